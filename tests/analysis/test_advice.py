@@ -49,7 +49,7 @@ def test_the_model_is_told_and_decides_nothing():
     assert "would pay (1)" in advice_for(-0.5, 0.1, pays).reason
     assert "pays, too" in advice_for(0.5, 0.1, pays).reason
     assert advice_for(0.5, 0.1, does_not).decision == "join"
-    assert "need not pay (-3)" in advice_for(0.5, 0.1, does_not).reason
+    assert "do not show that it pays (-3)" in advice_for(0.5, 0.1, does_not).reason
 
 
 def test_one_row_decides_nothing():

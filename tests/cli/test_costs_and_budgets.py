@@ -30,7 +30,7 @@ def test_mistakes_in_costs_are_named_with_their_line(tiny):
     done = fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.out)
     assert done.code != 0
     assert "study.toml, line " in done.err
-    assert "action.costs.new: 'new' costs 'living', which is no feature with numbers" in done.err
+    assert "action.costs.new: 'new' costs 'living', which is not a feature with numbers" in done.err
 
 
 def _with_budget(tiny):
@@ -96,7 +96,10 @@ def test_a_budget_for_a_table_needs_costs_and_a_run(tiny):
     assert done.code == 0, done.text
     table = tiny.table()
     said = {
-        (tiny.out / "policy.json", "0.2"): "is a policy alone; name the folder of its run",
+        (
+            tiny.out / "policy.json",
+            "0.2",
+        ): "is a policy without its run; name the folder of the run",
         (tiny.out, "-1"): "budget: expected a number above 0, came -1",
         (tiny.out, "0"): "budget: expected a number above 0, came 0",
     }

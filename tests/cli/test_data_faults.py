@@ -229,7 +229,7 @@ def test_an_action_nobody_took_is_a_problem(tiny):
         write_csv(tiny.table(name), {**rows(seed=turn), "arm": ["usual"] * N_ROWS})
     done = tiny.check()
     assert done.code == 1
-    assert "nobody ever took 'new': take it out of the study's actions" in done.out
+    assert "no row took 'new': take it out of the study's actions" in done.out
 
 
 def test_rows_with_gaps_are_dropped_where_the_study_says_so_and_counted(tiny):

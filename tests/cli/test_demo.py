@@ -27,8 +27,8 @@ def test_the_demo_says_in_three_lines_what_joining_brings(demo):
     together, alone, left, report = [line for line in said.splitlines() if line]
     assert together.startswith("Together: The learned policy beats the best constant arm")
     assert alone.startswith("Over learning alone: coast +")
-    assert "; island does better by its personal policy, +" in alone
-    assert left.startswith("What left: no row; of each client 8 answers with ")
+    assert "; island does better with its personal policy, +" in alone
+    assert left.startswith("What left: no row; from each client 8 answers with ")
     assert report == f"The report is {demo / 'run' / 'report.html'}"
     assert (demo / "run" / "report.html").is_file()
 
@@ -55,7 +55,7 @@ def test_answers_in_other_studies_are_not_counted_among_the_demos(demo, tmp_path
     other.write_text((folder / "study.toml").read_text().replace("seed = 1", "seed = 2"))
     assert fedopl("run", other, "--clients", folder / "clients", "--out", folder / "two").code == 0
     record = load_run(folder / "run")
-    assert _left(record, folder / "clients").startswith("no row; of each client 8 answers with ")
+    assert _left(record, folder / "clients").startswith("no row; from each client 8 answers with ")
 
 
 def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):
@@ -69,7 +69,7 @@ def test_the_private_demo_learns_from_totals_alone(tmp_path):
     assert (done.code, done.err) == (0, "")
     together, alone, left, _ = [line for line in done.out.splitlines() if line]
     assert together.startswith("Together: The learned policy beats the best constant arm")
-    assert "nobody can say, since the server reads no numbers of one client" in alone
+    assert "not known, since the server reads no numbers of a single client" in alone
     assert "with noise (ε = 2), under masks" in left
 
 

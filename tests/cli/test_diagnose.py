@@ -118,9 +118,9 @@ def test_what_clients_would_not_tell_is_said_to_be_unknown(tiny):
 def test_one_client_alone_has_nobody_to_join(tmp_path):
     tiny = write_tiny(tmp_path / "tiny", names=("north",))
     assert tiny.run().code == 0
-    assert "nobody to join" in fedopl("diagnose", tiny.out).out
+    assert "no others to join" in fedopl("diagnose", tiny.out).out
     told = fedopl("diagnose", tiny.out, "--json").json()
-    assert told["why_nothing"] == "There is only one client, so there is nobody to join."
+    assert told["why_nothing"] == "There is only one client, so there are no others to join."
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def test_a_run_that_is_stopped_says_how_to_go_on_and_goes_on(tiny):
         out, err = process.communicate()
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
-    before, _, again = err.strip().partition("To go on: ")
-    assert before == "fedopl: stopped; what was answered is kept. "
+    before, _, again = err.strip().partition("To continue: ")
+    assert before == "fedopl: stopped; the answers so far are kept. "
     words = shlex.split(again)
     assert words[-1] == "--resume"
     assert fedopl(*words[1:]).code == 0

@@ -233,7 +233,7 @@ def test_programs_get_the_files_and_the_questions_by_line(tmp_path, tables):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--action", "x"], "are about tables; --from"),
+        (["--action", "x"], "need tables: add --from"),
         (["one", "two"], "expected one folder, came one, two"),
         (["--from", "nowhere.csv"], "nowhere.csv: the file is not there"),
         (["--from", "north.csv", "--client-column", "nothing"], "there is no 'nothing'"),
@@ -290,7 +290,7 @@ def test_with_rows_enough_a_draft_has_differential_privacy_and_runs_as_it_is(tmp
     setting = PrivateSetting(study)
     for name in ("squares", "products", "values"):
         assert f"noise ± {setting.deviation(name):.3g}" in shown.out
-    assert "All but the number of rows has noise" in shown.out
+    assert "Everything but the number of rows has noise" in shown.out
     run = fedopl("run", path, "--clients", clients, "--out", tmp_path / "run")
     assert run.code == 0, run.text
     assert "differential privacy" in (tmp_path / "run" / "report.html").read_text()

@@ -48,7 +48,7 @@ def test_json_says_who_valued_what(tiny):
         (("join", "{clients}", "{west}"), "expected the folder of a finished run"),
         (("join", "{run}", "{folder}/nobody"), "nobody"),
         (("join", "{run}", "{west}", "--share", "0.2"), "leave the share out"),
-        (("leave", "{run}", "east"), "'east' is not in this run; those who are: 'north', 'south'"),
+        (("leave", "{run}", "east"), "'east' is not in this run; clients in it: 'north', 'south'"),
         (("leave", "{run}", "north"), "2 must stay"),
     ],
 )

@@ -68,7 +68,7 @@ def test_the_page_shows_curves_and_that_they_are_not_all(deep):
     page = page_of(deep)
     assert "A network beside it was trained in rounds" in page
     assert "Loss of the network on rows kept back" in page
-    assert "which nothing here shows" in page
+    assert "which is not shown here" in page
     assert "which has no weights to read" in page
     assert "All weights as a table" not in page  # those of the linear part would not be true of it
     assert "weights of the network" in page  # among what was disclosed

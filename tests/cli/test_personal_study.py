@@ -56,7 +56,7 @@ def test_the_client_that_differs_is_told_to_use_its_own(done):
 def test_decisions_at_a_client_are_by_its_personal_policy(done):
     tiny, _ = done
     own, told = decided(tiny, tiny.clients / "west")
-    assert told == "By the personal policy of west; --shared uses the shared one\n"
+    assert told == "Decided by the personal policy of west; --shared uses the shared policy\n"
     shared, told = decided(tiny, tiny.clients / "west", "--shared")
     assert told == ""
     assert np.mean([a == b for a, b in zip(own, shared, strict=True)]) < 0.6
@@ -104,7 +104,7 @@ def test_a_client_without_one_decides_by_the_shared_policy(done, tmp_path):
     other.mkdir()
     (other / "client.toml").write_text(tiny.settings("west").read_text())
     shared, told = decided(tiny, other)
-    assert told == "west has no personal policy of this run; the shared one is used\n"
+    assert told == "west has no personal policy in this run; the shared policy is used\n"
     assert shared == decided(tiny, tiny.clients / "west", "--shared")[0]
 
 
@@ -124,7 +124,7 @@ def test_trees_and_choices_are_decided_by_at_home(kind, tmp_path):
         "west",
     }
     _, told = decided(tiny, tiny.clients / "west")
-    assert "By the personal policy of west" in told
+    assert "Decided by the personal policy of west" in told
     assert "Shared, personal or alone" in (tiny.out / "report.html").read_text()
 
 
@@ -136,4 +136,4 @@ def test_after_a_client_left_decisions_are_by_the_shared_policy_and_it_is_said(d
     decided_by = fedopl("decide", out, tiny.table("west"), "--client", tiny.clients / "west",
                         "--out", tmp_path / "decided.csv")  # fmt: skip
     assert decided_by.code == 0, decided_by.text
-    assert "joined or left since the personal policies were solved for" in decided_by.err
+    assert "joined or left after the personal policies were solved" in decided_by.err

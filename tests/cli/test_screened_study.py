@@ -49,7 +49,7 @@ def test_the_run_has_the_pair_and_says_so(screened):
         ["age", "severity"]
     ]
     explained = fedopl("explain", screened.out)
-    assert "Of 3 pairs of features, 1 was found to say more of outcomes together" in (
+    assert "Of 3 pairs of features, 1 was found to predict outcomes better together" in (
         " ".join(explained.text.split())
     )
     told = fedopl("explain", screened.out, "--json").json()

@@ -112,8 +112,8 @@ def test_where_nobody_is_the_report_says_so_first(tiny):
     done = tiny.run()
     assert done.code == 0, done.text
     assert "nothing is claimed about the policy's value" in done.out
-    assert "has people whom hardly anybody has seen" in done.out
-    assert "has people whom hardly anybody has seen" in render(library.load_run(tiny.out))
+    assert "has people whom hardly any source has seen" in done.out
+    assert "has people whom hardly any source has seen" in render(library.load_run(tiny.out))
 
 
 # --- mistakes -----------------------------------------------------------------------------------

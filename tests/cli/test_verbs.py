@@ -288,7 +288,7 @@ def test_a_folder_that_is_not_empty_is_not_written_to(tiny):
     (tiny.out / "mine.txt").write_text("mine")
     done = tiny.run()
     assert done.code == 1
-    assert "is not empty; --resume goes on with the run in it, --out names another" in done.err
+    assert "is not empty; --resume continues the run in it, --out names another" in done.err
     assert everything_in(tiny.out) == {"mine.txt": b"mine"}
 
 

@@ -39,7 +39,7 @@ def test_they_are_dropped_where_the_study_says_so_and_counted_by_action():
 
 
 def test_attrition_that_chance_does_not_explain_is_called_uneven():
-    with pytest.warns(fedopl.FedoplWarning, match=r"'new' 30 of 100 \(30%\); that is uneven"):
+    with pytest.warns(fedopl.FedoplWarning, match=r"'new' 30 of 100 \(30%\); that is more uneven"):
         fedopl.read_logged(table((5, 30)), schema(missing_reward="drop"))
 
 

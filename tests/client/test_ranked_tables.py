@@ -102,7 +102,7 @@ def test_a_tree_is_ranked_by_the_values_of_its_leaves(table, tmp_path):
 @pytest.mark.parametrize(
     ("policy", "ranking", "words"),
     [
-        (constant_policy("A", ACTIONS, ("x", "z")), Ranking(), "scores everybody alike"),
+        (constant_policy("A", ACTIONS, ("x", "z")), Ranking(), "gives everybody the same scores"),
         (PairwisePolicy(NUMBERS, ACTIONS, ("x", "z")), Ranking(), "does not say what actions"),
         (LinearPolicy(NUMBERS, ACTIONS, ("x", "z")), Ranking(over="C"), "'C' is no action"),
         (LinearPolicy(NUMBERS, ACTIONS, ("x", "z")), Ranking(places={"A": -1}), "0 or more"),

@@ -90,7 +90,7 @@ def test_a_gap_in_any_of_its_columns_is_a_missing_outcome():
         ("sum = { gain = 1, pain = nan }", "sum.pain"),
         ('sum = { gain = 1, pain = "much" }', "sum.pain"),
         ('column = "gain"\nsum = { gain = 1, pain = 1 }', "one column or a sum of several"),
-        ("sum = { gain = 1, age = 1 }", "age is the action or an outcome, which nobody knows"),
+        ("sum = { gain = 1, age = 1 }", "age is the action or an outcome, which is not known"),
         ("sum = { gain = 1, arm = 1 }", "named more than once: 'arm'"),
     ],
 )

@@ -46,7 +46,7 @@ def test_check_says_what_clients_count_by_where_rows_weigh_otherwise(tiny):
     assert 'count = "weight" in [mixture]' in told
     tiny.add('\n[mixture]\nkind = "empirical"\ncount = "weight"\n')
     (told,) = check(tiny).differences
-    assert told.endswith("and clients count by that: are weights on the same scale?")
+    assert told.endswith("and clients count by row weight: are weights on the same scale?")
     found = run.run(tiny.study, tiny.clients, out=tiny.out)
     assert found.mixture["north"] == pytest.approx(10 / 12, abs=0.02)
 

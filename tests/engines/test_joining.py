@@ -113,7 +113,7 @@ def test_a_path_is_chosen_on_rows_that_its_policies_were_not_fitted_to(apart):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policy": "tree", "mixture": mixture.path("client 1")}, "path is tried with linear"),
+        ({"policy": "tree", "mixture": mixture.path("client 1")}, "path works with linear"),
         ({"policy": fedopl.Tree(depth=3), "mixture": "minimax"}, "depth 2 at most"),
         ({"mixture": mixture.path("nobody")}, "nobody"),
         ({"diagnose": True, "evaluation": 0}, "held-out rows"),
@@ -136,7 +136,7 @@ def test_one_client_alone_has_nobody_to_weigh_against(apart):
     found = fedopl.learn(one, basis="linear", mixture="minimax", diagnose=True)
     assert found.mixture == {"client 1": 1.0}
     assert found.search is None
-    assert "nobody to join" in found.diagnosis.unknown["everything"]
+    assert "no others to join" in found.diagnosis.unknown["everything"]
 
 
 def test_minimax_needs_everybodys_values(apart):

@@ -106,7 +106,7 @@ def test_clients_that_count_by_weight_tell_it_when_they_join(rows):
 
 def test_whom_a_mixture_leans_toward_cannot_leave(rows):
     skewed = learned(some(rows, "abc"), mixture=fedopl.mixture.skewed("a", 0.5))
-    with pytest.raises(FederationError, match="skewed toward 'a', who does not take part"):
+    with pytest.raises(FederationError, match="skewed toward 'a', which does not take part"):
         skewed.leave("a")
 
 
@@ -122,7 +122,7 @@ def other_actions(data):
     [
         (lambda rows: {"a": rows["a"]}, "'a' is in this run already"),
         (lambda rows: {}, "came none"),
-        (lambda rows: {"global": rows["d"]}, "stands for all clients together"),
+        (lambda rows: {"global": rows["d"]}, "means all clients together"),
         (lambda rows: {"d": "a table"}, "expected LoggedData by name, came str for 'd'"),
         (lambda rows: {"d": other_actions(rows["d"])}, "the run's actions 'a', 'b', came"),
     ],
@@ -135,7 +135,7 @@ def test_who_cannot_join_is_told_why(run, rows, clients, found):
 def test_two_must_stay(run):
     with pytest.raises(OptionError, match="2 must stay"):
         run.leave("a").leave("b")
-    with pytest.raises(OptionError, match="'x' is not in this run; those who are: 'a', 'b', 'c'"):
+    with pytest.raises(OptionError, match="'x' is not in this run; clients in it: 'a', 'b', 'c'"):
         run.leave("x")
 
 
@@ -153,7 +153,9 @@ def test_a_run_of_an_earlier_version_says_so(run, rows, tmp_path):
     (tmp_path / "newcomers.npz").unlink()
     loaded = fedopl.load_run(tmp_path)
     for change in (lambda: loaded.join({"d": rows["d"]}), lambda: loaded.leave("a")):
-        with pytest.raises(OptionError, match="does not keep what a policy is solved from again"):
+        with pytest.raises(
+            OptionError, match="does not store the sums from which a policy is solved again"
+        ):
             change()
 
 
@@ -172,7 +174,7 @@ FIXED = {
     "finite": ({"policy": "finite"}, r"asking everybody \(kind = 'finite'\)"),
     "neural": ({"policy": "neural"}, r"asking everybody \(kind = 'neural'\)"),
     "deep": ({"policy": fedopl.Tree(depth=3)}, "a tree of depth 3 is grown by asking"),
-    "observed": ({"policy": fedopl.Tree(thresholds="observed")}, "one party's own values"),
+    "observed": ({"policy": fedopl.Tree(thresholds="observed")}, "observed values of one client"),
     "minimax": ({"mixture": fedopl.mixture.minimax()}, "'minimax', was found by asking"),
     "path": ({"mixture": fedopl.mixture.path("a")}, "'path', was found by asking"),
     "splits": ({"evaluation": fedopl.EvaluationPlan(splits=3)}, "medians over several splits"),
@@ -197,24 +199,24 @@ def test_a_study_says_why_its_clients_are_fixed(kind):
 def test_code_that_was_plugged_in_keeps_newcomers_out_alone():
     plan = fedopl.NuisancePlan(outcome="plugged-in")
     study = fedopl.Study(actions=("a0", "a1"), features=("x0",), nuisances=plan)
-    assert "code that was plugged in" in why_no_newcomer(study)
+    assert "plugged-in code" in why_no_newcomer(study)
     assert why_fixed(study) is None
 
 
 def test_a_run_whose_clients_are_fixed_says_so(rows):
     finite = learned(some(rows, "abc"), policy="finite")
     assert finite.for_newcomers is None
-    with pytest.raises(OptionError, match="nobody can join or leave this run: its policy was"):
+    with pytest.raises(OptionError, match="no client can join or leave this run: its policy was"):
         finite.join({"d": rows["d"]})
-    with pytest.raises(OptionError, match="nobody can join or leave this run: its policy was"):
+    with pytest.raises(OptionError, match="no client can join or leave this run: its policy was"):
         finite.leave("a")
 
 
 @pytest.mark.parametrize(
     ("aggregation", "found"),
     [
-        ("plain", "costs every one of them its epsilon again"),
-        ("secure", "would be the newcomer's own sums, which masks are there to hide"),
+        ("plain", "costs each client its epsilon again"),
+        ("secure", "would be the newcomer's own sums, which the masks are to hide"),
     ],
 )
 def test_private_runs_say_what_is_not_possible_and_why(rows, aggregation, found):
@@ -328,7 +330,7 @@ def test_the_report_of_a_run_that_is_as_before_says_so(run, rows):
     assert ">What it is worth</h2>" in page
     assert again.verdict == run.verdict
     left = render(run.leave("a"))
-    assert "nobody has valued it since" in left
+    assert "no client has valued it since" in left
 
 
 def test_a_tree_with_other_questions_stays_on_the_grid_and_says_so(rows):
@@ -340,7 +342,7 @@ def test_a_tree_with_other_questions_stays_on_the_grid_and_says_so(rows):
     (branch,) = branches_of(joined.policy.root)
     assert branch.cut in joined.tree.grid.cuts[branch.column]
     page = render(joined)
-    assert "and this one has other questions" in page
+    assert "and this tree has other questions" in page
     assert "became" not in page
     assert "Not so d, who joined later" in page
     assert joined.leave("d").second_look

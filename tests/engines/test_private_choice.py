@@ -72,7 +72,7 @@ def test_the_best_is_chosen_through_the_noise_and_valued(best, tmp_path):
     run.save(tmp_path / "run")
     assert str(fedopl.load_run(tmp_path / "run")) == str(run)
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", render(run)))
-    assert "was picked, by sums with noise" in page
+    assert "was chosen, by sums with noise" in page
     assert "Sums of candidates&#39; scores" in page
     contexts = np.random.default_rng(5).normal(size=(50, 2))
     right = {"tree": TREE, "flat": FLAT}.get(best) or constant_policy("b", ACTIONS, FEATURES)

@@ -73,7 +73,7 @@ def test_it_learns_with_all_rows_and_with_sampled_ones_and_says_so(tmp_path, sam
     run.save(tmp_path / "run")
     page = re.sub(r"<[^>]+>", " ", render(fedopl.load_run(tmp_path / "run")))
     assert ("A step of learning, of 0.3 of rows" in page) == (sampled < 1)
-    assert ("the noise follows and who takes part in a step" in page) == (sampled < 1)
+    assert ("determines the noise and who takes part in a step" in page) == (sampled < 1)
     assert "15 times" in page.replace("\u00a0", " ")
 
 
@@ -88,7 +88,7 @@ def test_the_same_secret_gives_the_same_policy_whatever_the_order_of_clients():
 REFUSED = {
     "wap": ({"oracle": "wap"}, "csoaa-exact or csoaa-sgd"),
     "direct": ({"oracle": "direct"}, "csoaa-exact or csoaa-sgd"),
-    "sampled sums": ({"oracle": "csoaa-exact", "sampled": 0.5}, "only steps of csoaa-sgd"),
+    "sampled sums": ({"oracle": "csoaa-exact", "sampled": 0.5}, "only csoaa-sgd can take steps"),
     "none": ({"sampled": 0.0}, "sampled"),
     "steps": ({"steps": 9}, "one for each of its rounds"),
     "batches": (

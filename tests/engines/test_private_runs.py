@@ -303,7 +303,7 @@ def test_a_saved_run_says_the_same_and_its_report_claims_nothing_that_is_not_so(
     again = fedopl.load_run(tmp_path / "run")
     assert str(again) == str(run)
     page = re.sub(r"<[^>]+>", " ", render(again)).replace("\u00a0", " ")
-    assert "by at most a factor of 54.6, save for a probability of 1e-06" in page
+    assert "by at most a factor of 54.6, except for a probability of 1e-06" in page
     assert "of the learned policy's value" in page.replace("&#39;", "'")
     assert "nothing is claimed about joining" in page.replace("\n", " ")
     for false in ("splits = 5", "diagnose = true", "exactly from the", "regret bounds", "noisier"):

@@ -96,12 +96,12 @@ def test_values_of_the_tree_hold_and_nothing_is_said_of_its_leaves(tmp_path):
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", render(again)))
     for said in (
         "By sums with noise it was the best of all trees of depth ≤ 2 on a coarse grid",
-        "reported sums over the cells of a coarse grid",
+        "reported sums, with noise, over the cells of a coarse grid",
         "Sums close to thresholds",
-        "Nobody reported how people divide",
+        "No client reported how people divide",
     ):
         assert said in page
-    for false in ("one party only", "moved in steps", "exactly.", "added noise to counts"):
+    for false in ("only one client", "improved in steps", "exactly.", "added noise to counts"):
         assert false not in page
     assert "By sums with noise" in tree_as_text(again.policy, again)
     assert "tree" in tree_as_json(again.policy, again)
@@ -143,8 +143,8 @@ def test_numbers_that_no_rows_can_have_are_rejected_and_the_others_go_on(monkeyp
 
 REFUSED = {
     "deeper": (fedopl.Tree(depth=3), r"tree\.depth: .*one question or two"),
-    "observed": (fedopl.Tree(thresholds="observed"), "somebody's values"),
-    "leaves": (fedopl.Tree(minimum_leaf=50), "nobody counts the rows of a leaf"),
+    "observed": (fedopl.Tree(thresholds="observed"), "values of rows"),
+    "leaves": (fedopl.Tree(minimum_leaf=50), "the rows of a leaf are not counted"),
 }
 
 

@@ -88,7 +88,7 @@ def test_every_kind_of_policy_is_learned_and_valued_from_totals_alone(policy, kn
     page = " ".join(re.sub(r"<[^>]+>", " ", render(run)).split())
     assert "nothing is claimed about any client" in page
     assert "if at most 1 client tells it all they know" in page
-    assert "whose answer was wrong" in page
+    assert "which client's answer was wrong" in page
 
 
 def test_a_total_has_less_noise_than_answers_of_each_and_the_order_of_clients_changes_nothing():
@@ -138,14 +138,14 @@ def test_a_study_file_with_keys_is_checked_previewed_run_and_read_again(tmp_path
     assert ready.code == 0, ready.text
     preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
     assert "SumPrivately → MaskedSums" in preview
-    assert "to whoever lacks one client's they are random" in preview
+    assert "are lacking, they look random" in preview
     price = said("privacy", tiny.study, "--rows", 60, "--rows", 60, "--rows", 60).out
     assert "Noise in the total of every number" in price
     done = tiny.run()
     assert done.code == 0, done.text
     again = fedopl.load_run(tiny.out)
     assert again.verdict in done.text
-    assert "Kept at home, for propensities" in render(again)
+    assert "Kept at the client, for propensities" in render(again)
     ledger = said("ledger", tiny.clients / "north").out
     assert "MaskedSums" in ledger
 
@@ -185,12 +185,12 @@ def test_a_study_file_in_which_a_client_may_be_lacking_is_checked_previewed_and_
     assert tiny.check().code == 0
     preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
     assert "Unmask → UnmaskingShares" in preview
-    assert "Shares hold nothing of rows" in preview
+    assert "Shares hold no information about rows" in preview
     price = said("privacy", tiny.study, "--rows", 60, "--rows", 60, "--rows", 60).out
     assert "and at most 1 client is lacking in a sum" in price
     # What is read of each client apart, and what that costs, is said before, beside and after.
     assert "ValueApart → ValuesApart" in preview
-    assert "Values apart are read of each client" in preview
+    assert "The server reads values apart for each client" in preview
     assert "Of each client apart: sums of values" in price
     assert "at one client" in price
     done = tiny.run()
@@ -198,7 +198,7 @@ def test_a_study_file_in_which_a_client_may_be_lacking_is_checked_previewed_and_
     again = fedopl.load_run(tiny.out)
     assert again.lacking == ()
     assert {row.client for row in again.values.rows} == {GLOBAL, "north", "south", "west"}
-    assert "went to values of each client, which were read apart" in render(again)
+    assert "went to values that the server read for each client apart" in render(again)
     ledger = said("ledger", tiny.clients / "north").out
     assert "UnmaskingShares" in ledger
     assert "ValuesApart" in ledger

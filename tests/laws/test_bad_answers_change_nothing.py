@@ -587,7 +587,7 @@ def test_a_lost_quorum_ends_the_run_and_names_who_is_missing_and_why(doors, stud
     assert "1 of 4 clients" in message
     assert "50%" in message
     assert message.splitlines()[1:] == [
-        "  west refused (TOO_FEW_ROWS): it has fewer rows than it is willing to speak for. "
+        "  west refused (TOO_FEW_ROWS): it has fewer rows than it is willing to answer with. "
         "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
         "  south: not a message of ours",
         "  north: no answer",

@@ -118,7 +118,7 @@ def test_the_policy_of_the_run_is_the_one_within_its_budget(run):
     assert run.recommendation.policy in ("learned", "logging policy")
     said = str(run)
     assert "Within the budget, at most 0.3 euros per decision" in said
-    assert "everybody 'new' or 'both' does not keep to the budget, and what clients" in said
+    assert "everybody 'new' or 'both' is not within the budget, and what clients" in said
     page = render(run)
     assert "What the budget buys" in page
     assert "drawn by lot" in page
@@ -230,7 +230,7 @@ def test_noise_cannot_make_spending_rise_with_the_price():
     spent = [budget for budget, _ in curve.along()]
     assert spent == pytest.approx([0.3, 0.75, 1.0])
     assert isinstance(curve.at(0.75).gain, Estimate)
-    with pytest.raises(fedopl.FederationError, match=r"0\.1 cannot be kept to"):
+    with pytest.raises(fedopl.FederationError, match=r"0\.1 cannot be met"):
         curve.at(0.1)
 
 
@@ -281,7 +281,7 @@ def _of_flags(seed, n_rows=900):
         ({"evaluation": 0}, "spending is measured on held-out rows"),
         ({"evaluation": "cross-fitted"}, "spending is measured on held-out rows"),
         ({"diagnose": True}, "joining is judged by policies without a budget"),
-        ({"mixture": "minimax"}, "found with policies that know no budget"),
+        ({"mixture": "minimax"}, "found with policies that ignore the budget"),
         (
             {"costs": Costs(by_action=dict.fromkeys(ACTIONS, 1.0), unit="euros")},
             "even the cheapest action costs 1, more than 0.3",

@@ -97,7 +97,7 @@ def test_it_is_kept_and_shown(run, tmp_path):
     assert again.curve == run.curve
     assert again.within_budget().candidate == "some new"
     page = render(again)
-    assert "the candidate of the largest value on training rows less" in page
+    assert "the candidate with the largest value on training rows less" in page
     assert "drawing lots between two candidates" in page
 
 

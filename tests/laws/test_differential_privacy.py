@@ -210,7 +210,7 @@ def test_who_is_held_out_does_not_depend_on_what_rows_hold():
 
 
 def test_without_a_secret_there_is_no_answer():
-    with pytest.raises(fedopl.FedoplError, match="cannot follow from the seed"):
+    with pytest.raises(fedopl.FedoplError, match="cannot be drawn from the seed"):
         space(drawn(), secret="")
 
 

@@ -72,5 +72,5 @@ def test_a_choice_with_waves_leaves_what_is_straight_straight():
 def test_a_study_with_a_target_has_no_waves():
     basis = fedopl.Basis(kind="waves", knots={"x0": (-1.0, 0.0, 1.0)}, waves=5)
     settings = {"actions": ("a", "b"), "features": ("x0",), "basis": basis}
-    with pytest.raises(fedopl.FedoplError, match="with a target there are no waves"):
+    with pytest.raises(fedopl.FedoplError, match="a study with a target cannot have waves"):
         fedopl.Study(**settings, target={"client": "new site"})

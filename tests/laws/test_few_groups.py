@@ -100,5 +100,5 @@ def test_a_client_with_one_held_out_group_is_undecided_and_says_why():
     alone = Estimate(value=6.74, standard_error=0.0, n_rows=90, degrees_of_freedom=0)
     advice = Advice(client="few", gain=alone, modelled=None)
     assert advice.decision == "undecided"
-    assert advice.reason == "Its held-out rows are of 1 group, which cannot tell."
+    assert advice.reason == "Its held-out rows are of 1 group, which cannot decide it."
     assert Span.of(alone).interval == "1 group: cannot tell"

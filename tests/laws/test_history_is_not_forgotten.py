@@ -92,4 +92,4 @@ def test_the_ledger_says_that_the_history_is_gone(tiny):
     shutil.rmtree(tiny.clients / "north" / "scores")
     done = fedopl("ledger", tiny.clients / "north")
     assert done.code == 0
-    assert "is gone, and with it the history" in said(done)
+    assert "is missing. It held the history" in said(done)

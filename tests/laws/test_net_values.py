@@ -108,7 +108,7 @@ def test_all_who_speak_of_values_say_that_they_are_net():
         ({"old": 1.0}, "'old' is not an action"),
         ({"new": -1.0}, "expected 0 to 1e.12, came -1"),
         ({"new": 0.0}, "every action costs nothing"),
-        ({"new": "weight"}, "'weight', which is no feature with numbers"),
+        ({"new": "weight"}, "'weight', which is not a feature with numbers"),
         ({"new": "severity"}, "north: column 'severity' .* below 0 in .* of 400 rows"),
         (Costs(by_action={"new": 1.0}, unit="euros"), "costs in 'euros' have no part in values"),
     ],

@@ -282,8 +282,8 @@ def test_a_candidate_that_is_code_cannot_be_taken_to_the_target():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"evaluation": 0}, "valued there by held-out rows"),
-        ({"evaluation": "cross-fitted"}, "valued there by held-out rows"),
+        ({"evaluation": 0}, "valued there on held-out rows"),
+        ({"evaluation": "cross-fitted"}, "valued there on held-out rows"),
         ({"evaluation": fedopl.EvaluationPlan(splits=3)}, "under one split"),
         (
             {"basis": fedopl.Basis(knots={"x0": (-1.0, 0.0, 1.0)}, screened_pairs=1)},

@@ -81,7 +81,7 @@ def test_a_link_is_named_with_what_to_do_before_anything_is_asked(tiny, name, ve
     assert done.code == 1
     said = " ".join(done.text.split())
     assert f"{path}: is a symbolic link" in said
-    assert "put what it leads to in its place" in said
+    assert "replace the link by what it leads to" in said
     assert not (tiny.clients / "west" / "ledger.jsonl").exists()
 
 

@@ -163,7 +163,7 @@ def test_the_empirical_mixture_counts_rows_and_not_their_weights():
     assert "TellWeight" not in [one.query for one in run.rounds]  # nobody is asked what rows weigh
     said = mixture_weights(run).parts[0].text
     assert "by its number of rows" in said
-    assert "they move no weight from one client to another" in said
+    assert "They move no weight from one client to another" in said
 
 
 @pytest.mark.parametrize("nuisances", ["federated", "local"])
@@ -176,7 +176,7 @@ def test_a_study_may_count_weight_instead_and_what_is_learned_follows(nuisances)
     assert [row.estimate for row in run.values.rows] == [row.estimate for row in given.values.rows]
     assert run.best_arm == "a"  # north's, which has ten times the weight
     section = mixture_weights(run)
-    assert "by what its rows weigh together" in section.parts[0].text
+    assert "by the sum of its row weights" in section.parts[0].text
     table = next(part for part in section.parts if hasattr(part, "headers"))
     assert table.headers[3] == "Weight of its rows"
     assert [row[3:5] for row in table.rows] == [("1,500", "90.9 %"), ("150", "9.1 %")]
@@ -242,7 +242,7 @@ def test_who_tells_another_weight_than_its_sums_have_does_not_enrol(run, times):
 def test_who_tells_no_weight_is_not_counted(run):
     record = run(telling(0), mixture=BY_WEIGHT)
     assert set(record.mixture) == {"north", "south"}
-    assert record.rounds[0].rejected["west"].startswith("did not tell what its rows weigh")
+    assert record.rounds[0].rejected["west"].startswith("did not report the sum of its row weights")
     assert record.rounds[1].rejected["west"] == "its rows weigh nothing together"
 
 

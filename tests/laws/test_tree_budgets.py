@@ -118,7 +118,7 @@ def test_a_share_of_people_is_kept_to(run):
         ({"policy": fedopl.Tree(depth=3)}, "a tree of depth 1 or 2"),
         (
             {"costs": Costs(by_action={"new": "age"}, unit="euros")},
-            "have none of a column of costs",
+            "do not contain a column of costs",
         ),
         ({"policy": fedopl.Linear(oracle="direct")}, "only a linear policy"),
     ],

@@ -211,7 +211,7 @@ def test_what_few_rows_are_worth_is_not_read_apart_though_they_may_be_added_up()
     assert {row.client for row in run.values.rows} == {GLOBAL, "north", "south"}
     assert [(client, why) for _, client, why in run.refusals] == [("west", "TOO_FEW_ROWS")]
     page = render(run)
-    assert "west did not tell." in page
+    assert "west did not report them." in page
     assert "nothing is claimed about these clients" in page
 
 
@@ -268,7 +268,7 @@ WRONG = {
         {"aggregation": "plain", "keys": {}, "noise": "local"},
         'values_apart: only with aggregation = "secure"',
     ),
-    "nobody held out": ({"evaluation": 0.0}, "nobody has values to tell apart"),
+    "nobody held out": ({"evaluation": 0.0}, "no client has values to report apart"),
     "all of it": ({"values_apart": 1.0}, "values_apart"),
     "less than nothing": ({"values_apart": -0.1}, "values_apart"),
 }

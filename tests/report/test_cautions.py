@@ -71,12 +71,12 @@ def test_an_action_nobody_took_is_cautioned_of(run):
         "No client has a score for 'coaching', because each needs 4 / parameter_share" in first.what
     )
     bare = cautions(replace(lost, described=None))[0]
-    assert "for 'coaching': nobody took it, or too few did" in bare.what
+    assert "for 'coaching': no row took it, or too few rows did" in bare.what
     taken = {
         n: replace(own, taken=own.taken * [1, 1, 0]) for n, own in run.described.by_client.items()
     }
     never = cautions(replace(lost, described=replace(run.described, by_client=taken)))[0]
-    assert never.what == "Nobody, or too few to be reported, took 'coaching'."
+    assert never.what == "No row, or too few rows to be reported, took 'coaching'."
 
 
 def test_an_action_that_many_took_and_none_may_score_is_not_called_untaken():

@@ -64,7 +64,7 @@ def test_the_page_says_which_rows_are_valued_and_why_there_are_dashes(crossed):
     page = words(render(crossed))
     assert "Rows valued, fold by fold Every row" in page
     assert "What the others would learn without it was not valued (a dash)" in page
-    assert "room for few policies" not in page
+    assert "holds only a few policies" not in page
 
 
 def test_the_terminal_and_programs_are_told_what_is_valued(crossed, capsys):

@@ -74,7 +74,7 @@ def test_levels_of_a_column_are_named_as_levels():
 def test_an_action_nobody_could_speak_for_is_named_and_left_out_of_the_mean():
     found = weights_by_step(policy([[3, 0, 0], [1, 0, 0], [0, 0, NEVER]]))
     assert found.never == ("c",)
-    assert weight_sentences(found)[-1] == "'c' is never chosen: no client could speak for it."
+    assert weight_sentences(found)[-1] == "'c' is never chosen: no client has a score for it."
     np.testing.assert_allclose(found.effects[0, 0], 2)
 
 
@@ -115,7 +115,5 @@ def test_nothing_is_said_to_favour_an_action_that_nobody_gets(run):
     record = replace(run, described=replace(run.described, by_client=reported))
     said = weight_sentences(explain_weights(run.policy, record))
     assert not any(line.startswith("'coaching' is favoured") for line in said)
-    assert "'coaching' is given to nobody, or next to nobody: nothing speaks for it" in " ".join(
-        said
-    )
+    assert "'coaching' is given to nobody, or next to nobody: nothing favours it" in " ".join(said)
     assert any(line.startswith("'new drug' is favoured by") for line in said)

@@ -130,7 +130,7 @@ def test_a_client_that_reported_no_values_has_no_advice(lower):
 
 def test_one_client_has_nobody_to_join(finite):
     (part,) = joining(finite).parts
-    assert part.text == "There is only one client, so there is nobody to join."
+    assert part.text == "There is only one client, so there are no others to join."
 
 
 def test_without_held_out_rows_nothing_is_claimed():
@@ -179,7 +179,7 @@ def test_declared_bounds_show_how_loose_total_variation_is(apart):
         )
         gap = apart.diagnosis.discrepancies[client].gap.value
         assert float(row[-2].split(" ")[0]) == pytest.approx(gap, rel=0.05)
-    assert re.search(r"U·TV, which Theorem 2 has in its place, is [\d.,to ]+ times", words(parts))
+    assert re.search(r"U·TV, which Theorem 2 uses in its place, is [\d.,to ]+ times", words(parts))
 
 
 def test_too_many_clients_are_not_compared_two_by_two(joined, monkeypatch):
@@ -246,7 +246,7 @@ def test_it_is_said_where_the_data_cannot_tell_mixtures_apart(joined):
         for name, path in diagnosis.paths.items()
     }
     said = words(joining(replace(joined, diagnosis=replace(diagnosis, paths=wide))).parts)
-    assert said.count("The data cannot tell apart the mixtures from n̄ to client") == 3
+    assert said.count("The data cannot show which mixture is best, from n̄ to client") == 3
 
 
 def _unsure(estimate):
@@ -276,7 +276,7 @@ def test_coalitions_are_listed_with_what_each_member_gains(joined):
                     coalition.gains[name].value, abs=0.006
                 )
     said = words(parts)
-    assert "these hold for all 4 coalitions together" in said
+    assert "These intervals hold for all 4 coalitions together" in said
     assert re.search(r"client 1 gains from learning with client 2 alone: 0\.\d+ per decision", said)
     assert len(table(parts, "Worth of each client's data").rows) == 3
 
@@ -307,7 +307,7 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
     [
         (
             "values: none reported by 'a', 'b', who count here",
-            "not known, as 'a', 'b' did not tell what some policies are worth.",
+            "not known, as 'a', 'b' did not report what some policies are worth.",
         ),
         (
             "coalitions: of 2 to 100 clients, came 120",
@@ -372,7 +372,7 @@ def test_a_path_is_shown_with_what_was_tried_and_why_that_was_chosen(joined, sur
     chosen = [row[0] for row in rows if row[-1] == "chosen"]
     assert chosen == (["1"] if sure else ["0"])
     said = words(parts)
-    assert ("more than chance would show" if sure else "chance may show as much") in said
+    assert ("more than chance would show" if sure else "Chance may show as much") in said
     assert "rows kept back" in said
 
 

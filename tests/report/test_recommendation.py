@@ -49,7 +49,7 @@ def test_an_arm_is_not_recommended_without_a_test_against_the_past(run):
         "gain 0.10"
     )
     assert (found.tone, found.policy) == ("keep", "logging policy")
-    assert f"giving everybody '{run.best_arm}', which came out best on the rows" in found.detail
+    assert f"giving everybody '{run.best_arm}', which was best on the rows" in found.detail
 
 
 def test_a_policy_that_beats_the_past_is_used_where_no_arm_does(run):
@@ -74,7 +74,7 @@ def test_what_too_few_rows_speak_for_is_not_recommended(run):
     found = recommend(with_gains(thin, arm=CLEAR, past=CLEAR, arms={"new drug": CLEAR}))
     assert found.policy == "logging policy"
     assert "seems better, expected to gain 0.41" in found.sentence
-    assert "but too few rows speak for 'new drug': fewer than 30 effective ones" in found.sentence
+    assert "but too few rows support 'new drug': fewer than 30 effective ones" in found.sentence
 
 
 def test_tiles_say_whose_numbers_they_are_and_begin_with_what_is_recommended(run):
@@ -90,7 +90,7 @@ def test_tiles_say_whose_numbers_they_are_and_begin_with_what_is_recommended(run
 
 def test_a_policy_that_never_differs_from_the_arm_says_so(run):
     found = recommend(with_gains(run, arm=(0.0, 0.0), past=CLEAR, arms={run.best_arm: CLEAR}))
-    assert "decides just the same on all held-out rows" in found.detail
+    assert "decides the same on all held-out rows" in found.detail
 
 
 def test_where_less_is_better_a_gain_lowers_the_outcome(lower):

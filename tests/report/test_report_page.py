@@ -151,9 +151,9 @@ def test_too_many_clients_are_drawn_by_their_extremes(many):
 
 
 def test_the_skewness_is_shown_with_what_it_means(many, lower):
-    assert "the least there can be" in mixture_weights(lower).parts[1].text
+    assert "the smallest possible" in mixture_weights(lower).parts[1].text
     skewed = replace(many, rows={name: 60 + 10 * place for place, name in enumerate(many.rows)})
-    assert "carry as much as" in mixture_weights(skewed).parts[1].text
+    assert "are worth as much as" in mixture_weights(skewed).parts[1].text
 
 
 def test_one_client_that_reported_next_to_nothing_is_reported_on():

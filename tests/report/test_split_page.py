@@ -78,7 +78,7 @@ def test_verdict_recommendation_and_tables_go_by_what_all_splits_say_together(se
 
 def test_they_say_what_the_numbers_are_of_and_whose_policy_is_handed_out(several, capsys):
     page = words(render(several))
-    assert "medians over them: they are of the way of learning" in page
+    assert "medians over them. They are values of the way of learning" in page
     assert "those of the first split" in page
     assert "in each of 4 splits" in page
     text = told(several, capsys, as_json=False)

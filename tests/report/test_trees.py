@@ -78,23 +78,14 @@ def test_with_a_run_each_leaf_tells_its_share_and_values(run):
         run, (0.34, (0.9, 0.1), (1.2, 0.11)), (0.16, (1.0, 0.1), None), (0.5, None, None)
     )
     assert tree_as_text(record.policy, record) == (
-        "age ≤ 40.5\n"
-        "├─ yes: region is 'north'\n"
-        "│  ├─ yes: 'drug'   34 % of people\n"
-        "│  │        drug 1.20 ± 0.11, none 0.90 ± 0.10\n"
-        "│  └─ no: 'none'   16 % of people\n"
-        "│           none 1.00 ± 0.10\n"
-        "│           nobody could tell about 'drug'\n"
-        "└─ no: 'drug'   50 % of people\n"
-        "         too few held-out rows to tell\n"
-        "\n"
-        "A number that is missing counts as 0 in these questions.\n"
-        "\n"
-        "Values are expected reward per decision ± standard error on held-out rows; higher is "
-        "better.\n"
-        "\n"
-        "In no leaf is another action better by more than two standard errors on held-out rows, "
-        "which had no say in the tree. 2 leaves have too few held-out rows to tell."
+        "age ≤ 40.5\n├─ yes: region is 'north'\n│  ├─ yes: 'drug'   34 % of people\n│  │        "
+        "drug 1.20 ± 0.11, none 0.90 ± 0.10\n│  └─ no: 'none'   16 % of people\n│           none "
+        "1.00 ± 0.10\n│           no client could value 'drug'\n└─ no: 'drug'   50 % of people\n "
+        "        too few held-out rows to tell\n\nA number that is missing counts as 0 in these "
+        "questions.\n\nValues are expected reward per decision ± standard error on held-out "
+        "rows; higher is better.\n\nIn no leaf is another action better by more than two "
+        "standard errors on held-out rows, which were not used to find the tree. 2 leaves have "
+        "too few held-out rows to tell."
     )
 
 
@@ -250,7 +241,7 @@ def test_a_tree_with_too_many_leaves_for_two_lines_has_one(deep):
     ("name", "exactly", "how"),
     [
         ("tree", "It was the best of all trees of depth ≤ 2 on the grid", "exactly"),
-        ("deep", "Each question was found with a look two levels ahead", "level by level"),
+        ("deep", "Each question was found by searching two levels ahead", "level by level"),
     ],
 )
 def test_whether_the_tree_is_the_best_of_all_is_said(request, name, exactly, how):
@@ -277,7 +268,7 @@ def test_a_tree_that_ended_early_says_why(deep):
     rounds[last] = replace(rounds[last], answered=())
     early = replace(deep, rounds=tuple(rounds))
     assert "Only 0 clients of" in points(early)[0]
-    assert "so it ends with what could be seen from the level above" in points(early)[0]
+    assert "so it ends with what was known from the level above" in points(early)[0]
     assert "so it ends with" not in points(deep)[0]
 
 
@@ -318,7 +309,7 @@ def test_a_loss_that_held_out_rows_would_show_is_cautioned_of(tree):
 def test_a_tree_nobody_reported_on_is_still_drawn(deep):
     text = render(replace(deep, leaves=(), described=None))
     assert 'id="figure-tree"' in text
-    assert "Nobody reported how people divide between the leaves" in text
+    assert "No client reported how people divide between the leaves" in text
 
 
 def test_a_single_leaf_is_a_sentence_without_a_drawing(tree):

@@ -50,7 +50,7 @@ def test_what_may_not_be_given_is_not():
     costs[:, 0] = 0.0
     codes = decide_within(scores, costs, 10.0)
     assert (codes[::2] != 0).all()
-    with pytest.raises(OptionError, match="even what costs least comes to"):
+    with pytest.raises(OptionError, match="even the cheapest actions cost"):
         decide_within(scores, 1 + costs, 0.5)
 
 

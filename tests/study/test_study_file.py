@@ -354,7 +354,7 @@ MISTAKES = {
     ),
     "caution of another oracle": (
         STUDY + '[policy]\noracle = "csoaa-sgd"\ncaution = 0.5\n',
-        "line 20: policy.caution: standard errors come with what csoaa-exact solves",
+        "line 20: policy.caution: only csoaa-exact on shared features gives standard errors",
     ),
     "precision of another oracle": (
         STUDY + '[policy]\nprecision = "clients"\noracle = "wap"\n',
@@ -411,7 +411,7 @@ MISTAKES = {
     ),
     "a path for a tree": (
         STUDY + '[policy]\nkind = "tree"\n[mixture]\nkind = "path"\ntoward = "north"\n',
-        "line 20: mixture: a path is tried with linear and finite policies",
+        "line 20: mixture: a path works with linear and finite policies",
     ),
     "sums that no message holds": (
         edited('age = "number"', f"age = {[str(n) for n in range(3700)]}"),

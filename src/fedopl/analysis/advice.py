@@ -45,7 +45,7 @@ class Advice:
         """Why, in plain words."""
         if self.in_doubt:
             if self.gain.is_of_a_part:
-                return f"Of its {self.valued}, {self.gain.rows_used} could be valued: a part."
+                return f"Only {self.gain.rows_used} of its {self.valued} could be valued."
             return "Models do not fit its rows, so what it gains is in doubt."
         return " ".join(part for part in (self._measured(), self._model()) if part)
 
@@ -63,9 +63,9 @@ class Advice:
             return f"Both policies decide alike on {rows}, or on all but a few."
         if math.isinf(high):
             if self.gain.n_groups == 1:
-                return f"Its {self.valued} are of 1 group, which cannot tell."
-            return f"It has too few {self.valued} to tell."
-        return f"The {self.valued} cannot tell which policy is better {found}. {self._rows()}"
+                return f"Its {self.valued} are of 1 group, which cannot decide it."
+            return f"It has too few {self.valued} to decide it."
+        return f"The {self.valued} cannot decide which policy is better {found}. {self._rows()}"
 
     def _rows(self) -> str:
         """How many rows would decide, if the gain is what it is estimated to be."""
@@ -81,7 +81,7 @@ class Advice:
             return ""
         value = self.modelled.value
         if value <= 0:
-            return f"By the regret bounds it need not pay ({value:.3g}); bounds are cautious."
+            return f"The regret bounds do not show that it pays ({value:.3g}); bounds are cautious."
         pays = "pays, too" if self.decision == "join" else "would pay"
         return f"By the regret bounds joining {pays} ({value:.3g})."
 

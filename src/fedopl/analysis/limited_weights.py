@@ -15,7 +15,7 @@ class LimitedWeights(NamedTuple):
 
 
 def limited_weights(record: Record) -> LimitedWeights | None:
-    """From how likely actions were; None where nothing is limited, or nobody said how likely."""
+    """From how likely actions were; None if nothing is limited, or that was not reported."""
     plan, actions = record.study.nuisances, record.study.actions
     floor = plan.learning_floor(len(actions))
     cut = max((one for one in CHANCE_CUTS if one <= floor), default=None)

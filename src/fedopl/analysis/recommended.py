@@ -1,4 +1,4 @@
-"""Which policy the held-out rows speak for: one that demonstrably beats what was done, or none."""
+"""The recommended policy: one that demonstrably beats what was done on held-out rows, or none."""
 
 import math
 from collections.abc import Mapping
@@ -110,7 +110,7 @@ def _preferred(record: Record, better: dict[str, float], arms: list[str]) -> str
 
 
 def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tuple[str, ...]]:
-    """The actions of each policy that too few rows speak for; empty where nobody was asked."""
+    """The actions of each policy that too few rows support; empty if no client was asked."""
     described, actions = record.described, record.study.actions
     if described is None:
         return {}

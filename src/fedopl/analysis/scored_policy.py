@@ -1,4 +1,4 @@
-"""The policy of a run, with what actions are worth by it; refused where nobody knows."""
+"""The policy of a run, with its scores of actions; refused if the policy has none."""
 
 from dataclasses import replace
 
@@ -20,16 +20,16 @@ def scored_policy(record: Record, *, priced: bool = True) -> Policy:
     """
     policy, plan = record.policy, record.study.policy
     if policy is None:
-        raise PolicyError(f"'{record.chosen}' is a rule in code, which has no scores")
+        raise PolicyError(f"'{record.chosen}' is a function, which has no scores")
     if plan.kind == "linear" and plan.linear.oracle == "direct":
         raise PolicyError(
-            "scores of a policy that climbed its value (oracle = direct) say which action is best, "
-            "and not by how much; learn one by csoaa-exact to rank by"
+            "scores of a policy learned with oracle = direct say which action is best, but "
+            "not by how much; to rank rows, learn one by csoaa-exact"
         )
     if plan.neural is not None and plan.neural.loss == "softmax":
         raise PolicyError(
-            "scores of a network with loss = softmax say which action is best, and not by how "
-            "much; learn one with loss = regression to rank by"
+            "scores of a network with loss = softmax say which action is best, but not by "
+            "how much; to rank rows, learn one with loss = regression"
         )
     if not isinstance(policy, TreePolicy) or not record.leaves:
         is_priced = record.curve is not None and isinstance(policy, LinearPolicy)

@@ -49,7 +49,7 @@ def decided(row: GainRow | ImprovementRow) -> str:
 def movements(record: Record) -> tuple[Movement, ...]:
     """The gain over what was done, which recommendations go by, and that over the best arm.
 
-    None where rows were split once: then nobody knows how much the split moves.
+    None if rows were split once: then it is not known how much the split moves the result.
     """
     if not record.splits:
         return ()

@@ -35,7 +35,7 @@ class OptionError(FedoplError):
 
 
 class ModelError(FedoplError):
-    """A plugged-in model failed, or answered something that cannot be used."""
+    """A plugged-in model failed, or returned something that cannot be used."""
 
 
 class PolicyError(FedoplError):
@@ -59,16 +59,17 @@ class WireError(FedoplError):
 
 
 class PrivacyError(FedoplError):
-    """Something tried to carry rows out of the client that holds them."""
+    """Something tried to take rows out of the client that holds them."""
 
 
 class FedoplWarning(UserWarning):
-    """Something was done that the user should know of, and nothing is wrong."""
+    """The user should know about something that was done; it is not an error."""
 
 
 def refuse_to_leave(holder: object, protocol: SupportsIndex) -> NoReturn:  # noqa: ARG001
     """Stand in for `__reduce_ex__` in classes that hold rows, so that none can be pickled."""
     raise PrivacyError(
-        f"{type(holder).__name__} holds rows, which stay where they are: it cannot be pickled or "
-        "copied. Send what the door allows instead, or read the data again where it is needed."
+        f"{type(holder).__name__} holds rows, which must stay where they are, so it cannot be "
+        "pickled or copied. Send what the door allows instead, or read the data again where "
+        "it is needed."
     )

@@ -22,7 +22,7 @@ class Estimate:
 
     @property
     def is_of_a_part(self) -> bool:
-        """Whether so many rows are left out that the mean is one of those used alone."""
+        """Whether too many rows are left out for the mean to be about more than the rows used."""
         if self.of_rows is None:
             return False
         return self.of_rows - self.n_rows > max(MOST_UNUSED * self.of_rows, MOST_BY_NOISE)

@@ -1,6 +1,6 @@
 """Exclusive locks on open files; the kernel releases them when their holder ends, however it ends.
 
-They are advisory: they keep apart processes that ask for them, as all of ours do.
+They are advisory: they exclude only processes that ask for them, as all of fedopl's do.
 """
 
 import os

@@ -18,8 +18,8 @@ def refuse_link(path: Path) -> None:
     """Refuse to go on where this is a symbolic link."""
     if path.is_symlink():
         raise StorageError(
-            f"{path}: is a symbolic link, and what is kept there may not lie elsewhere; put what "
-            "it leads to in its place"
+            f"{path}: is a symbolic link, and what is stored there must not lie elsewhere; "
+            "replace the link by what it leads to"
         )
 
 

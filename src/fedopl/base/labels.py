@@ -98,9 +98,7 @@ GLOBAL = "global"
 def check_client_name(name: str, where: str) -> None:
     """Refuse a name that is reserved, empty or not printable."""
     if name == GLOBAL:
-        raise OptionError(
-            f"{where}: '{GLOBAL}' stands for all clients together; choose another name"
-        )
+        raise OptionError(f"{where}: '{GLOBAL}' means all clients together; choose another name")
     if not name.strip() or not name.isprintable():
         raise OptionError(f"{where}: expected a name of printable characters, came {name!r}")
 

@@ -83,7 +83,7 @@ class Encoding(Checked):
     )
     missing: MissingRule = Field(
         default="error",
-        description="missing values: refuse the table, drop the rows, or mark missing features",
+        description="missing values: refuse the table, drop the rows, or mark the missing features",
     )
     dates: dict[str, DateRule] = Field(
         default_factory=dict, description="columns of dates, each with the rule for its feature"
@@ -96,7 +96,7 @@ class Encoding(Checked):
     @model_validator(mode="before")
     @classmethod
     def _place_dates(cls, given: Any) -> Any:
-        """A date is a number or has levels, by its rule; nobody has to say that, too."""
+        """A date is a number or has levels, by its rule, which need not be stated separately."""
         if not isinstance(given, dict) or not isinstance(given.get("dates"), dict):
             return given
         numeric, categorical = list(given.get("numeric", ())), dict(given.get("categorical", {}))
@@ -156,7 +156,7 @@ class Encoding(Checked):
 
 
 class Schema(Encoding):
-    """Which columns hold what; every client of a study reads its table with the same one."""
+    """What each column holds; all clients of a study read their tables with the same schema."""
 
     action: str = Field(description="the column that says what was done")
     actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
@@ -166,14 +166,14 @@ class Schema(Encoding):
     direction: Direction = Field(description="whether a higher or a lower outcome is better")
     missing_reward: Literal["error", "drop"] | None = Field(
         default=None,
-        description="rows without an outcome: refuse the table, or drop them; if not said, as "
-        "other missing values",
+        description="rows without an outcome: refuse the table, or drop the rows; default: as "
+        "for other missing values",
     )
     propensity: KnownPropensity | None = Field(
         default=None,
-        description="if known: the column with the probability of what was done, or one column "
-        "for each action; or the probabilities themselves, of all actions or of each, perhaps by "
-        "stratum",
+        description="if known: the column with the probability of the action that was taken, or "
+        "one column for each action; or the probabilities as numbers: one for all actions or one "
+        "for each, also by stratum",
     )
     reward_sum: dict[str, float] = Field(
         default_factory=dict,
@@ -183,7 +183,9 @@ class Schema(Encoding):
         default=(), description="columns of further outcomes, numbers, that guardrails are about"
     )
     weight: str | None = Field(default=None, description="the column with row weights")
-    group: str | None = Field(default=None, description="the column that says what goes together")
+    group: str | None = Field(
+        default=None, description="the column that says which rows belong together"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -220,7 +222,7 @@ class Schema(Encoding):
         single = [c for c in (self.action, *self.reward_columns, self.weight, self.group) if c]
         _distinct((*single, *self.propensity_columns), "roles of columns", ("action",))
         if self.stratum in {self.action, *self.reward_columns, self.weight, *self.numeric} - {None}:
-            message = f"'{self.stratum}' cannot be the stratum: it is read as something else"
+            message = f"'{self.stratum}' cannot be the stratum: the column has another role"
             raise PlacedError("propensity", message, ("propensity",))
         try:
             self.known_shares  # noqa: B018
@@ -237,7 +239,7 @@ class Schema(Encoding):
         leaks = {self.action, *self.outcome_columns} & set(self.feature_columns)
         if leaks:
             message = (
-                f"{', '.join(sorted(leaks))} is the action or an outcome, which nobody knows "
+                f"{', '.join(sorted(leaks))} is the action or an outcome, which is not known "
                 "before deciding"
             )
             raise PlacedError("numeric, categorical", message, ("numeric",))

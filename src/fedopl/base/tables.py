@@ -33,7 +33,7 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def text_tables(headers: Sequence[str], rows: Sequence[Sequence[str]], n_names: int = 1) -> str:
-    """The same in as many tables as keep lines short; so many columns name rows in each."""
+    """The same in several tables with short lines; the first `n_names` columns name rows."""
     widths = [max(map(len, own)) + _BETWEEN for own in zip(headers, *rows, strict=True)]
     names, start, found = slice(0, n_names), n_names, []
     while True:

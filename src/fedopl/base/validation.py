@@ -36,10 +36,10 @@ class Checked(BaseModel, metaclass=_SaysInWords):
 
 
 class PlacedError(ValueError):
-    """A contradiction among settings, with the place of the setting that has to give way.
+    """A contradiction among settings, with the place of the setting that has to change.
 
     A validator raises it. `place` leads from the record that is validated to the setting, so that
-    whoever reads a file can name the line; `subject` is what the setting is called in words.
+    the reader of a file can name the line; `subject` is what the setting is called in words.
     """
 
     def __init__(self, subject: str, message: str, place: tuple[str, ...] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Whole numbers of 64 bits, as files and messages hold them; those of Python have no end."""
+"""Whole numbers of 64 bits, as files and messages hold them; Python's have no limit."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`fedopl`: the verbs, gathered; heavy imports wait until a verb is called."""
+"""`fedopl`: all commands; slow imports wait until a command is called."""
 
 import io
 import sys
@@ -89,7 +89,7 @@ def main() -> None:
         typer.echo(f"fedopl: {error}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        typer.echo("fedopl: stopped; what was finished is kept", err=True)
+        typer.echo("fedopl: stopped; finished work is kept", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has had enough

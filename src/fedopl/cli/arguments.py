@@ -17,16 +17,16 @@ ClientHere = Annotated[
     Path | None,
     typer.Option(
         "--client",
-        help="the client's folder, whose names of columns and labels apply, and who may get what "
-        "there; or only its name",
+        help="the client's folder: its column names, labels and permitted actions apply; or only "
+        "its name, for the permitted actions",
     ),
 ]
 Shared = Annotated[
     bool,
-    typer.Option("--shared", help="the shared policy, though the client has one of its own"),
+    typer.Option("--shared", help="use the shared policy, even if the client has a personal one"),
 ]
 PolicyPath = Annotated[Path, typer.Argument(help="a policy.json, or the folder of a run")]
-Resume = Annotated[bool, typer.Option("--resume", help="go on with what is in the folder")]
+Resume = Annotated[bool, typer.Option("--resume", help="continue with what is in the folder")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for programs")]
 Threads = Annotated[int, typer.Option(min=1, max=1000, help="how many clients work at once")]

@@ -55,7 +55,10 @@ def privacy(
     ] = None,
     clients: Annotated[
         Path | None,
-        typer.Option("--clients", help="also say what each client in this folder has left to tell"),
+        typer.Option(
+            "--clients",
+            help="also show what is left of the lifetime budget of each client in this folder",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +95,9 @@ def privacy(
     )
     typer.echo(f"\nA run takes {trips} trips between server and clients.")
     if left:
-        typer.echo("\nWhat clients have told, and may tell over the lifetime of their rows:")
+        typer.echo(
+            "\nBudget that clients have spent, and their limits over the lifetime of their rows:"
+        )
     for name, said in left.items():
         typer.echo(f"{name}: {said}")
 
@@ -172,7 +177,7 @@ def preview(
     client: ClientPath,
     *,
     brief: Annotated[
-        bool, typer.Option("--brief", help="shapes alone, without the numbers")
+        bool, typer.Option("--brief", help="show only the shapes, without the numbers")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -202,31 +207,35 @@ def preview(
     n_numbers = sum(left.n_numbers for left in leaving)
     n_bytes = sum(left.n_bytes for left in leaving)
     typer.echo(
-        f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows are "
-        "exactly these; what rests on everybody's models is computed here from this client alone."
+        f"{len(leaving)} answers, {n_numbers:,} numbers, {n_bytes:,} bytes. Sums over rows "
+        "are exactly these. Answers that depend on the models of all clients are computed "
+        "here from this client alone."
     )
     if agreed.privacy and agreed.privacy.is_secure:
         typer.echo(
-            "Masked numbers are sums with noise that only the total over all clients can be read "
-            "of; to whoever lacks one client's they are random."
+            "Masked numbers are sums with noise. Only their total over all clients can be "
+            "read. If the numbers of one client are lacking, they look random."
         )
         if agreed.privacy.values_apart:
             typer.echo(
-                "Values apart are read of each client: they have all the noise of the promise, of "
-                "which ± is the standard deviation."
+                "The server reads values apart for each client. They have all the noise of "
+                "the promise; ± is its standard deviation."
             )
         if agreed.privacy.dropouts:
             typer.echo(
-                "Shares hold nothing of rows: enough of them take masks off a sum over those who "
-                "answered, once, even if others are lacking."
+                "Shares hold no information about rows. Enough of them remove the masks from "
+                "one sum over the clients that answered, once, even if other clients are "
+                "lacking."
             )
     elif agreed.privacy:
         round_terms = (
-            " A term is there less what those before it say of it." if agreed.terms else ""
+            " Each term is shown less what the terms before it predict of it."
+            if agreed.terms
+            else ""
         )
         typer.echo(
-            "All but the number of rows has noise, of which ± is the standard deviation; numbers "
-            f"are in units of the study.{round_terms}"
+            "Everything but the number of rows has noise; ± is its standard deviation. "
+            f"Numbers are in units of the study.{round_terms}"
         )
 
 

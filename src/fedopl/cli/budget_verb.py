@@ -1,4 +1,4 @@
-"""`fedopl budget`: what the policy of a run does with another budget; nobody is asked."""
+"""`fedopl budget`: what the policy of a run does with another budget; asks no client."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,18 +14,21 @@ def budget(
     *,
     most: Annotated[
         float | None,
-        typer.Option(help="the mean cost of a decision, or the share; the study's if not said"),
+        typer.Option(help="the mean cost of a decision, or the share; default: the study's"),
     ] = None,
     client: Annotated[
-        str | None, typer.Option(help="for this client alone; for all together if not said")
+        str | None, typer.Option(help="for this client alone; default: for all clients together")
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="with which it holds, 0.5 to below 1; the study's if not")
+        float | None,
+        typer.Option(help="confidence with which it holds, 0.5 to below 1; default: the study's"),
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="a file for the policy at that price")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="write the policy at that price to this file")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a policy gains and spends with another budget, and write it; nobody is asked."""
+    """Show what a policy gains and spends with another budget, and write it; asks no client."""
     from fedopl.base.errors import OptionError
     from fedopl.base.labels import GLOBAL
     from fedopl.engines.runs import load_run
@@ -34,15 +37,19 @@ def budget(
     found = load_run(run)
     plan = found.study.budget
     if plan is None:
-        raise OptionError(f"{run}: its study has no budget, so nobody told what its policy spends")
+        raise OptionError(
+            f"{run}: its study has no budget, so no client reported what its policy spends"
+        )
     if found.in_doubt:
-        raise OptionError(f"{run}: {found.in_doubt}, so nothing is claimed of what a budget buys")
+        raise OptionError(
+            f"{run}: {found.in_doubt}, so nothing is claimed about what a budget buys"
+        )
     limit = plan.limit if most is None else most
     point = found.at_budget(limit, client or GLOBAL, confidence=confidence)
     if save and point.policy is None:
         raise OptionError(
-            f"{run}: '{point.candidate}' is a candidate that this run does not keep; it is where "
-            "the study named it"
+            f"{run}: '{point.candidate}' is a candidate that this run does not store; use the "
+            "file that the study names"
         )
     if save and point.policy:
         point.policy.save(save)

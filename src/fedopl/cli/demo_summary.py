@@ -26,12 +26,12 @@ def _over_alone(finished: "Record") -> str:
 
     rows = [row for row in finished.gains.rows if row.against == LOCAL and row.client != GLOBAL]
     if finished.study.privacy and finished.study.privacy.is_secure and not rows:
-        return "nobody can say, since the server reads no numbers of one client."
+        return "not known, since the server reads no numbers of a single client."
     if finished.in_doubt or not rows:
         return "nothing is known of it."
     own = {name: ways.personal_over_shared for name, ways in three_ways(finished).items()}
     personal = [
-        f"{name} does better by its personal policy, {_gain(gain)} over the shared one"
+        f"{name} does better with its personal policy, {_gain(gain)} over the shared one"
         for name, gain in own.items()
         if gain.interval()[0] > 0
     ]
@@ -65,8 +65,8 @@ def _left(finished: "Record", clients: Path) -> str:
     noise = f", with noise (ε = {privacy.epsilon:g})" if privacy else ""
     masks = ", under masks" if privacy and privacy.is_secure else ""
     return (
-        f"no row; of each client {_between(answers)} answers with {_between(numbers)} numbers in "
-        f"all, {size(max(n_bytes))} at most{noise}{masks}. `fedopl ledger` shows each."
+        f"no row; from each client {_between(answers)} answers with {_between(numbers)} numbers "
+        f"in all, {size(max(n_bytes))} at most{noise}{masks}. `fedopl ledger` shows each."
     )
 
 

@@ -1,4 +1,4 @@
-"""`fedopl export`: a policy for programs that know nothing of fedopl."""
+"""`fedopl export`: a policy for programs without fedopl."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,15 +14,16 @@ def export(
     policy: PolicyPath,
     *,
     to: Annotated[
-        Literal["sql", "python", "excel", "onnx"], typer.Option(help="what it is written in")
+        Literal["sql", "python", "excel", "onnx"],
+        typer.Option(help="the format or language to write"),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="where to write; policy.sql, .py, .xlsx or .onnx beside it if not said"),
+        typer.Option(help="where to write; default: policy.sql, .py, .xlsx or .onnx beside it"),
     ] = None,
-    column: Annotated[str, typer.Option(help="what the column of actions is called")] = "action",
+    column: Annotated[str, typer.Option(help="name of the column of actions")] = "action",
     table: Annotated[
-        str | None, typer.Option(help="what the table is called in SQL; rows if not said")
+        str | None, typer.Option(help="name of the table in SQL; default: rows")
     ] = None,
     client: ClientHere = None,
     shared: Shared = False,

@@ -22,7 +22,7 @@ def init(
     folder: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FOLDER", help="where to write, here if not said; after --from, more tables"
+            metavar="FOLDER", help="where to write; default: here; after --from, more tables"
         ),
     ] = None,
     *,
@@ -30,7 +30,10 @@ def init(
         list[Path] | None, typer.Option("--from", help="draft the study from these tables")
     ] = None,
     client_column: Annotated[
-        str | None, typer.Option("--client-column", help="its values are the clients, in one table")
+        str | None,
+        typer.Option(
+            "--client-column", help="the column that names the client of each row, in one table"
+        ),
     ] = None,
     action: Annotated[str | None, typer.Option(help="the column that says what was done")] = None,
     outcome: Annotated[str | None, typer.Option(help="the column with the outcome")] = None,
@@ -38,7 +41,7 @@ def init(
         bool | None,
         typer.Option(
             "--private/--exact",
-            help="with noise that protects rows, or exact sums; by the number of rows if not said",
+            help="noise that protects rows, or exact sums; default: by the number of rows",
             show_default=False,
         ),
     ] = None,
@@ -58,8 +61,8 @@ def init(
         return
     if client_column or action or outcome or private is not None:
         raise OptionError(
-            "init: --client-column, --action, --outcome, --private and --exact are about tables; "
-            "--from"
+            "init: --client-column, --action, --outcome, --private and --exact need tables: "
+            "add --from"
         )
     where = _only(given)
     paths = {name: where / place for name, place in PLACES.items()}

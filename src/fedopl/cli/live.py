@@ -95,7 +95,7 @@ def _state_in(latest: "Round", name: str) -> str:
 def watched(
     study: "Study", clients: tuple[str, ...], n_expected: int
 ) -> Iterator["Progress | None"]:
-    """A progress function that draws for a person, or none where nobody looks."""
+    """A progress function that draws on a terminal, or none if the output is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -9,7 +9,7 @@ from fedopl.cli.arguments import AsJson, ClientPath, RunFolder
 from fedopl.cli.run_summary import say_run
 
 Out = Annotated[
-    Path | None, typer.Option(help="the new run's folder; RUN+CLIENT or RUN-CLIENT if not said")
+    Path | None, typer.Option(help="the new run's folder; default: RUN+CLIENT or RUN-CLIENT")
 ]
 
 
@@ -39,7 +39,7 @@ def leave(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a client out of a finished run; nobody is asked, and the policy is solved again."""
+    """Take a client out of a finished run; solves the policy again and asks no client."""
     from fedopl.engines.join_and_leave import leave_folder
     from fedopl.report.page import write_report
 

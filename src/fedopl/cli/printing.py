@@ -13,7 +13,7 @@ import typer
 
 
 def note(text: str) -> None:
-    """A remark for whoever watches; a pipe does not get it, and a script does not see it."""
+    """A remark for a person; a pipe does not get it, and a script does not see it."""
     if sys.stderr.isatty():
         typer.echo(text, err=True)
 
@@ -39,7 +39,7 @@ def resumable(*command: str | Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         again = shlex.join(["fedopl", *map(str, command)])
-        typer.echo(f"fedopl: stopped; what was answered is kept. To go on: {again}", err=True)
+        typer.echo(f"fedopl: stopped; the answers so far are kept. To continue: {again}", err=True)
         raise typer.Exit(130) from None
 
 

@@ -25,21 +25,22 @@ def reproduce(
     ] = "both",
     pipeline: Annotated[
         Literal["default", "paper"],
-        typer.Option(help="our defaults, or the paper's own models and oracle"),
+        typer.Option(help="fedopl's defaults, or the paper's own models and oracle"),
     ] = "default",
-    seeds: Annotated[int, typer.Option(min=1, help="draws behind each figure")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="number of draws for each figure")] = 5,
     draws: Annotated[
-        int, typer.Option(min=0, help="draws behind the claims; 0 leaves them out, 40 decide")
+        int,
+        typer.Option(min=0, help="number of draws for the claims; 0 leaves them out, 40 decide"),
     ] = 0,
     rows: Annotated[
         int, typer.Option(min=100, help="leave out sizes above this", metavar="N")
     ] = 10_000,
-    out: Annotated[Path, typer.Option(help="where to write; a run goes on where it was")] = Path(
-        "reproduction"
-    ),
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; all cores if not said")] = (
-        None
-    ),
+    out: Annotated[
+        Path, typer.Option(help="where to write; an interrupted run continues there")
+    ] = Path("reproduction"),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="number of processes; default: all cores")
+    ] = (None),
     as_json: AsJson = False,
 ) -> None:
     """Regenerate the paper's figures, and judge its claims."""
@@ -58,7 +59,7 @@ def reproduce(
 
 
 def _tell(progress: "CellProgress") -> None:
-    """A line that is written over, for a person; nothing where nobody looks."""
+    """A line that is overwritten, on a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         return
     minutes, seconds = divmod(round(progress.seconds_left), 60)

@@ -1,4 +1,4 @@
-"""Verbs for what a run left behind: its report and policy, and the clients' ledgers."""
+"""Verbs for the results of a run: its report and policy, and the clients' ledgers."""
 
 import sys
 import warnings
@@ -25,7 +25,7 @@ def report(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="where to write; report.html in the run's folder if not said"),
+        typer.Option(help="where to write; default: report.html in the run's folder"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,14 +56,15 @@ def diagnose(
     run: RunFolder,
     *,
     client: Annotated[
-        str | None, typer.Option(metavar="NAME", help="about this client only; all if not said")
+        str | None,
+        typer.Option(metavar="NAME", help="about this client only; default: all clients"),
     ] = None,
     constant: Annotated[
-        float, typer.Option(help="that the regret bounds take; the theorems leave it open")
+        float, typer.Option(help="constant of the regret bounds, which the theorems leave open")
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether joining pays: for whom, how surely, where clients differ, and with whom."""
+    """Show whether joining pays: for whom, how surely, where clients differ, with which ones."""
     from fedopl.engines.runs import load_run
     from fedopl.report.joining.context import joining_facts
     from fedopl.report.joining.joining_json import joining_json
@@ -84,7 +85,7 @@ def diagnose(
 def explain(
     policy: PolicyPath,
     *,
-    top: Annotated[int, typer.Option(min=1, help="how many features to name for each action")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="number of features to name for each action")] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
@@ -108,14 +109,16 @@ def decide(
     table: Annotated[Path, typer.Argument(help="a CSV or Parquet file with the study's features")],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="where to write; TABLE-decided beside it if not said")
+        Path | None, typer.Option(help="where to write; default: TABLE-decided beside it")
     ] = None,
-    column: Annotated[str, typer.Option(help="what the new column is called")] = "action",
+    column: Annotated[str, typer.Option(help="name of the new column")] = "action",
     client: ClientHere = None,
     shared: Shared = False,
     undecided: Annotated[
         Literal["error", "blank"],
-        typer.Option(help="rows with missing or unknown values: stop, or leave blank"),
+        typer.Option(
+            help="rows with missing or unknown values: stop, or leave their decision blank"
+        ),
     ] = "error",
     formulas: Annotated[
         Literal["escape", "keep"],
@@ -129,20 +132,24 @@ def decide(
         ),
     ] = False,
     over: Annotated[
-        str | None, typer.Option(help="what margins are over; the best other action if not said")
+        str | None,
+        typer.Option(help="the action that margins compare with; default: the best other action"),
     ] = None,
     places: Annotated[
         list[str] | None,
-        typer.Option(help="how many of an action there are, such as A=200, for who gains most"),
+        typer.Option(
+            help="how many rows can get an action, for example A=200; the rows that gain most get "
+            "it"
+        ),
     ] = None,
     fill: Annotated[
-        bool, typer.Option("--fill", help="fill every place, even where it is worse for a row")
+        bool, typer.Option("--fill", help="fill every place, even if that is worse for a row")
     ] = False,
     budget: Annotated[
         float | None,
         typer.Option(
-            help="what a decision may cost on average in this table, by the costs of the run's "
-            "study, for who gains most for it"
+            help="the largest mean cost of a decision in this table, by the costs of the run's "
+            "study; the rows that gain most for it get the costly actions"
         ),
     ] = None,
     as_json: AsJson = False,
@@ -201,7 +208,7 @@ def ledger(
     client: ClientPath,
     *,
     lifetime: Annotated[
-        bool, typer.Option("--lifetime", help="sum it up by study, beside the lifetime budgets")
+        bool, typer.Option("--lifetime", help="summarise by study, beside the lifetime budgets")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -216,8 +223,8 @@ def ledger(
     entries = FileLedger(here.ledger_path).entries()
     if any(entry.answer == "ScoreSums" for entry in entries) and not here.store_path.is_dir():
         warnings.warn(
-            f"{here.store_path}: is gone, and with it the history that later answers are checked "
-            "against; restore it, or answer no more queries of these studies",
+            f"{here.store_path}: is missing. It held the history that later answers are "
+            "checked against. Restore it, or answer no more queries of these studies",
             FedoplWarning,
             stacklevel=2,
         )
@@ -238,12 +245,12 @@ def unlock(
     *,
     study: Annotated[
         str | None,
-        typer.Option(help="the first digits of its hash; all locked ones if not said"),
+        typer.Option(help="the first digits of its hash; default: all locked studies"),
     ] = None,
 ) -> None:
-    """Let a client answer a study again that it has withheld too many answers of.
+    """Let a client answer a study again after it withheld too many answers.
 
-    Look at the ledger first: whoever asks what is withheld again and again may be searching for
+    Look at the ledger first: a server that keeps asking for what is withheld may be searching for
     single rows.
     """
     from fedopl.base.errors import OptionError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def demo(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="where to write; made if it is not there; fedopl-demo if not said"),
+        typer.Argument(help="where to write; created if missing; default: fedopl-demo"),
     ] = None,
     *,
     data: Annotated[
@@ -56,7 +56,7 @@ def run(
     *,
     clients: ClientsFolder = Path("clients"),
     out: Annotated[
-        Path | None, typer.Option(help="the run's folder; runs/NAME of the study if not said")
+        Path | None, typer.Option(help="the run's folder; default: runs/NAME of the study")
     ] = None,
     resume: Resume = False,
     threads: Threads = 1,
@@ -91,7 +91,10 @@ def _slug(name: str) -> str:
 def evaluate(
     policies: Annotated[
         list[Path],
-        typer.Argument(metavar="POLICY", help="policy.json files or run folders; the first counts"),
+        typer.Argument(
+            metavar="POLICY",
+            help="policy.json files or run folders; the first is compared with the others",
+        ),
     ],
     *,
     study: StudyOption = Path("study.toml"),
@@ -119,8 +122,8 @@ def _note_other_studies(policies: list[Path], study: Path) -> None:
         run = policy if policy.is_dir() else policy.parent
         if (run / "run.json").is_file() and load_record(run).study.before_screening != agreed:
             typer.echo(
-                f"fedopl: note: {policy}: was learned in another study, which held other rows out. "
-                "If these are the same clients, it has learned from most of the rows that it is "
-                "valued on here, and may look better than it is",
+                f"fedopl: note: {policy}: was learned in another study, which held out other "
+                "rows. If these are the same clients, the policy has learned from most of "
+                "the rows that value it here. It may then look better than it is",
                 err=True,
             )

@@ -53,13 +53,13 @@ def affordable_by(path: Path, most: float) -> "Affordable":
     _, run = policy_and_run(path)
     if run is None:
         raise OptionError(
-            f"--budget: {path} is a policy alone; name the folder of its run, whose study says "
-            "what actions cost"
+            f"--budget: {path} is a policy without its run; name the folder of the run, whose "
+            "study says what actions cost"
         )
     if run.study.costs is None:
         raise OptionError(
-            f"--budget: the study of {path} says of no action what it costs; --places A=200 says "
-            "how many there are"
+            f"--budget: the study of {path} gives no costs of actions; --places A=200 limits "
+            "how many rows get an action"
         )
     return Affordable(most=most, costs=run.study.costs.parameters(run.study))
 
@@ -99,8 +99,8 @@ def policy_here(
     rules = policy.permissions
     if client is not None and (rules is None or not rules.only):
         raise OptionError(
-            f"{client}: there is no such client's folder; a name alone says who may get what, and "
-            "by this policy that is the same everywhere"
+            f"{client}: there is no such client's folder. A name alone selects the actions "
+            "permitted at that client, and this policy permits the same at every client"
         )
     name = None if client is None else str(client)
     return policy.at(rules.checked_client(name)) if rules else policy, None
@@ -117,8 +117,8 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
         return None
     if run.membership and not run.personal:
         typer.echo(
-            "Clients joined or left since the personal policies were solved for; the shared one, "
-            "which was solved again, is used",
+            "Clients joined or left after the personal policies were solved. The shared "
+            "policy, which was solved again, is used",
             err=True,
         )
         return None
@@ -132,7 +132,7 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
     found = kept_personal(store, study, client.name)
     if found is None:
         typer.echo(
-            f"{client.name} has no personal policy of this run; the shared one is used", err=True
+            f"{client.name} has no personal policy in this run; the shared policy is used", err=True
         )
         return None
     _say_personal(run, client.name)
@@ -141,11 +141,13 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
 
 def _say_personal(run: "Run", client: str) -> None:
     """That decisions are by the client's own policy, and whether that was surely a worse one."""
-    typer.echo(f"By the personal policy of {client}; --shared uses the shared one", err=True)
+    typer.echo(
+        f"Decided by the personal policy of {client}; --shared uses the shared policy", err=True
+    )
     over = run.personal.by_cell().get((run.chosen, client))
     if over and over.interval[1] < 0:
         typer.echo(
-            f"On held-out rows it was worth {-over.estimate.value:.3g} less than the shared one "
-            f"(95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
+            f"On held-out rows it was worth {-over.estimate.value:.3g} less than the shared "
+            f"policy (95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
             err=True,
         )

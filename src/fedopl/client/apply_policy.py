@@ -164,8 +164,8 @@ def _task(
 ) -> _Task:
     if policy.encoding is None:
         raise PolicyError(
-            "the policy was learned on arrays, not on tables with a schema, and does not know what "
-            "columns its features are in; use policy.decide on arrays"
+            "the policy was learned on arrays, not on tables with a schema, so the columns "
+            "of its features are not known; use policy.decide on arrays"
         )
     called = {name: columns.get(name, name) for name in policy.encoding.feature_columns}
     encoding = policy.encoding

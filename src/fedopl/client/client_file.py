@@ -39,28 +39,33 @@ class DataSection(Checked):
 
     file: str | None = Field(
         default=None,
-        description="a text (.csv, .tsv, .txt, also with .gz), Parquet or Feather file, a workbook "
-        "(.xlsx, .xls, .ods), or one of Stata, SPSS or SAS, relative to this one",
+        description="the table: a text file (.csv, .tsv, .txt, also with .gz), a Parquet or "
+        "Feather file, a workbook (.xlsx, .xls, .ods), or a Stata, SPSS or SAS file; the path is "
+        "relative to client.toml",
     )
     encoding: str = Field(default="utf-8", description="of a text file")
     delimiter: str | None = Field(
-        default=None, description="between cells of a text file; a comma, or a tab in .tsv"
+        default=None,
+        description="separates the cells of a text file; default: a comma, or a tab in .tsv",
     )
-    decimal: Literal[".", ","] = Field(default=".", description="in numbers of a text file")
-    sheet: str | None = Field(default=None, description="of a workbook with several")
+    decimal: Literal[".", ","] = Field(
+        default=".", description="the decimal sign in numbers of a text file"
+    )
+    sheet: str | None = Field(default=None, description="the sheet, of a workbook with several")
     database: str | None = Field(
         default=None,
         description='"duckdb", a DuckDB file, or an SQLAlchemy URL (sqlite, postgresql); '
         "${NAME} stands for an environment variable",
     )
-    query: str | None = Field(default=None, description="the SQL that gives the rows")
+    query: str | None = Field(default=None, description="the SQL query that returns the rows")
     rows: Literal["auto", "memory", "disk"] = Field(
         default="auto",
-        description="where rows are kept while they are used; auto: on disk where a Parquet file "
-        "has more than a gigabyte of numbers",
+        description="where rows are kept during use; auto: on disk if a Parquet file has more "
+        "than a gigabyte of numbers",
     )
     numbers: Literal["float64", "float32"] = Field(
-        default="float64", description="how rows on disk are kept; float32 takes half the space"
+        default="float64",
+        description="how numbers of rows on disk are stored; float32 takes half the space",
     )
 
     @model_validator(mode="after")
@@ -78,7 +83,9 @@ class ClientFile(Checked):
     """The whole file."""
 
     name: str | None = Field(
-        default=None, min_length=1, description="in the study; the folder's name if not said"
+        default=None,
+        min_length=1,
+        description="the client's name in the study; default: the folder's name",
     )
     data: DataSection
     columns: dict[str, str] = Field(
@@ -88,22 +95,22 @@ class ClientFile(Checked):
         default_factory=dict,
         description="for a column by the study's name: the label here = the study's label",
     )
-    limits: Limits = Field(default=Limits(), description="what this client is willing to say")
+    limits: Limits = Field(default=Limits(), description="what this client is willing to release")
     share_personal: bool = Field(
         default=False,
-        description="of a study with personal policies: whether the client's own is written into "
-        "the run's folder, for whoever has that; it is kept here alone if not. Runs on one machine "
-        "only: no message carries it",
+        description="in a study with personal policies: whether this client's personal policy is "
+        "written into the run's folder, where everybody with access to the folder can read it. "
+        "If not, it is kept here alone. Runs on one machine only: no message carries it",
     )
     new_rows: NewRows = Field(
         default="refuse",
-        description="of rows that came since a study was first answered: to refuse its further "
-        "queries, or to leave them out of it",
+        description="what to do with rows that were added after a study was first answered: refuse "
+        "further queries of the study, or leave these rows out of it",
     )
     secret: str = Field(
         default="",
-        description="decides which rows are held out and the noise on what is released; where it "
-        "is not said, one is made at first use and kept beside this file",
+        description="decides which rows are held out, and the noise on what is released; "
+        "default: one is made at first use and kept beside this file",
     )
 
 

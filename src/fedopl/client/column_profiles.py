@@ -1,4 +1,4 @@
-"""What a column of tables seems to be, for whoever drafts a study from them."""
+"""What a column of tables seems to be, for drafting a study from them."""
 
 import re
 from collections import Counter

@@ -219,7 +219,7 @@ class Door:
 
     @property
     def _handlers(self) -> dict[type[Query[Any]], Any]:
-        """What is answered here, by query: a target tells of contexts, and sources of all else."""
+        """What is answered here, by query: targets answer about contexts, sources all else."""
         if isinstance(self._space, PrivateWorkspace):
             return PRIVATE_HANDLERS
         return TARGET_HANDLERS if isinstance(self._space, TargetWorkspace) else HANDLERS

@@ -130,7 +130,7 @@ def _split(tables: list[_Table], column: str) -> tuple[list[str], dict[str, pa.T
     """The clients by the values of a column, and the rows of each."""
     if len(tables) > 1:
         raise OptionError(
-            "client-column: expected one table whose column says whose rows are which"
+            "client-column: expected one table, with a column that names the client of each row"
         )
     (table,) = tables
     if column not in table.columns:

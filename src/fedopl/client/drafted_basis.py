@@ -1,4 +1,4 @@
-"""A basis for features as they are at hand: where they may bend, and which may act together."""
+"""A basis for the given features: where effects may bend, and which may act together."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,10 +68,10 @@ def basis_lines(basis: Basis | None, confirm: str) -> Iterator[str]:
         named = ", ".join(map(toml_text, basis.products))
         yield f"products = [{named}]  # {confirm}: may any two of these act together?"
     if basis.screened_pairs:
-        what = "have clients find first which features act together, so many pairs at most?"
+        what = "have clients first find which features act together, at most this many pairs?"
         yield f"screened_pairs = {basis.screened_pairs}  # {confirm}: {what}"
     if basis.screened_thresholds:
-        what = "have clients find first where outcomes jump, at so many values at most?"
+        what = "have clients first find where outcomes jump, at most at this many values?"
         yield f"screened_thresholds = {basis.screened_thresholds}  # {confirm}: {what}"
     if basis.waves:
         yield from (f"waves = {basis.waves}", f"wave_seed = {basis.wave_seed}")

@@ -1,6 +1,6 @@
 """Differential privacy in a drafted study: ranges and overlap to confirm, if noise leaves enough.
 
-Ranges are round numbers about what most rows have, so that nobody's value is meant.
+Ranges are round numbers about what most rows have, so that they show no single row's value.
 """
 
 import math
@@ -69,7 +69,7 @@ class DraftedPrivacy:
             return ""
         return (
             f"with {sum(self.sizes):,} rows, noise for epsilon = {EPSILON:g} would move the value "
-            f"of a policy by {deviation / 2:.1%} of the outcome's range; --private has it anyway"
+            f"of a policy by {deviation / 2:.1%} of the outcome's range; --private adds it anyway"
         )
 
     @property
@@ -84,14 +84,16 @@ class DraftedPrivacy:
     def lines(self, confirm: str) -> Iterator[str]:
         """The same in a study file, with questions behind this mark."""
         ranges = {toml_key(name): range_in_toml(own) for name, own in self.plan.ranges.items()}
-        question = "differential privacy; without this section sums are exact, and rules protect"
+        question = (
+            "differential privacy; without this section sums are exact, and clients' limits protect"
+        )
         yield from ("", f"[privacy]  # {confirm}: {question}")
         yield f"epsilon = {EPSILON:g}"
         yield f"delta = {self.plan.delta:g}"
         yield 'noise = "local"'
         if self.plan.unit == "person":
             yield 'unit = "person"'
-            what = "of a person with more rows, the first so many are used"
+            what = "of a person with more rows, only this many are used, the first ones"
             yield f"most_rows_per_person = {self.plan.most_rows_per_person}  # {confirm}: {what}"
         yield f"outcome = {range_in_toml(self.plan.outcome)}  # {confirm}: where all outcomes lie"
         if ranges:

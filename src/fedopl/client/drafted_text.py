@@ -192,12 +192,15 @@ def _privacy(
     *,
     private: bool | None,
 ) -> tuple[DraftedPrivacy | None, str]:
-    """Differential privacy, or why there is none where nobody said so."""
+    """Differential privacy, or why there is none if the caller did not choose."""
     if private is False:
         return None, ""
     if roles.weight:
         if private:
-            raise OptionError(f"private: rows weigh the same there, take out '{roles.weight}'")
+            raise OptionError(
+                "private: with differential privacy all rows weigh the same; take out "
+                f"'{roles.weight}'"
+            )
         return None, "rows have weights"
     counts = found[roles.action].labels.values()
     known = found[roles.propensity] if roles.propensity else None
@@ -252,7 +255,7 @@ def _rows(found: Mapping[str, Profile], roles: Roles) -> Iterator[str]:
 
 
 def _missing_rule(found: Mapping[str, Profile], roles: Roles) -> str:
-    """Rows are left out where they are few, or lack what nobody can do without."""
+    """Rows with gaps are dropped if they are few, or lack an action or outcome that is needed."""
     gaps = {name: profile.n_missing / profile.n_rows for name, profile in found.items()}
     features = sum(share for name, share in gaps.items() if name not in roles.columns)
     if any(gaps[name] for name in roles.columns - {roles.outcome, None} if name):

@@ -21,9 +21,9 @@ def far_values(columns: Mapping[str, FloatArray]) -> list[str]:
         codes = _codes(column)
         for code, n_rows in codes.items():
             found.append(
-                f"{name} is {code:g} in {_rows(n_rows)} and lies far from that in all others: if "
-                "it stands for a missing value, say so (or leave the cell empty); as a number it "
-                "bends every model"
+                f"{name} is {code:g} in {_rows(n_rows)} and lies far from that in all others: "
+                "if it means a missing value, mark it as missing (or leave the cell empty); "
+                "as a number it distorts every model"
             )
         found += _far(name, column[~np.isin(column, list(codes))])
     return found

@@ -1,7 +1,7 @@
-"""A study that screens for terms or measures ranges goes on as another: the same with those found.
+"""A study that screens for terms or measures ranges continues as a new one with those found.
 
-Which they are, the server says once. A client keeps it with its rows and goes on with that study
-and no other, so that nobody gets sums of one set of terms after another.
+The server says once which they are. A client stores that with its rows and continues with that
+study and no other, so that the server cannot get sums of one set of terms after another.
 """
 
 from fedopl.base.errors import WireError

@@ -185,7 +185,7 @@ def _space(data: LoggedData, study: Study, limits: Limits) -> Workspace:
 
 
 def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
-    """The rows, and both nuisances of them that rest on nobody else's."""
+    """The rows, and both nuisances fitted on these rows alone."""
     plan = study.nuisances
     if study.basis is None:
         fitted = cross_fit(
@@ -232,8 +232,8 @@ def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
     counts = np.bincount(data.actions[taken], minlength=study.n_actions)
     return [
         f"'{action}' was given in {n_given:,} of {n_taken:,} rows that got it where the study "
-        "forbids it (policy.never, policy.only): they count for what it is worth, and no policy "
-        "repeats it"
+        "forbids it (policy.never, policy.only): these rows still count in estimates of what it "
+        "is worth, and no policy repeats it"
         for action, n_given, n_taken in zip(
             study.actions, counts.tolist(), data.rows_per_action.tolist(), strict=True
         )
@@ -325,8 +325,9 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
         few = int((column != usual).sum())
         if 0 < few < minimum_cell:
             cautions.append(
-                f"feature '{name}' is {usual:g} in all but {few} rows: these are taken for the "
-                "same, as sums over so few would tell of them; join it with another level"
+                f"feature '{name}' is {usual:g} in all but {few} rows: these rows are treated "
+                "as having the usual value, since sums over so few rows would disclose them; "
+                "join it with another level"
             )
     features = {f"feature '{name}'": column for name, column in columns.items()}
     is_lower = data.schema is not None and data.schema.direction == "lower"

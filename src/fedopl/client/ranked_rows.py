@@ -1,4 +1,4 @@
-"""Scores beside decisions: margins, ranks, and who gets what there is little of."""
+"""Scores beside decisions: margins, ranks, and who gets actions of limited supply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -123,8 +123,8 @@ class RankedRows:
         n_unknown = np.count_nonzero(np.isneginf(usable).all(axis=1))
         if n_unknown:
             raise PolicyError(
-                f"{n_unknown:,} rows have no score of anything they may get, so nobody knows what "
-                "they would gain"
+                f"{n_unknown:,} rows have no score of any action they may get, so what they "
+                "would gain is not known"
             )
         if self._ranking.affordable:
             costs, rows = np.concatenate(self._costs), np.flatnonzero(decided)

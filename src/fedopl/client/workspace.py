@@ -177,7 +177,7 @@ class Workspace:
 
     @cached_property
     def row_shares(self) -> RowShares | None:
-        """How much of sums of squares rests on one training row; None where nobody minds."""
+        """How much of sums of squares rests on one training row; None if there is no such limit."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
         plan, is_given = self.study.nuisances, self.study_rows.given.propensities is not None
@@ -291,12 +291,12 @@ class Workspace:
 
     @property
     def own_scores(self) -> ScoredChunk:
-        """All rows with scores that rest on nobody else's, where rows are in memory."""
+        """All rows with scores computed from them alone, if rows are in memory."""
         masked = np.asarray(np.isnan(self.scores).all(axis=0))
         return next(self._own_scorer(masked, masked).scored(self.unscored_chunks())).chunk
 
     def own_chunks(self) -> Iterator[ScoredChunk]:
-        """The rows with scores that rest on nobody else's, some at a time where they are on disk.
+        """The rows with scores computed from them alone, some at a time if they are on disk.
 
         No score where the study has none.
         """

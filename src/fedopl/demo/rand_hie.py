@@ -1,8 +1,8 @@
 """The RAND Health Insurance Experiment: six sites, families drawn into plans, spending in year 1.
 
 The file is statsmodels' copy of the public-domain data (Cameron & Trivedi 2005). It has no family
-numbers; members of a family share site, plan, income and family size, and whoever shares all four
-is taken for one family.
+numbers; members of a family share site, plan, income and family size, and people who share all four
+are taken for one family.
 """
 
 import csv

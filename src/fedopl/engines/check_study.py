@@ -78,7 +78,7 @@ def _marked(lines: Iterable[str], mark: str) -> str:
 
 
 def check(study: str | Path, clients: str | Path) -> Readiness:
-    """Hold every client's data against a study file, before anything is learned."""
+    """Compare every client's data with a study file, before anything is learned."""
     agreed, candidates = read_study(study)
     check_packages(agreed)
     found = read_clients(clients)
@@ -95,7 +95,7 @@ def check_clients(
     for name, caution in (without_scores(record, examined, clients) if record else {}).items():
         examined[name] = replace(examined[name], cautions=(*examined[name].cautions, caution))
     never = _never_taken(study, examined)
-    problems = [f"nobody ever took '{a}': take it out of the study's actions" for a in never]
+    problems = [f"no row took '{a}': take it out of the study's actions" for a in never]
     return Readiness(
         clients=examined,
         refusals=refusals,
@@ -168,7 +168,7 @@ def _weight_differences(study: Study, readable: Mapping[str, Examined]) -> list[
         return []
     said = f"rows weigh {means[high]:.4g} on average at {high} and {means[low]:.4g} at {low}"
     if study.mixture.counts_weight:
-        return [f"{said}, and clients count by that: are weights on the same scale?"]
+        return [f"{said}, and clients count by row weight: are weights on the same scale?"]
     return [
         f"{said}, but clients count by their numbers of rows; where they should count by weight, "
         'say count = "weight" in [mixture]'

@@ -55,7 +55,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         weights: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Learn from contexts X, actions A and rewards Y, of which more is better."""
+        """Learn from contexts X, actions A and rewards Y; higher rewards are better."""
         data = LoggedData(
             X, A, Y, propensity, action_names=self.action_names, weights=weights, groups=groups
         )
@@ -90,8 +90,9 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """The policy's estimated value on other logged rows: more is better.
 
-        Nuisances are fitted anew on these rows, as the learner's own settings say; rows that were
-        learned from flatter the policy. `fedopl.estimate_value` gives the standard error, too.
+        Nuisances are fitted anew on these rows, by the learner's settings. On rows that it was
+        learned from, the policy looks better than it is. `fedopl.estimate_value` gives the
+        standard error, too.
         """
         check_is_fitted(self)
         assert self.policy_ is not None  # noqa: S101

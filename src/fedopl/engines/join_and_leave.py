@@ -90,8 +90,8 @@ def check_newcomers(run: Record, names: Collection[str]) -> None:
         check_client_name(name, "clients")
     if known := sorted(set(names) & run.rows.keys()):
         raise OptionError(
-            f"clients: {quoted(known)} is in this run already; it can leave it first, and a client "
-            "of the same name needs another one (name in client.toml)"
+            f"clients: {quoted(known)} is in this run already. It can leave the run first; "
+            "another client with the same name needs another name (name in client.toml)"
         )
 
 

@@ -78,7 +78,7 @@ _MOVED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a run in one process is carried out; it does not change what comes out."""
+    """How a run in one process is carried out; it does not change the results."""
 
     threads: int = 1  # how many clients work at once
     # A folder; a killed run that is called again goes on from there. It also keeps the clients'
@@ -116,42 +116,46 @@ def learn(
 
     Args:
         clients: each client's data, by name; one client is ordinary offline policy learning.
-        policy: "linear", "tree", "neural" or "finite", or more about it: `Linear(oracle=...)`,
-            `Tree(depth=...)`, `Neural(hidden=...)`, or `Finite(candidates=...)` for the best of
-            constant arms and of policies, or functions from contexts to action codes, by name.
-        basis: where effects may bend: "auto" has terms chosen, with knots at quantiles of these
-            rows, if the policy is one that can bend; "linear" has none; or "hinges", "splines",
-            "steps", "waves", or a `Basis` with knots of your own.
-        costs: what actions cost, by action: a number, or the feature that says it; in the unit of
-            the outcome, so that all values are net of costs, or `Costs(by_action=..., unit=...)`
-            in another, with a budget.
-        budget: what decisions may cost on average, a number or a `Budget`, which may also cap how
-            many get an action: `Budget(shares={"new": 0.2})`.
-        mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or found
-            from data: "minimax" for the client that loses most, `fedopl.mixture.path(...)`.
+        policy: "linear", "tree", "neural" or "finite", or a plan with settings:
+            `Linear(oracle=...)`, `Tree(depth=...)`, `Neural(hidden=...)`, or
+            `Finite(candidates=...)` for the best of constant arms and of policies, or functions
+            from contexts to action codes, by name.
+        basis: where effects may bend. "auto" chooses terms, with knots at quantiles of these rows,
+            if the kind of policy allows it; "linear" has none; or "hinges", "splines", "steps",
+            "waves", or a `Basis` with your own knots.
+        costs: what actions cost, by action: a number, or the feature with the cost. Costs are in
+            the unit of the outcome, and all values are net of costs; or use `Costs(by_action=...,
+            unit=...)` for another unit, with a budget.
+        budget: what decisions may cost on average: a number, or a `Budget`, which can also limit
+            the share of people who get an action: `Budget(shares={"new": 0.2})`.
+        mixture: "empirical", "uniform", shares by client, `fedopl.mixture.skewed(...)`, or weights
+            found from data: "minimax" protects the client that loses most,
+            `fedopl.mixture.path(...)` favours one client.
         nuisances: "federated", "local", or a `NuisancePlan`, in which `outcome` may be a
-            scikit-learn regressor: it is weighed with models from sums; for rows in memory.
-        evaluation: the share of rows held out for evaluation, with 0 no value is claimed; or
-            "cross-fitted", for few rows: the way of learning is valued on all of them; or an
+            scikit-learn regressor, for rows in memory: it is combined with models from sums.
+        evaluation: the share of rows held out for evaluation (with 0 no value is claimed); or
+            "cross-fitted", for few rows: the way of learning is valued on all rows; or an
             `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
-            in how many ways rows are split, with the median of what comes out.
-        diagnose: whether clients also tell where they differ and what joining is worth to each.
-        personal: "ridge" gives each client a policy of its own as well, everybody else's moved
-            toward its own rows as far as they speak for it; "none" does without; "auto" has them
-            for two clients to a hundred, where the study is one that can: the report says why if
-            it is not.
+            under how many splits of the rows the results are medians.
+        diagnose: whether clients also report where they differ and what joining is worth to each.
+        personal: "ridge" also gives each client a personal policy: that of all others, moved toward
+            its own rows as far as these support it. "none": no personal policies. "auto": personal
+            policies for two to a hundred clients, if the study allows them; if not, the report says
+            why.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
-        declared: bounds on rewards and propensities that all vouch for, for regret bounds.
-        target: `Contexts` of a site without outcomes, of which the result says what the policy is
-            worth there; among clients it is called "target".
+        declared: bounds on rewards and propensities that hold at all clients, used in regret
+            bounds.
+        target: `Contexts` of a site without outcomes. The result says what the policy is worth
+            there; among the clients the site is called "target".
         privacy: differential privacy, `PrivacyPlan(epsilon=..., outcome=..., ranges=...)`: then
-            everything is learned and valued from sums with noise; exact sums if not said.
-        quorum: the share of clients without whose answers a round does not count.
+            everything is learned and valued from sums with noise; default: exact sums.
+        quorum: the share of clients that must answer, or a round does not count.
         limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
-        running: threads, a journal that a killed run goes on from, and who watches; see `Running`.
+        running: threads, a journal from which an interrupted run continues, and a progress
+            function; see `Running`.
         seed: decides folds, evaluation rows and batches.
-        moved: arguments that became fields of a plan; the error says of which.
+        moved: arguments that became fields of a plan; the error names the plan.
 
     """
     refuse_moved(moved, "learn()")
@@ -197,8 +201,8 @@ def learn(
 def _may_bend(study: Study) -> bool:
     """Whether a basis is drafted where nothing is said of one.
 
-    With differential privacy, a tree's tables or candidates' scores tell of what bends by
-    themselves: more terms in the models beside them would add noise.
+    With differential privacy, a tree's tables or candidates' scores already show where effects
+    bend: more terms in the models beside them would add noise.
     """
     return study.can_bend and (study.privacy is None or study.policy.kind == "linear")
 
@@ -366,8 +370,8 @@ def _check_target(
     """Refuse a target that is none, or whose features are not those of the clients."""
     if not isinstance(target, Contexts):
         raise OptionError(
-            f"target: expected fedopl.Contexts(...), came {type(target).__name__}; of a client "
-            "with outcomes, its values are in every result already"
+            f"target: expected fedopl.Contexts(...), came {type(target).__name__}; for a "
+            "client with outcomes, its values are already in every result"
         )
     if TARGET in clients:
         raise OptionError(f"clients: '{TARGET}' is what the target is called; use another name")

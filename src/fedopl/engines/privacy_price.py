@@ -195,7 +195,7 @@ class _World:
         return Finite(candidates=found)
 
     def rows(self, n_rows: int, client: int) -> LoggedData:
-        """So many rows of a client."""
+        """A number of rows of a client."""
         rng = generator_for(self._draw, client=str(client), purpose="made-up rows")
         scaled = self._contexts(n_rows, rng)
         actions = rng.integers(self._study.n_actions, size=n_rows)

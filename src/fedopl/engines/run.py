@@ -118,15 +118,15 @@ def run(
     threads: int = 1,
     watch: Watch = _nobody_watches,
 ) -> Run:
-    """Run a study file with clients in folders, and keep the run in a folder.
+    """Run a study file with clients in folders, and save the run in a folder.
 
     Args:
         study: the study file.
         clients: the folder with a folder for each client.
-        out: the run's folder; unless it is empty, only with `resume`.
-        resume: go on with the run in the folder, if it is one of this study and these rows.
+        out: the run's folder; if it is not empty, `resume` is needed.
+        resume: continue the run in the folder, if it is one of this study and these rows.
         threads: how many clients work at once.
-        watch: a context that gives a function to be called after every exchange, or None.
+        watch: a context manager that gives a function to be called after every exchange, or None.
 
     """
     agreed, candidates = read_study(study)
@@ -174,7 +174,7 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
     if not resume and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise StorageError(
-            f"{folder}: is not empty; --resume goes on with the run in it, --out names another"
+            f"{folder}: is not empty; --resume continues the run in it, --out names another folder"
         )
     known, content = folder / "study.json", f"{study.model_dump_json(indent=1)}\n"
     if known.is_file() and content not in _as_agreed(known.read_text(encoding="utf-8")):
@@ -198,10 +198,11 @@ def evaluate(
     threads: int = 1,
     watch: Watch = _nobody_watches,
 ) -> Run:
-    """Value saved policies on everybody's held-out rows, as the study would; the first is compared.
+    """Value saved policies on all clients' held-out rows; compare the first with the others.
 
-    The arguments are those of `run`; nothing is written but the clients' ledgers and scores. Of a
-    study with several splits the first is used: what it learned has seen others' held-out rows.
+    The arguments are those of `run`. Only the clients' ledgers and scores are written. Of a study
+    with several splits the first is used: its policy has learned from the held-out rows of the
+    others.
     """
     whole, candidates = read_study(study)
     found = read_clients(clients)

@@ -25,7 +25,7 @@ LEDGER = "ledger.jsonl"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run(Record):
-    """A finished run in one process, with what every client wrote down in its ledger."""
+    """A finished run in one process, with the ledger of every client."""
 
     rounds: RoundTable
     leaves: LeafTable = field(default_factory=LeafTable)
@@ -57,14 +57,15 @@ class Run(Record):
         shares: Mapping[str, float] | None = None,
         limits: object = "open",
     ) -> "Run":
-        """The run with clients that come later; they alone are asked, and this run stays as it is.
+        """A new run with further clients; only they are asked, and this run does not change.
 
-        The policy is solved again from everybody's sums. What it is worth is known at newcomers
-        alone: `membership.of_policy(policy)` of the result says it.
+        The policy is solved again from the sums of all clients. Its value is known only at the
+        newcomers: see `membership.of_policy(policy)` of the result.
 
         Args:
             clients: their data, by name.
-            shares: of the mixture, by name, where that gives every client a share.
+            shares: the newcomers' shares of the mixture, by name, if the mixture gives shares to
+                clients.
             limits: "open", "guarded" or `Limits`; what newcomers are willing to release.
 
         """
@@ -73,7 +74,7 @@ class Run(Record):
         return join_rows(self, clients, shares=shares, limits=limits)
 
     def leave(self, client: str) -> "Run":
-        """The run without this client, solved again from the others' sums; nobody is asked."""
+        """A new run without this client, solved again from the others' sums; asks no client."""
         from fedopl.engines.join_and_leave import leave_in_memory
 
         return leave_in_memory(self, client)

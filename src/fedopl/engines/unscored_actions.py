@@ -43,7 +43,7 @@ def _in_words(record: Record, client: Client, rows: Mapping[str, int]) -> str:
     return (
         f"has no score for {quoted(named)}{more}: taken in {fewest:,} rows or more, of which "
         f"{learned_from:.0%} are learned from, and {needed:,} are needed, ({terms} + 1) / "
-        "parameter_share. No policy can choose them here, and nothing says what they are worth. "
+        "parameter_share. No policy can choose them here, and what they are worth is not known. "
         f"To bring them back, raise parameter_share in its client.toml to {_up(enough):g}, use "
         f"fewer {terms}, or join them with another action"
     )

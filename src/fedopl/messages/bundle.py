@@ -1,4 +1,4 @@
-"""Several messages that travel together, so that a slow road is taken fewer times.
+"""Several messages in one bundle, so that a slow connection needs fewer trips.
 
     magic 4 · count u32 · then for each message: length u32, bytes
 

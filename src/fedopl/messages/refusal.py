@@ -1,4 +1,4 @@
-"""Why a client does not answer: the code that crosses, and the same in words with a remedy."""
+"""Why a client does not answer: the code that is sent, and its meaning with a remedy."""
 
 import enum
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Refused:
 
 REFUSALS: dict[RefusalCode, Refused] = {
     RefusalCode.MALFORMED: Refused(
-        "it could not make sense of the question",
+        "it could not read the question",
         "Let both sides install the same version of fedopl.",
     ),
     RefusalCode.WRONG_VERSION: Refused(
@@ -84,7 +84,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Send it this study again, and compare the hashes at the end of this report.",
     ),
     RefusalCode.TOO_FEW_ROWS: Refused(
-        "it has fewer rows than it is willing to speak for",
+        "it has fewer rows than it is willing to answer with",
         "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
     ),
     RefusalCode.SMALL_CELLS: Refused(
@@ -92,16 +92,17 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
-        "it has too few rows for as many numbers as were asked for",
+        "it has too few rows for the number of numbers that were asked for",
         "Use fewer features, hold out more rows if prices of a budget were asked for, or let the "
         "client raise its own limit 'parameter_share'.",
     ),
     RefusalCode.VALUES_FORBIDDEN: Refused(
         "it does not report what policies are worth",
-        "Agree on it before the study (requires.values), or do without this client's values.",
+        "Agree on reporting values before the study (requires.values), or do without this "
+        "client's values.",
     ),
     RefusalCode.BUDGET_SPENT: Refused(
-        "it has answered as many questions of this kind as it is willing to",
+        "it has reached its limit of questions of this kind",
         "Let the client raise its own limit (studies, of which each split of the rows is one; "
         "value_policies, value_queries, score_queries, slope_queries, descriptions, count_queries, "
         "cell_queries, model_queries, classifier_queries), or agree on a new study.",
@@ -145,7 +146,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Let both sides install the same version of fedopl.",
     ),
     RefusalCode.WITHHELD: Refused(
-        "it withholds this answer, and why is for the client alone to know",
+        "it withholds this answer; only the client itself can see why",
         "Let it look into its ledger (`fedopl ledger`), which says why and what to do.",
     ),
     RefusalCode.LOCKED: Refused(
@@ -153,7 +154,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Let its owner look into the ledger, and open the door again with `fedopl unlock`.",
     ),
     RefusalCode.WRONG_PROPENSITIES: Refused(
-        "with its known propensities the actions cannot have been taken as they were",
+        "its known propensities contradict how often the actions were taken",
         "Let it run `fedopl check`, which names the action; each row needs the probability of the "
         "action that was taken, not that of treatment.",
     ),
@@ -164,7 +165,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "these actions out of the study.",
     ),
     RefusalCode.HEAVY_ROW: Refused(
-        "one of its rows has so much of the weight of all that their sum would disclose it",
+        "one of its rows has so large a share of all weight that the sum would disclose it",
         "Let it look for an error in its column of weights, or agree on a study that counts rows "
         '([mixture] count = "rows").',
     ),
@@ -174,35 +175,38 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "the secret that its registered key follows from.",
     ),
     RefusalCode.WRONG_ROSTER: Refused(
-        "those it was to add up with are not those of the study, or their keys are not signed",
+        "the clients whose sums were to be added to its own are not those of the study, or "
+        "their keys are not signed",
         "Let the server run the study as it was agreed on; if rows of a client changed since it "
         "began, agree on a new one.",
     ),
     RefusalCode.NO_ROSTER: Refused(
-        "it does not know whom to add up with",
+        "it has no record of the clients whose sums are added to its own",
         "Its store (scores/) was deleted or its rows changed since the study began: restore it, "
         "or agree on a new study.",
     ),
     RefusalCode.WRONG_SURVIVORS: Refused(
-        "it helps to take masks off one sum over those who answered, and this is another: more are "
-        "said to be lacking than was agreed, it is said to be itself, it gave no answer to this "
-        "sum, or it was told of others before",
+        "it helps to remove masks from only one sum over the clients that answered, and this "
+        "is a different one: more clients are said to be lacking than was agreed, the client "
+        "itself is said to be lacking, it gave no answer to this sum, or other clients were "
+        "named before",
         "Let the server resume the run that it began, with the same answers; a run that begins "
         "anew needs the same clients, or a new study (another name or seed).",
     ),
     RefusalCode.WRONG_SHARES: Refused(
-        "shares that it was to tell were not sealed for it, for this sum and for this purpose",
-        "Let the server resume the run with the shares that clients told; if that does not help, "
-        "a client told wrong ones: agree on a new study.",
+        "shares that it was to reveal were not sealed for it, for this sum and for this purpose",
+        "Let the server resume the run with the shares that clients sent. If that does not "
+        "help, a client sent wrong shares: agree on a new study.",
     ),
     RefusalCode.IMPOSSIBLE_SUMS: Refused(
-        "its own sums are larger than so many rows within the declared ranges can make them",
+        "its own sums are larger than is possible for its number of rows within the declared "
+        "ranges",
         "This is an error of the program or the machine, not of the rows, which were bounded "
         "before: let it run `fedopl preview`, install the program anew, and tell its authors.",
     ),
     RefusalCode.PRIVACY_SPENT: Refused(
-        "with all that its rows told in studies with differential privacy, this one would tell "
-        "more than its owner allows (epsilon under [limits])",
+        "together with earlier studies with differential privacy on its rows, this study "
+        "would spend more than its owner allows (epsilon under [limits])",
         "Agree on a study with a smaller epsilon, or let the client raise its limit; `fedopl "
         "privacy --clients` says beforehand what is left.",
     ),

@@ -33,27 +33,28 @@ Threshold = tuple[NamedCut, ...]
 
 
 class Basis(Checked):
-    """Where numbers may bend, and which features may act together."""
+    """Where effects of numbers may bend, and which features may act together."""
 
     kind: Literal["auto", "hinges", "splines", "steps", "waves"] = Field(
         default="auto",
-        description="which terms there are; auto has all, and uses those of the least loss out of "
-        "fold",
+        description="which terms there are; auto: all of them, of which those with the least "
+        "loss out of fold are used",
     )
     knots: dict[str, tuple[float, ...]] = Field(
-        min_length=1, description="for each number that may bend, two or more values, rising"
+        min_length=1,
+        description="for each number whose effect may bend, two or more values, rising",
     )
     products: tuple[str, ...] = Field(
         default=(), description="features of which any two may act together"
     )
     pairs: tuple[NamedPair, ...] = Field(
-        default=(), description="two features each that may act together, beside those of products"
+        default=(), description="pairs of features that may act together, beside those of products"
     )
     screened_pairs: int = Field(
         default=0,
         ge=0,
         le=MOST_PAIRS_FOUND,
-        description="how many pairs at most to add by screening all of them first; 0 for none",
+        description="the largest number of pairs to add after screening all pairs; 0 for none",
     )
     found_pairs: tuple[NamedPair, ...] | None = Field(
         default=None, description="what screening found; a run fills it in"
@@ -62,8 +63,8 @@ class Basis(Checked):
         default=0,
         ge=0,
         le=MOST_THRESHOLDS_FOUND,
-        description="how many values at most, or corners of two, where outcomes are found to jump; "
-        "0 for none",
+        description="the largest number of values, or corners of two, to add where outcomes are "
+        "found to jump; 0 for none",
     )
     found_thresholds: tuple[Threshold, ...] | None = Field(
         default=None, description="what screening found; a run fills it in"
@@ -73,14 +74,14 @@ class Basis(Checked):
         default=0,
         ge=0,
         le=MOST_WAVES,
-        description="how many waves, each of several numbers with knots at once, are drawn by "
-        "chance; 0 for none",
+        description="number of waves drawn at random, each a function of several numbers with "
+        "knots; 0 for none",
     )
     wave_width: float = Field(
         default=USUAL_WIDTH,
         ge=NARROWEST_WAVE,
         le=WIDEST_WAVE,
-        description="how wide waves are, in half the distance of a number's outer knots",
+        description="width of waves, in units of half the distance of a number's outer knots",
     )
     wave_seed: int = Field(
         default=0, ge=LEAST, le=MOST, description="decides which waves are drawn"

@@ -1,4 +1,4 @@
-"""Bent policies: linear scores, of which one function is taken before the largest decides."""
+"""Bent policies: one function is applied to linear scores before the largest decides."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self

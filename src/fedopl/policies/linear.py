@@ -95,7 +95,9 @@ class LinearPolicy(Policy):
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
         """The scores, of actions that clients have scores for."""
         if not self.n_used:
-            raise PolicyError("the policy scores everybody alike, so nobody gains more than others")
+            raise PolicyError(
+                "the policy gives everybody the same scores, so nobody gains more than others"
+            )
         return known_scores(self.scores(contexts))
 
     @classmethod
@@ -157,7 +159,7 @@ class LinearPolicy(Policy):
 
     @property
     def has_blocks(self) -> bool:
-        """Whether each feature speaks for one action only: φ(x, a) = x_a."""
+        """Whether each feature belongs to one action only: φ(x, a) = x_a."""
         weights = self.coefficients
         n_actions, n_features = weights.shape
         if self.terms or n_features % n_actions or not weights.any() or self.intercepts.any():

@@ -1,4 +1,4 @@
-"""A network of rectified layers as plain arrays: its numbers, and what it says of contexts."""
+"""A network of rectified layers as plain arrays: its parameters, and its output for contexts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -51,7 +51,7 @@ def passed(network: Network, contexts: FloatArray) -> list[FloatArray]:
 
 
 def first_network(widths: Sequence[int], rng: np.random.Generator) -> Network:
-    """Layers to begin with, as He et al. (2015) draw them; what comes out is zero everywhere."""
+    """Initial layers, as He et al. (2015) draw them; the output is zero everywhere."""
     layers = [
         Layer(np.sqrt(2 / n_inputs) * rng.standard_normal((n_inputs, n_units)), np.zeros(n_units))
         for n_inputs, n_units in pairwise(widths)

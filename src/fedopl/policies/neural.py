@@ -1,4 +1,4 @@
-"""Neural policies: an exact linear policy, and a network for what that leaves."""
+"""Neural policies: an exact linear policy, and a network for its residuals."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -21,7 +21,7 @@ class PairwisePolicy(LinearPolicy):
 
     @classmethod
     def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_pairs,)
-        """What each linear score speaks for."""
+        """What each linear score favours."""
         pairs = action_pairs(len(action_names))
         return [f"{action_names[a]} over {action_names[b]}" for a, b in pairs]
 

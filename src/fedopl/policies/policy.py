@@ -60,7 +60,7 @@ class Domain(Protocol):
 
 
 class Policy(ABC):
-    """A policy of any kind; whoever holds one asks it, and never which kind it is."""
+    """A policy of any kind; callers use its methods and never ask which kind it is."""
 
     kind: ClassVar[str]
     message_field: ClassVar[str]  # which field of a message carries policies of this kind
@@ -77,7 +77,8 @@ class Policy(ABC):
     def decide(self, contexts: ArrayLike, *, client: str | None = None) -> IntArray:  # (n_rows,)
         """The code of the action to take in each context, always one that may be given there.
 
-        `client` says where, if clients have actions of their own; "other" is none of these.
+        `client` names the client if available actions differ between clients; "other" is any
+        client that is not named in the rules.
         """
         if self.permissions is None:
             return self.preferred(contexts)
@@ -112,7 +113,7 @@ class Policy(ABC):
         raise PolicyError(f"a {self.kind} policy does not say what actions are worth")
 
     def at(self, client: str) -> Self:
-        """The policy as it decides at this client, one of its study's, so that nobody asks."""
+        """The policy as it decides at this client of its study."""
         if self.permissions is None:
             return self
         here = self.permissions.at(client, self.action_names)
@@ -171,11 +172,11 @@ class Policy(ABC):
         Args:
             path: a file to write, whole or not at all.
             to: "sql", "python", "excel" or "onnx"; by the file's ending if not said.
-            column: what the action is called in what comes out.
-            table: what the table is called in SQL.
-            columns: what columns are called there, by the policy's name, where it differs.
+            column: the name of the action in the output.
+            table: the name of the table in SQL.
+            columns: by the policy's name of a column, its name there, if they differ.
             labels: by the policy's name of a column, the policy's label for each label there.
-            client: where decisions are made, if clients have actions of their own.
+            client: where decisions are made, if available actions differ between clients.
 
         """
         here = self.at(self.permissions.checked_client(client)) if self.permissions else self

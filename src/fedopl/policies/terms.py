@@ -180,7 +180,7 @@ class Terms:
     def of(
         self, contexts: FloatArray, n_terms: int | None = None
     ) -> FloatArray:  # (n_rows, n_terms)
-        """The terms of these contexts, or the first so many of them."""
+        """The terms of these contexts, or a number of the first of them."""
         wanted = self.n_terms if n_terms is None else n_terms
         if wanted <= len(self.features):
             return contexts[:, :wanted]
@@ -214,7 +214,7 @@ class Terms:
         return _multiply(onto[:, start:after], self._corners, onto, after)
 
     def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
-        """The terms of the plainest family that has the first so many, in another language."""
+        """The terms of the simplest family that has the first ones needed, in another language."""
         family = next(family for family, size in self.sizes.items() if size >= n_terms)
         terms = target.features()
         if family == "linear":

@@ -1,7 +1,7 @@
-"""Waves: cosines of several numbers at once, drawn by chance, that sums can be taken of.
+"""Waves: cosines of several numbers at once, drawn at random, used as terms in sums.
 
-Any smooth function is nearly a sum of many waves (Rahimi and Recht 2007). So what acts three at a
-time, which hinges and products of two cannot say, is learned from sums as well.
+Any smooth function is nearly a sum of many waves (Rahimi and Recht 2007). So interactions of three
+features, which hinges and products of two cannot represent, are learned from sums as well.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The discrete Gaussian N_ℤ(0, σ²): P(y) ∝ exp(−y²/2σ²) over whole numbers, drawn exactly.
 
-Noise in floating point tells of what it was added to by its last bits (Mironov 2012). Here sums are
+The last bits of floating-point noise disclose what it was added to (Mironov 2012). Here sums are
 whole multiples of a grid step, noise is a whole number of steps, and each decision on the way is a
 comparison of whole numbers with uniform bits: probabilities are the formula's, without rounding.
 Algorithms 1 to 3 of Canonne, Kamath & Steinke (2020).

@@ -25,8 +25,8 @@ _BLOCK = 4096  # bytes
 class KeyedBits:
     """A stream of uniform bits, taken from its start to its end; not to be shared by threads.
 
-    The label has to name all that an answer depends on, the version of the rows included: two
-    answers with the same noise differ by what one of them tells of a single row.
+    The label has to name all that an answer depends on, the version of the rows included: the
+    difference of two answers with the same noise could disclose a single row.
     """
 
     def __init__(self, key: bytes, label: bytes) -> None:
@@ -39,7 +39,7 @@ class KeyedBits:
 
     @classmethod
     def fresh(cls) -> Self:
-        """Bits that nobody can repeat, keyed by the operating system's generator."""
+        """Bits that cannot be repeated, keyed by the operating system's generator."""
         return cls(secrets.token_bytes(LEAST_KEY), b"")
 
     def take(self, n_bytes: int) -> bytes:
@@ -93,7 +93,7 @@ class KeyedBits:
         return found
 
     def _refill(self, n_bytes: int) -> None:
-        """What is left of the buffer, and as many new blocks as it takes to have so many bytes."""
+        """What is left of the buffer, and as many new blocks as that number of bytes takes."""
         left = self._buffer[self._at :]
         n_blocks = -(-(n_bytes - len(left)) // _BLOCK)
         numbers = range(self._blocks, self._blocks + n_blocks)

@@ -35,7 +35,7 @@ SLIP = 1e-10
 
 
 class SampledSteps(NamedTuple):
-    """So many releases, each of rows sampled at this rate, with this noise per what a row moves."""
+    """A number of releases, each of rows sampled at this rate, with noise per row's influence."""
 
     rate: float
     noise: float
@@ -43,7 +43,7 @@ class SampledSteps(NamedTuple):
 
 
 class PrivacyLosses:
-    """How much releases tell of one row, all together."""
+    """How much all releases together disclose about one row."""
 
     def __init__(self, steps: Sequence[SampledSteps]) -> None:
         for one in steps:
@@ -95,7 +95,7 @@ def mu_of_sampled(steps: tuple[float, float, int], mu: float) -> float:
 
 
 def _covers(mu: float, pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether a Gaussian tells at least as much, at all these."""
+    """Whether a Gaussian discloses at least as much, at all these."""
     return all(delta_at(epsilon, mu) >= needed for epsilon, needed in pairs)
 
 

@@ -10,16 +10,16 @@ from fedopl.results.record import Record
 from fedopl.results.target_value import GOOD_PART, LEAST_SEEN, SOME, AtTarget, TargetSource
 
 _HOW = (
-    "The target told what its contexts are like: the means of all features, and of their squares. "
-    "Each source then weighed its held-out rows, at home, so that they have the same. A value is "
-    "what models of outcomes say of the target's contexts, plus what the scores of these rows have "
-    "beyond the models (doubly robust): it is right if either the models or the weights are. What "
-    "neither can know is whether the same action does the same at the target as at the sources: "
-    "that people alike in the features fare alike there is assumed."
+    "The target reported what its contexts are like: the means of all features, and of their "
+    "squares. Each source then weighted its own held-out rows so that they have the same "
+    "means. A value is what outcome models predict for the target's contexts, plus a "
+    "correction from the scores of these rows (doubly robust). It is right if either the "
+    "models or the weights are right. It is assumed, and cannot be checked, that people with "
+    "the same features fare alike at the target and at the sources."
 )
 _LEARNED = (
-    "The policy was learned from all sources' rows as the mixture says, without these weights: "
-    "they are for values."
+    "The policy was learned from the rows of all sources, by the mixture, without these "
+    "weights. The weights are for values only."
 )
 _SIGNIFICANT = {
     "better": "more is gained there",
@@ -55,19 +55,19 @@ def target_cautions(record: Record) -> Iterator[Caution]:
     if found.unseen:
         where = [f"{one.words} ({percent(one.share)} of its rows)" for one in found.unseen]
         yield Caution(
-            f"{opened(found.client)} has people whom hardly anybody has seen",
+            f"{opened(found.client)} has people whom hardly any source has seen",
             f"Sources have fewer than {LEAST_SEEN} held-out rows {listed(where)}.",
-            "Nothing is claimed of what the policy is worth there, and what it decides for them "
-            "is a guess. Let somebody join who has seen such people.",
+            "Nothing is claimed about what the policy is worth there, and what it decides "
+            "for them is a guess. Let a client join that has seen such people.",
         )
     elif found.thin and not found.why_not:
         where = [f"{one.words} ({percent(one.share)} of its rows)" for one in found.thin]
         yield Caution(
-            f"Some at {found.client} are like hardly anybody at the sources",
+            f"Some people at {found.client} are like hardly anybody at the sources",
             f"Sources have fewer than {LEAST_SEEN} held-out rows {listed(where)}.",
-            "What is said of them rests on models and on a few rows of much weight: the value as "
-            "a whole allows for that, what the policy decides for them is little better than a "
-            "guess.",
+            "For them the results rest on models and on a few rows of large weight. The "
+            "value as a whole allows for that. What the policy decides for them is little "
+            "better than a guess.",
         )
     elif found.why_not:
         yield Caution(
@@ -78,15 +78,15 @@ def target_cautions(record: Record) -> Iterator[Caution]:
         yield Caution(
             "A source's outcomes do not transport",
             f"At the same contexts outcomes at {listed(odd)} differ from those of the other "
-            "sources by more than chance, so it has no say in the value at the target.",
-            "The policy was learned with its rows all the same. Find out why it differs, and "
+            "sources by more than chance, so it is left out of the value at the target.",
+            "The policy was still learned with its rows, too. Find out why it differs, and "
             "whether the target is more like it than like the others.",
         )
 
 
 def _advice(found: AtTarget) -> str:
     if not found.n_rows:
-        return "Let the target see what it would tell (fedopl preview), and run the study again."
+        return "Let the target see what it would release (fedopl preview), and run the study again."
     return "Let clients join whose contexts are more like the target's, or wait for more rows."
 
 
@@ -157,11 +157,11 @@ def _screen(record: Record) -> str:
     if not level:
         return "The study leaves no source out for its outcomes."
     return (
-        "The chance is that of so large a difference from the other sources, at the same contexts "
-        "and over all actions (a Wald test). By the study's rule, the source that differs most is "
-        f"left out if its chance is below {level:g} over the number of sources; then the others "
-        "are compared again. Only a minority is ever left out; where those that are left still "
-        "disagree, nothing is claimed."
+        "The chance is the probability of a difference from the other sources as large as this, "
+        "at the same contexts and over all actions (a Wald test). By the study's rule, the "
+        f"source that differs most is left out if its chance is below {level:g} over the number "
+        "of sources; then the others are compared again. Only a minority of sources is ever left "
+        "out. If the remaining sources still disagree, nothing is claimed."
     )
 
 
@@ -169,8 +169,8 @@ def _regions(found: AtTarget) -> tuple[Part, ...]:
     rule = (
         f"Where {percent(GOOD_PART)} of the target or more lie beyond a line, and sources have "
         f"fewer than {LEAST_SEEN} held-out rows there, no value is claimed; from {percent(SOME)} "
-        "on there is a caution. Counts have noise. Lines are straight: people who are unusual in "
-        "another way are not found by them."
+        "on there is a caution. Counts have noise. Lines are straight, so they do not find "
+        "people who are unusual in another way."
     )
     table = Table(
         caption="Regions where the target has people, and sources may have few",
@@ -189,12 +189,11 @@ def _mixture(found: AtTarget) -> tuple[Part, ...]:
     skew, gap, agreed = found.skewness, found.gap, found.gap_as_agreed
     assert skew is not None  # noqa: S101  (it comes with the mixture)
     text = (
-        "The least skewed mixture of sources whose contexts come as near to the target's as those "
-        "of any, but for a twentieth of a standard deviation, found from means and squares. Its "
-        f"price is a skewness of {decimal(skew)}: means of it are as "
-        f"precise as those of 1/{decimal(skew)} of the rows. It leaves a difference of "
-        f"{decimal(gap or 0.0)} standard deviations in the feature that differs most, where the "
-        f"mixture that the policy is learned for leaves {decimal(agreed or 0.0)}. The policy is "
-        "not learned for it."
+        "This is the least skewed mixture of sources whose contexts come as near to the target's "
+        "as any mixture's, up to a twentieth of a standard deviation. It was found from means "
+        f"and squares. Its price is a skewness of {decimal(skew)}: its means are as precise as "
+        f"those of 1/{decimal(skew)} of the rows. It leaves a difference of {decimal(gap or 0.0)} "
+        "standard deviations in the feature that differs most, where the mixture that the policy "
+        f"is learned for leaves {decimal(agreed or 0.0)}. The policy is not learned for it."
     )
     return Text(text), Points(shares)

@@ -31,10 +31,10 @@ from fedopl.study.private.added_up import adds_under_masks
 
 _NOTICEABLE = 5  # rows
 _BACK = (
-    "Clients bring it back with a higher parameter_share in client.toml, of which fedopl check "
-    "says how high; so do fewer features, or joining it with another action."
+    "Clients can bring it back with a higher parameter_share in client.toml; fedopl check "
+    "says how high. Fewer features, or joining it with another action, also bring it back."
 )
-_HOW_SCORED = f"No policy can choose it, and nothing says what it is worth. {_BACK}"
+_HOW_SCORED = f"No policy can choose it, and what it is worth is not known. {_BACK}"
 
 
 def cautions(record: Record) -> list[Caution]:
@@ -66,10 +66,10 @@ def _of_a_part(record: Record) -> Iterator[Caution]:
         where = [f"{name} ({estimate.rows_used})" for name, estimate in parts.items()]
         yield Caution(
             "Values of a part of the rows",
-            f"Not all {rows} were used at {listed(where)}, up to noise: for the others some policy "
-            "decides on an action that has no score there.",
-            "What is said of these clients is said of the rows used alone, which policies "
-            f"selected: it is not what a policy is worth. {_BACK}",
+            f"Not all {rows} were used at {listed(where)}, up to noise: for the other rows, "
+            "some policy decides on an action that has no score there.",
+            "Results of these clients are about the rows used alone, which policies "
+            f"selected. They are not what a policy is worth. {_BACK}",
         )
 
 
@@ -92,7 +92,7 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
             f"interval {gain.interval}: it may be better, and it may be worse."
         )
     more = "" if record.study.evaluation.is_cross_fitted else f", or more {valued},"
-    advice = f"More rows{more} would tell."
+    advice = f"More rows{more} would decide it."
     yield Caution("No clear gain over a single action", what, advice)
 
 
@@ -111,20 +111,20 @@ def _hidden(record: Record) -> Iterator[Caution]:
             "Clients hid small cells. So the tree may fall short of the best one on its grid by up "
             f"to {plain(loss, 3)} {name} per decision, which is more than the ±{plain(reach, 3)} "
             "that held-out rows leave open about its gain over the best single action.",
-            "Fewer bins, fewer columns or more rows would hide less. What the tree is worth "
-            "on held-out rows is not touched by it.",
+            "Fewer bins, fewer columns or more rows would hide less. Hidden cells do not "
+            "affect what the tree is worth on held-out rows.",
         )
 
 
 def _unscored(record: Record) -> Iterator[Caution]:
-    """Actions that no client has a score for, and why; then those that next to nobody took."""
+    """Actions that no client has a score for, and why; then those that hardly any row took."""
     unknown = record.statistics.unknown(record.mixture)
     if record.described is None:
         if unknown.any():
             yield Caution(
                 "An action without a score",
-                f"No client has a score for {_which_actions(record, unknown)}: nobody took it, or "
-                "too few did.",
+                f"No client has a score for {_which_actions(record, unknown)}: no row took "
+                "it, or too few rows did.",
                 _HOW_SCORED,
             )
         return
@@ -142,9 +142,8 @@ def _unscored(record: Record) -> Iterator[Caution]:
     if (rest := ~known_of).any():
         yield Caution(
             "An action without a past",
-            f"Nobody, or too few to be reported, took {_which_actions(record, rest)}.",
-            "Nothing can be said about what it would do; the policy cannot be "
-            "trusted to choose or to avoid it.",
+            f"No row, or too few rows to be reported, took {_which_actions(record, rest)}.",
+            "What it would do is not known; do not trust the policy to choose it or to avoid it.",
         )
 
 
@@ -166,9 +165,9 @@ def _borrowed(record: Record) -> Iterator[Caution]:
     if where:
         yield Caution(
             "Judged by others",
-            f"Nobody, or next to nobody, took {listed(where)}.",
-            "What these would do there is taken from the other clients' outcome model; the "
-            "intervals do not know how wrong that may be there.",
+            f"No row, or next to none, took {listed(where)}.",
+            "What these actions would do there is predicted by the other clients' outcome "
+            "model. The intervals do not include how wrong that model may be there.",
         )
 
 
@@ -184,8 +183,8 @@ def _without_spread(record: Record) -> Iterator[Caution]:
             "No interval",
             f"{listed(single)} held out a single row or group, which shows no spread; {weight} of "
             "the weight is theirs.",
-            "There is no interval and no advice for them, and what is said of all together is "
-            "said without them. Hold out a larger share, or wait for more groups.",
+            "There is no interval and no advice for them, and results for all together leave "
+            "them out. Hold out a larger share, or wait for more groups.",
         )
 
 
@@ -194,11 +193,12 @@ def _without_values(record: Record) -> Iterator[Caution]:
     missing = sorted(set(record.mixture) - set(valued))
     if valued and missing:
         weight = percent(sum(record.mixture[name] for name in missing))
-        speaks = "What is said about values speaks for the other clients only."
+        speaks = "Results about values are about the other clients only."
         if adds_under_masks(record.study):
             speaks = (
-                "That is of values that were read of each client apart; what is said of all "
-                "together is from sums under masks, and nothing is claimed about these clients."
+                "This concerns values that the server reads for each client apart. Results "
+                "for all together come from sums under masks, and nothing is claimed about "
+                "these clients."
             )
         yield Caution(
             "Values are missing",
@@ -236,8 +236,8 @@ def _thin(record: Record) -> Iterator[Caution]:
         where = [f"{client} ({listed(actions, 3)})" for client, actions in by_client.items()]
         yield Caution(
             "Thin support",
-            f"Fewer than {THIN} effective rows speak for an action at {listed(where)}.",
-            "There, values rest on models and on other clients more than on own rows.",
+            f"Fewer than {THIN} effective rows support an action at {listed(where)}.",
+            "There, values rest more on models and on other clients than on the client's own rows.",
         )
 
 
@@ -255,5 +255,6 @@ def _rare(record: Record) -> Iterator[Caution]:
         yield Caution(
             "Unlikely actions",
             f"Some actions had a chance below {percent(chance)}: {listed(where)}.",
-            "The few who got them count for many, so a handful of rows can move the result.",
+            "The few people who got them have large weights, so a handful of rows can move "
+            "the result.",
         )

@@ -39,8 +39,8 @@ def _too_simple(record: Record) -> Iterator[Caution]:
         yield Caution(
             "The models are too simple",
             f"Richer outcome models move what '{worst.action}' is worth to everybody by "
-            f"{shift_in_words(worst.moved)} {name}, which is no chance"
-            f"{_and_others(found)}: neither outcome models nor propensities fit.",
+            f"{shift_in_words(worst.moved)} {name}, which is more than "
+            f"chance{_and_others(found)}: neither outcome models nor propensities fit.",
             f"Values and gains are wrong by about as much, and their intervals do not say so. "
             f"{REMEDY}",
         )
@@ -51,7 +51,7 @@ def _too_simple(record: Record) -> Iterator[Caution]:
         yield Caution(
             "The models are too simple for some clients",
             f"Richer outcome models surely move what actions are worth at {listed(where)}.",
-            f"What is said of these clients is wrong by more than its interval says. {REMEDY}",
+            f"Results for these clients are wrong by more than their intervals say. {REMEDY}",
         )
 
 
@@ -75,7 +75,7 @@ def _unbalanced(record: Record) -> Iterator[Caution]:
             f"Weighted by how unlikely that was, those who got '{worst.action}' still differ from "
             f"everybody in {worst.feature}, by {abs(worst.imbalance):.2f} standard deviations"
             f"{_and_others(found)}.",
-            f"What was done hangs on more than the propensity model has. {REMEDY}",
+            f"What was done depends on more than the propensity model has. {REMEDY}",
         )
 
 
@@ -91,8 +91,8 @@ def _by_few_rows(record: Record) -> Iterator[Caution]:
             "A few weights carry a value",
             f"One row has up to {percent(worst.largest_weight)} of all weight behind "
             f"'{worst.action}' at some client{_and_others(heavy)}.{beside}",
-            "Such values are less certain than their intervals say: look at what a clip changes "
-            "(nuisances.clip = 0.05).",
+            "Such values are less certain than their intervals say. Look at what a clip "
+            "changes (nuisances.clip = 0.05).",
         )
     pulled = [one for one in fits if one.largest_influence > LARGE_INFLUENCE]
     if pulled:

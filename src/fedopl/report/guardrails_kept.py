@@ -24,7 +24,9 @@ def guardrails_kept(record: Record) -> Section | None:
     if not agreed:
         return None
     if not record.guardrails:
-        parts: tuple[Part, ...] = (Text("No values were reported, so nothing is shown of them."),)
+        parts: tuple[Part, ...] = (
+            Text("No values were reported, so nothing is known about guardrails."),
+        )
         return Section(name="guardrails", title="Guardrails", parts=parts)
     first = record.beyond_guardrails or (
         f"{opened(label(record.study, record.chosen))} is shown to keep every guardrail."
@@ -32,11 +34,11 @@ def guardrails_kept(record: Record) -> Section | None:
     tables = [_judged(record, name, guardrail) for name, guardrail in agreed.items()]
     tables += [_values(record, column) for column in guarded_columns(record.study)]
     how = (
-        "A guardrail is kept where all of the interval of a policy's change lies within its limit, "
-        "and broken where all of it lies beyond. All bounds of a guardrail hold together, over "
-        "policies and guardrails, with its confidence (Bonferroni). Only what is shown to keep all "
-        "of them is recommended. Every client valued the same policies on the same held-out rows, "
-        "with its own models of the outcome."
+        "A guardrail is kept where all of the interval of a policy's change lies within its "
+        "limit, and broken where all of it lies beyond. All bounds of a guardrail hold together, "
+        "over policies and guardrails, with its confidence (Bonferroni). Only a policy that is "
+        "shown to keep all guardrails is recommended. Every client valued the same policies on "
+        "the same held-out rows, with its own models of the outcome."
     )
     parts = (Text(first), *folded_if_doubted(record, (Text(how), *tables)))
     return Section(name="guardrails", title="Guardrails", parts=parts)

@@ -12,9 +12,10 @@ from fedopl.results.record import Record
 _MOST_DRAWN = 25  # splits in the figure
 _TITLE = "How much the split moves the result"
 _ONE_SPLIT = (
-    "The rows were split once, by the study's seed and secrets of the clients. Under another split "
-    "all numbers would be somewhat different; how much, one split cannot tell. With splits = 5 "
-    "under [evaluation] the study is repeated under others, and this page shows it."
+    "The rows were split once, by the study's seed and secrets of the clients. Under another "
+    "split all numbers would be somewhat different; one split cannot show how much. With "
+    "splits = 5 under [evaluation] the study is repeated under other splits, and this page "
+    "shows the differences."
 )
 
 
@@ -75,7 +76,8 @@ def _table(record: Record, found: tuple[Movement, ...]) -> Part:
         )
     names = [*(f"{place + 1}" for place in range(len(record.splits))), "together"]
     table = Table(
-        caption="What each split says, and the median with an error that knows how far they differ",
+        caption="What each split says, and the median with an error that includes how far splits "
+        "differ",
         headers=tuple(headers),
         rows=tuple(
             (name, *(text for column in columns for text in column[place]))

@@ -1,4 +1,4 @@
-"""Cautions about what the past does not say: groups that never got an action, values of guesses."""
+"""Cautions about what the data do not show: groups without an action, values not identified."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,10 @@ from fedopl.results.record import Record
 _MOST_NAMED = 3
 # By whether the policy is cautious already.
 _REMEDIES = {
-    False: "Try it with a few first; policy.caution makes such an action prove more.",
-    True: "Caution has not kept the policy from it, so it is not recommended: try it with a few "
-    "first.",
+    False: "Try it with a few people first; policy.caution demands more evidence for such an "
+    "action.",
+    True: "The policy gives it in spite of caution, so it is not recommended. Try it with a "
+    "few people first.",
 }
 _LEAST_SHOWN = 0.01  # of the rows: fewer are not worth a caution
 
@@ -38,7 +39,8 @@ def overlap_cautions(record: Record) -> Iterator[Caution]:
         yield Caution(
             "Decided where it was hardly tried",
             f"Nobody, or next to nobody, got {listed(where, _MOST_NAMED)}.",
-            f"What it would do there is a guess from others who got it. {_REMEDIES[bool(caution)]}",
+            "What it would do there is extrapolated from other people who got it. "
+            f"{_REMEDIES[bool(caution)]}",
         )
 
 
@@ -51,8 +53,8 @@ def not_identified_cautions(record: Record) -> Iterator[Caution]:
     yield Caution(
         "Not identified for some rows",
         f"For up to {percent(found.at_most)} of rows{least} the policy decides on an action whose "
-        f"chance was below {percent(found.floor)} there. What it is worth to them is not in the "
-        "data: it is what models say.",
+        f"chance was below {percent(found.floor)} there. The data do not show what it is worth to "
+        "them; only models predict it.",
         _bounds_in_words(record, found),
     )
 

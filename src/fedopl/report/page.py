@@ -1,4 +1,4 @@
-"""The page: sections in their order, through the template, into one file that needs no other."""
+"""The page: sections in order, put through the template into one self-contained file."""
 
 from pathlib import Path
 

@@ -46,7 +46,7 @@ class Recommendation(NamedTuple):
 
 
 def recommend(record: Record) -> Recommendation:
-    """What the held-out rows speak for; nothing, where there are none."""
+    """What the held-out rows recommend; nothing, if there are none."""
     if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
     if record.in_doubt:
@@ -80,8 +80,8 @@ def _nothing(why: str) -> Recommendation:
     return Recommendation(
         "nothing",
         f"No recommendation: {why}, so nothing is claimed about what the policy is worth.",
-        "The policy below is what was learned. Whether it is better than what is done now "
-        "cannot be read from this run.",
+        "The policy below is what was learned. This run cannot show whether it is better "
+        "than what is done now.",
         None,
     )
 
@@ -111,8 +111,8 @@ def _kept(record: Record, policy: str) -> str:
 def _nothing_keeps(record: Record) -> Recommendation:
     why = _with_guardrails(
         record,
-        "No recommendation: nothing that was valued is better and shown to keep every guardrail, "
-        f"and {SO_FAR} is not shown to keep them either.",
+        "No recommendation: no policy that was valued is better and shown to keep every "
+        f"guardrail, and {SO_FAR} is not shown to keep them either.",
     )
     detail = "Agree on other guardrails, or hold out more rows, so that bounds are narrower."
     return Recommendation("nothing", why, detail, None)
@@ -121,7 +121,7 @@ def _nothing_keeps(record: Record) -> Recommendation:
 def _nothing_within(record: Record) -> Recommendation:
     why = f"No recommendation: {_too_dear(record)}, and nothing within it can be recommended."
     detail = (
-        "Too few rows speak for what the budget affords, or it is not shown to keep every "
+        "Too few rows support what the budget affords, or it is not shown to keep every "
         "guardrail, or, with caution, it was hardly tried. Hold out more rows, or allow more."
     )
     return Recommendation("nothing", _with_guardrails(record, why), detail, None)
@@ -159,7 +159,7 @@ def _keep(record: Record, choice: Choice) -> Recommendation:
     beside = ""
     if arm != record.chosen and arm in choice.improvements:
         beside = (
-            f"Nor is there a case for one action for everybody{_as_valued(record, choice)}: "
+            f"Nor is one action for everybody recommended{_as_valued(record, choice)}: "
             f"{arm_given(record.study, record.best_arm)}, {best_on_training(record.study)}, "
             f"{_against_past(record, choice, arm)}."
         )
@@ -181,7 +181,7 @@ def _against_past(record: Record, choice: Choice, policy: str) -> str:
     if verdict(gain) == "better":
         few = listed([f"'{action}'" for action in choice.thin[policy]])
         return (
-            f"seems better, expected to {_change(record, gain)}, but too few rows speak for {few}: "
+            f"seems better, expected to {_change(record, gain)}, but too few rows support {few}: "
             f"fewer than {LEAST_SUPPORT} effective ones, or next to none at clients with more "
             f"than {percent(MOST_BORROWED)} of the weight"
         )
@@ -207,7 +207,7 @@ def _beside(record: Record, choice: Choice) -> str:
     gain = gain_over(record, choice.policy)
     if gain is None:  # it is what came out best of all candidates
         with_noise = ", by sums with noise" if record.study.privacy else ""
-        return f"Of all candidates it came out best on the rows learned from{with_noise}."
+        return f"Of all candidates it was best on the rows learned from{with_noise}."
     return f"Compared with that, {_who(record, record.chosen)} {_verb(record, gain)}."
 
 
@@ -215,7 +215,7 @@ def _verb(record: Record, gain: Span) -> str:
     change = _change(record, gain)
     return {
         "better": f"is better, expected to {change}",
-        "same": f"decides just the same on all {record.study.evaluation.valued('rows')}",
+        "same": f"decides the same on all {record.study.evaluation.valued('rows')}",
         "worse": f"is worse, expected to {change}",
         "unclear": f"is not demonstrably better, expected to {change}",
     }[verdict(gain)]

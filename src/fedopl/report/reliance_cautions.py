@@ -1,4 +1,4 @@
-"""Cautions about single clients: a result that rests on one of them is as good as that one is."""
+"""Cautions about single clients: a result that rests on one client is only as reliable as it."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,8 @@ def _contradicts(record: Record) -> Iterator[Caution]:
             "Answers that do not fit",
             f"{client} stands apart from its own other answers, or from all other clients: "
             f"{listed(own, 2)}.",
-            "Ask that client to check its table and its software before anybody acts on this.",
+            "Ask that client to check its table and its software before anyone acts on this "
+            "result.",
         )
 
 
@@ -52,7 +53,7 @@ def _decides(record: Record) -> Iterator[Caution]:
             yield Caution(
                 "One client decides",
                 f"Without {one.client}, which has {percent(one.weight)} of the weight, {changes}.",
-                "Make sure of that client's rows before anybody else acts on the result.",
+                "Check that client's rows before anyone else acts on the result.",
             )
 
 
@@ -81,8 +82,8 @@ def _costs_others(record: Record) -> Iterator[Caution]:
                 f"Without {one.client}, the others would learn a policy that is worth "
                 f"{Span.of(difference).number} {unit} more to them, and "
                 f"{one.better_off} of {one.others} of them would gain.",
-                "Its rows differ from theirs, or are not what it says. Leave it out, or bound its "
-                "weight.",
+                "Its rows differ from theirs, or are not what it reports. Leave it out, or "
+                "bound its weight.",
             )
 
 
@@ -108,5 +109,6 @@ def _weighs_most(record: Record) -> Iterator[Caution]:
         yield Caution(
             "Most weight on one client",
             f"{heaviest} has {percent(weight)} of the weight, by {by}.",
-            f"Nobody checks {unchecked}. Make sure of it, or agree on largest_share in [mixture].",
+            f"Nothing verifies {unchecked}. Verify it yourselves, or agree on largest_share "
+            "in [mixture].",
         )

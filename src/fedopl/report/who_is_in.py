@@ -21,8 +21,8 @@ def who_is_in(record: Record) -> Section | None:
     else:
         intro = (
             f"After the run, {who_changed(membership)}. The policy was solved again from the sums "
-            f"of those who are in: {quoted(sorted(record.rows))}. "
-            f"{'Nobody else' if membership.joined else 'Nobody'} was asked anything."
+            f"of the present clients: {quoted(sorted(record.rows))}. "
+            f"{'No other client' if membership.joined else 'No client'} was asked anything."
         )
         parts = (Text(intro), *parts, *_known(record, membership), *_before(membership))
     return Section(name="members", title="Who is in", parts=parts)
@@ -30,8 +30,8 @@ def who_is_in(record: Record) -> Section | None:
 
 def _as_before() -> Text:
     return Text(
-        "Clients joined and left after the run. Those who are in are again those of the run, and "
-        "their sums give the same policy: all that is said of it below is what they said then."
+        "Clients joined and left after the run. The present clients are again those of the "
+        "run, and their sums give the same policy. All results below are those of the run."
     )
 
 
@@ -54,29 +54,30 @@ def _asked(change: Change) -> str:
 
 
 def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
-    """What clients say of the policy as it is now, and what nobody knows."""
+    """What clients report about the policy as it is now, and what is not known."""
     known = membership.of_policy(record.policy)
     table = (_gains(record, known),) if known.gains else ()
     unknown = [
-        "What the policy is worth for all together: whoever was not asked has not valued it, and "
-        "the sums that it was learned from say nothing that holds on other rows.",
+        "What the policy is worth for all together: clients that were not asked have not "
+        "valued it, and the sums that it was learned from cannot show what it is worth on "
+        "other rows.",
         *since_then(record, membership)[:-1],
     ]
     if record.tree and record.tree.closer and record.second_look is None:
         unknown.append(
-            "Where thresholds close to those of the grid would lie: clients were asked about those "
-            "of the tree before, and this one has other questions."
+            "Where thresholds close to those of the grid would lie: clients were asked about "
+            "the thresholds of the earlier tree, and this tree has other questions."
         )
     if record.study.personalises:
         unknown.append(
-            "What personal policies would be now: those of the run before were moved from what all "
-            "others had learned who were in then, and nobody solved for another. A new run with "
-            "everybody who is in has them again."
+            "What personal policies would be now: those of the earlier run started from what "
+            "all other clients of that time had learned, and no client solved for a new one. "
+            "A new run with all present clients has them again."
         )
     return (
         Text(known_of_it(record, membership)),
         *table,
-        Text("What is not known, and what is as it was:"),
+        Text("What is not known, and what has not changed:"),
         Points(tuple(unknown)),
     )
 
@@ -90,8 +91,8 @@ def _gains(record: Record, known: Valuation) -> Table:
     clients = sorted({row.client for row in known.gains})
     unit = OutcomeWords.of(record.study).name
     return Table(
-        caption=f"Gain of the policy as it is now in {unit} per decision, at those who valued it, "
-        "with 95 % intervals (positive is better)",
+        caption=f"Gain of the policy as it is now in {unit} per decision, at the clients that "
+        "valued it, with 95 % intervals (positive is better)",
         headers=("Client", *against.values()),
         rows=tuple(
             (
@@ -112,4 +113,4 @@ def _cell(row: GainRow | None, in_doubt: bool) -> str:
 
 def _before(membership: Membership) -> tuple[Part, ...]:
     """What the run said of the policy that it learned, which is not this one."""
-    return (Text(f"Of the policy before, the run says: {opened(membership.before.verdict)}"),)
+    return (Text(f"About the earlier policy, the run says: {opened(membership.before.verdict)}"),)

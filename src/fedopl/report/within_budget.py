@@ -10,8 +10,7 @@ from fedopl.results.spending.budget_words import budget_in_words, spending_in_wo
 from fedopl.study.spending.budget_plan import Budget
 
 _LINES = (
-    "whatever price that takes. Between the 64 prices that clients were asked about, lines are "
-    "drawn."
+    "whatever price that takes. Straight lines connect the 64 prices that clients were asked about."
 )
 _STEPS = (
     "by drawing lots between two trees that were found, whose spending lies to either side of it. "
@@ -32,7 +31,7 @@ def within_budget(record: Record) -> Section | None:
         return None
     parts: tuple[Part, ...]
     if record.in_doubt:
-        parts = (Text(f"Nothing is claimed of what a budget buys: {record.in_doubt}."),)
+        parts = (Text(f"Nothing is claimed about what a budget buys: {record.in_doubt}."),)
     else:
         parts = _parts(record, curve, budget)
     return Section(name="budget", title="What the budget buys", parts=parts)
@@ -54,7 +53,7 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
         Text(
             "The intervals of the curve are for a budget that is just spent, "
             f"{_CANDIDATES if curve.names else how} For another budget: fedopl budget RUN --most "
-            "0.5; nobody is asked.",
+            "0.5; that asks no client.",
             quiet=True,
         ),
     )
@@ -64,12 +63,12 @@ def _price(point: BudgetPoint) -> str:
     """What its price does."""
     if point.candidate is not None:
         return (
-            f"'{point.candidate}' is the candidate of the largest value on training rows less "
-            f"{decimal(point.price)} for each unit that is spent."
+            f"'{point.candidate}' is the candidate with the largest value on training rows "
+            f"less {decimal(point.price)} for each unit spent."
         )
     return (
-        f"It puts a price of {decimal(point.price)} on a unit that is spent: whoever gains less "
-        "for it gets less."
+        f"It puts a price of {decimal(point.price)} on each unit spent: a person who would "
+        "gain less than that per unit gets a cheaper action."
     )
 
 
@@ -124,8 +123,8 @@ def _by_client(record: Record, curve: BudgetCurve) -> tuple[Part, ...]:
     rows = zip(own, gains, spent, strict=True)
     text = (
         "The budget is to hold at each client. The policy of this run has the highest price that "
-        "any of them needs; with a price of its own, each would have what is below "
-        "(fedopl budget RUN --client NAME --save FILE)."
+        "any of them needs; with its own price, each client would have the results below (fedopl "
+        "budget RUN --client NAME --save FILE)."
     )
     table = Table(
         caption="Each client at its own price",

@@ -118,7 +118,7 @@ def _global_policies(
 
 
 def _pooled(rows: Mapping[str, LoggedData]) -> LoggedData:
-    """All rows in one table: what nobody may do, and what federation is measured against."""
+    """All rows in one table: not allowed in practice; federation is compared with it."""
     parts = [rows[client] for client in sorted(rows)]
     return LoggedData(
         np.vstack([part.contexts for part in parts]),

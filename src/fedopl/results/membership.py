@@ -1,7 +1,7 @@
 """Who joined a finished run and who left it, and what is known of the policy since.
 
-A policy is solved again from the sums at hand; its value is known where somebody valued it, and
-nowhere else. So every valuation says of which policy it is, and by whom.
+A policy is solved again from the available sums; its value is known only at clients that valued it.
+So every valuation says of which policy it is, and by whom.
 """
 
 import hashlib

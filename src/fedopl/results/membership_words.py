@@ -27,7 +27,10 @@ def known_of_it(record: "Record", membership: Membership) -> str:
     others = sorted(set(record.rows) - set(told))
     since = f"The policy was solved again after {who_changed(membership)}"
     if not told:
-        return f"{since}, and nobody has valued it since: nothing is claimed of what it is worth."
+        return (
+            f"{since}, and no client has valued it since: nothing is claimed about what it is "
+            "worth."
+        )
     gains = {row.client: row for row in known.gains if row.against == arm_name(record.best_arm)}
     said = [_gain(name, gains, known.in_doubt) for name in told]
     unknown = (
@@ -61,5 +64,5 @@ def since_then(record: "Record", membership: Membership) -> list[str]:
         )
         if membership.left:
             notes.append(f"These models keep what {quoted(membership.left)} added to them.")
-    notes.append(f"Of the policy before, the run says: {membership.before.verdict}")
+    notes.append(f"About the earlier policy, the run says: {membership.before.verdict}")
     return notes

@@ -60,7 +60,7 @@ class SkewPath:
     def verdict(self) -> str:
         """What the path shows, in one plain sentence."""
         if self.cannot_tell:
-            return f"The data cannot tell apart the mixtures from n̄ to {self.target} alone."
+            return f"The data cannot show which mixture is best, from n̄ to {self.target} alone."
         surely = [point for point in self.points if point.target_gain.interval()[0] > 0]
         if surely:
             best = max(surely, key=lambda point: point.target_gain.value)
@@ -69,10 +69,10 @@ class SkewPath:
         if any(point.target_gain.interval()[1] < 0 for point in self.points):
             return f"More weight on its own rows makes the policy worse for {self.target}."
         if any(point.base_gain.interval()[1] < 0 for point in self.points):
-            return (
-                f"More weight for {self.target} costs all together, and does not show to help it."
-            )
-        return f"More weight for {self.target} shows to help all together, but not it."
+            return f"More weight for {self.target} costs all together, and is not shown to help it."
+        return (
+            f"More weight for {self.target} is shown to help all together, but not {self.target}."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -48,8 +48,8 @@ _WAY_OF_LEARNING = (
     "without\nits fold. The policy itself was learned from all rows."
 )
 _MEDIANS = (
-    "Values and gains are medians over {n} splits of the same rows; their errors know how far the "
-    "splits\ndiffer. The policy itself is that of the first split."
+    "Values and gains are medians over {n} splits of the same rows; their errors include how "
+    "far the\nsplits differ. The policy itself is that of the first split."
 )
 
 _NET = "Values, and what was done among them, are {net} per decision: {costs}."
@@ -163,8 +163,8 @@ class Record:
             return self.tree.solve(weights)
         if not self.study.policy.can_be_resolved:
             raise OptionError(
-                "resolve: only what csoaa-exact learned can be solved again, and trees of depth "
-                "1 and 2 on a grid"
+                "resolve: only policies by csoaa-exact and trees of depth 1 and 2 on a grid "
+                "can be solved again"
             )
         study = self.study.model_copy(update={"mixture": wanted})
         return replace(self.statistics, study=study).solve(weights)
@@ -174,11 +174,13 @@ class Record:
     ) -> BudgetPoint:
         """The policy for another budget, for all or for one client, and what it gains and spends.
 
-        From what clients told of 64 prices; nobody is asked.
+        It uses what clients reported about 64 prices; no client is asked again.
         """
         curve, budget = self.curve, self.study.budget
         if curve is None or budget is None:
-            raise OptionError("budget: the study has none, so nobody told what its policy spends")
+            raise OptionError(
+                "budget: the study has none, so no client reported what its policy spends"
+            )
         sure = budget.confidence if confidence is None else confidence
         if not 0.5 <= sure < 1:
             raise OptionError(f"confidence: expected 0.5 to below 1, came {sure:g}")
@@ -207,12 +209,14 @@ class Record:
         return replace(point, policy=self.policy if point.candidate == self.chosen else None)
 
     def at_price(self, price: float) -> Policy:
-        """The policy with this price on a unit that is spent, by what the budget counts."""
+        """The policy with this price on each unit spent, as the budget counts units."""
         budget = self.study.budget
         if budget is None:
             raise OptionError("price: the study has no budget, so nothing is counted as spent")
         if self.study.policy.compares_candidates:
-            raise OptionError("price: candidates are what they are; at_budget says which is best")
+            raise OptionError(
+                "price: candidates do not change with a price; at_budget says which is best"
+            )
         spent = budget.spent(self.study)
         policy: Policy
         if self.tree:

@@ -1,4 +1,4 @@
-"""What a result rests on: what comes out without one client, and answers that do not fit."""
+"""What a result rests on: the result without one client, and answers that do not fit."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def follows_from_sums(study: "Study", tree: "TreeStatistics | None") -> bool:
-    """Whether nobody has to be asked again to know what the others would learn without a client."""
+    """Whether sums alone show what the others would learn without a client."""
     if tree:
         return tree.is_exact
     return study.policy.compares_candidates or study.policy.can_be_resolved
@@ -20,7 +20,7 @@ def follows_from_sums(study: "Study", tree: "TreeStatistics | None") -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What would have come out without one client, valued on the rows of all others."""
+    """The result without one client, valued on the rows of all others."""
 
     client: str
     weight: float  # in the mixture

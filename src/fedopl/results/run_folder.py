@@ -58,7 +58,7 @@ Content = TypeVar("Content")
 
 
 def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | None = None) -> None:
-    """Write the record; `run.json` comes last, so whoever finds it finds the rest.
+    """Write the record; `run.json` comes last, so if it is there, the rest is there.
 
     `private` files are written with it, to be read by their owner alone, as are clients' sums.
     """

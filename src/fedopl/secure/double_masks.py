@@ -33,7 +33,7 @@ class SumSecrets(NamedTuple):
 
 
 def sum_secrets(secret: bytes, about: bytes) -> SumSecrets:
-    """The secrets of one sum; none tells of another, nor of those of other sums."""
+    """The secrets of one sum; none discloses another, nor those of other sums."""
     content = hashlib.sha256(about).digest()
     return SumSecrets(
         derived(secret, b"fedopl own mask 1" + content)[:SECRET_BYTES],
@@ -43,7 +43,7 @@ def sum_secrets(secret: bytes, about: bytes) -> SumSecrets:
 
 
 def sum_seed(pair_key: bytes, number: int) -> bytes:
-    """What the masks of two clients in one sum follow from; it tells of no other sum's."""
+    """What the masks of two clients in one sum follow from; it discloses no other sum's."""
     return expanded(pair_key, b"fedopl seed 1 of sum %d" % number)
 
 

@@ -1,7 +1,7 @@
-"""Who somebody is, and what two share: Ed25519 signatures, X25519 agreement, HKDF-SHA256.
+"""Identities and shared keys: Ed25519 signatures, X25519 agreement, HKDF-SHA256.
 
-Every key follows from a client's secret and a label, so that a client that was started anew goes on
-with the keys it had. Others learn nothing of the secret from what is public of them.
+Every key is derived from a client's secret and a label, so that a restarted client has the same
+keys. Public keys disclose nothing about the secret.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Identity:
 
 
 def is_signed(public: str, signature: bytes, content: bytes) -> bool:
-    """Whether this content was signed by whoever has the private half of this key."""
+    """Whether this content was signed with the private half of this key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

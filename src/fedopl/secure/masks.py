@@ -1,7 +1,7 @@
 """Masks that cancel in a sum (Bonawitz et al. 2017), of numbers modulo 2⁶⁴.
 
 Every two clients share a key; the first of them adds a stream that follows from it, the second
-subtracts the same. Whoever has all masked numbers has their sum; whoever lacks one has noise.
+subtracts the same. All masked numbers together give their sum; if one is lacking, they give noise.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

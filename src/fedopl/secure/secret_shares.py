@@ -1,7 +1,7 @@
-"""A secret in shares (Shamir 1979): enough of them rebuild it, fewer tell nothing of it.
+"""A secret in shares (Shamir 1979): enough of them rebuild it, fewer disclose nothing.
 
 A share is what a polynomial over a prime field is worth at a holder's place; the secret is what it
-is worth at zero. Whoever has fewer shares than it has coefficients can have any secret in mind.
+is worth at zero. Fewer shares than it has coefficients are consistent with any secret.
 """
 
 import math
@@ -19,7 +19,7 @@ _REDUCED_AFTER = 32  # coefficients
 
 
 def coefficients(key: bytes, about: bytes, n_coefficients: int) -> list[int]:
-    """Coefficients that follow from a key, and that nobody else can tell from any others."""
+    """Coefficients derived from a key; without it they cannot be distinguished from any others."""
     drawn = stream(key, b"shares" + about, _DRAWN_WORDS * n_coefficients).tobytes()
     size = 8 * _DRAWN_WORDS
     found = (drawn[size * place : size * (place + 1)] for place in range(n_coefficients))

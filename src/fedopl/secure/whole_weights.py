@@ -16,7 +16,7 @@ class WholeWeights(NamedTuple):
     scale: int
 
     def total(self, counted: Mapping[str, int]) -> float:
-        """What so many rows of each client weigh together; a row that weighs most counts as 1."""
+        """The weight of a number of rows of each client; the heaviest row counts as 1."""
         return sum(self.by_client[name] * n_rows for name, n_rows in counted.items()) / self.scale
 
     def squared(self) -> "WholeWeights":

@@ -140,8 +140,9 @@ def _only_if_observed(
         return None
     if alone is None or len(transport.clients) != 1:
         raise OptionError(
-            "thresholds: observed ones are somebody's values, so they are for one party in its own "
-            f"process; here are {len(transport.clients)} clients. Use the grid"
+            "thresholds: observed thresholds are values of rows, so they are only for one "
+            f"client in its own process; here are {len(transport.clients)} clients. Use the "
+            "grid"
         )
     return alone
 
@@ -154,8 +155,8 @@ def evaluate_policies(
 ) -> Record:
     """Value policies that are there already, as the study would; gains are those of the first.
 
-    `candidates` are the study's own that are policies. Nobody is asked how decisions split: that
-    has a budget of its own, and is for what was learned.
+    `candidates` are the study's own that are policies. Clients are not asked how decisions split:
+    that has its own budget, and is for learned policies.
     """
     go_on_for(conversation, policies)
     study = conversation.study
@@ -183,10 +184,10 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
         )
     if study.evaluation.is_cross_fitted:
         raise OptionError(
-            "evaluation: values of this study are cross-fitted, each fold's by a policy learned "
-            "without it, and a saved policy may have been learned from any row. To value it, hold "
-            "rows out in a study of their own: share = 0.25 under [evaluation], without kind, and "
-            "a policy that was learned without these rows"
+            "evaluation: values of this study are cross-fitted: each fold is valued by a policy "
+            "learned without it. A saved policy may have been learned from any row. To value it, "
+            "hold rows out in a study of their own: share = 0.25 under [evaluation], without "
+            "kind, and a policy that was learned without these rows"
         )
     if not study.evaluation.share:
         raise OptionError(
@@ -320,7 +321,7 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     doubts = study.is_cautious or study.doubts_leaves
     if not usable and doubts and before is None:
         raise FederationError(
-            "caution: no client released the sums that standard errors are made of; set "
+            "caution: no client released the sums that standard errors are computed from; set "
             "caution = 0 under [policy]"
         )
     parts = before.adding(usable, {}).outcome_sums() if before else usable
@@ -341,7 +342,7 @@ def _belied(
     sums, told = beside
     own = sums.get(name) if sums else None
     if told is not None and name not in told:
-        return "did not tell what its rows weigh together, by which clients count"
+        return "did not report the sum of its row weights, by which clients count"
     fault = own.contradiction(study, answer.n_rows) if own else None
     return told[name].contradiction(own) if told and own and not fault else fault
 

@@ -1,9 +1,8 @@
-"""Which thresholds are worth having as terms, from where clients say that outcomes jump.
+"""Which thresholds are worth adding as terms, from where clients report that outcomes jump.
 
-A client tells of a part of a grid whether outcomes jump there, and where most. Statistics of the
-same part are added up over clients. Where the jump is, follows from where each client has it for
-each action, in that part or close by: the median of places, in which rows and squared statistics
-count.
+A client reports for a part of a grid whether outcomes jump there, and where most. Statistics of the
+same part are added up over clients. The place of the jump is a median over clients and actions, in
+that part or close by, weighted by rows and squared statistics.
 """
 
 from collections import defaultdict
@@ -27,7 +26,7 @@ Places = tuple[int, ...]  # of one number or two among features
 
 
 class _Told(NamedTuple):
-    """What one client tells of one action."""
+    """What one client reports about one action."""
 
     places: Places
     cuts: tuple[float, ...]

@@ -66,7 +66,7 @@ class Task:
 
 
 def learn_policy(task: Task) -> Learned:
-    """Learn what the study wants; `candidates` has it afterwards, and the constant arms."""
+    """Learn the study's kind of policy; `candidates` then has it, and the constant arms."""
     learned = _within_budget(LEARNERS[task.setting.study.policy.kind](task), task)
     if learned.policy and learned.chosen == LEARNED:
         task.candidates.policies[LEARNED] = learned.policy
@@ -120,7 +120,7 @@ def _linear(task: Task) -> Learned:
 
 
 def _tree(task: Task) -> Learned:
-    """Searched for on the grid, or by the only party there is."""
+    """Searched for on the grid, or by the only client."""
     setting, plan, search = task.setting, task.setting.study.mixture, None
     if task.alone is not None:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
@@ -156,7 +156,7 @@ def _finite(task: Task) -> Learned:
 
 
 def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
-    """The weights, where the study does not agree on them but has them found."""
+    """The weights, if the study does not fix them but lets the run find them."""
     setting, candidates, plan = task.setting, task.candidates, task.setting.study.mixture
     if isinstance(plan, Minimax):
         return _climb(setting, plan, statistics, lambda: regrets_at_hand(statistics))
@@ -241,7 +241,7 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
 def _climb(
     setting: Setting, plan: Minimax, statistics: Statistics, regrets: Callable[[], Regrets]
 ) -> MinimaxSearch | None:
-    """Mirror ascent on regrets over training rows; one client alone loses nothing to anybody."""
+    """Mirror ascent on regrets over training rows; a single client has no regret."""
     if len(setting.weights) < 2:
         return None
     return minimax_weights(statistics, setting.weights, regrets(), Ascent(most_steps=plan.steps))

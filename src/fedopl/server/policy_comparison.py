@@ -56,7 +56,7 @@ _LEAST_SCORED = 0.999
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """What came of the last trip."""
+    """The results of the last trip."""
 
     values: ValueTable = field(default_factory=ValueTable)
     gains: GainTable = field(default_factory=GainTable)
@@ -105,7 +105,7 @@ class Candidates:
         """Compare with every arm that all clients have scores for, the most promising first.
 
         Where a client holds few rows out, it is asked about as many arms as it will answer for:
-        those that came out best on the rows learned from, on which their values do not depend.
+        those that were best on the rows learned from, on which their values do not depend.
         """
         if self.study.policy.compares_candidates:
             return
@@ -190,7 +190,7 @@ class Candidates:
     def _judged(
         self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]
     ) -> JudgedOutcomes:
-        """What came of guardrails."""
+        """The results for guardrails."""
         found = {
             column: replies[f"outcome {column}"] or {} for column in guarded_columns(self.study)
         }

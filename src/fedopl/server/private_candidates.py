@@ -24,7 +24,7 @@ from fedopl.study.study import Study
 def choose_privately(
     conversation: Conversation, policies: Mapping[str, Policy]
 ) -> LearnedPrivately:
-    """Enrol everybody, model outcomes, and take the candidate that scores most with noise.
+    """Enrol all clients, model outcomes, and take the candidate with the largest score, with noise.
 
     It is valued beside the best arm; if it is that itself, beside the next best candidate.
     """

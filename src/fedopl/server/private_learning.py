@@ -39,7 +39,7 @@ class LearnedPrivately(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StartedPrivately:
-    """What the first sums tell, and whose they are."""
+    """The first sums, and the clients they come from."""
 
     study: Study
     totals: Totals
@@ -54,7 +54,7 @@ class StartedPrivately:
 
 
 def start_privately(conversation: Conversation) -> StartedPrivately:
-    """Enrol everybody, and model every action's outcome from all first sums."""
+    """Enrol all clients, and model every action's outcome from all first sums."""
     totals = first_totals(conversation)
     private = PrivateSetting(conversation.study)
     noise, total = private.first_noise.times(totals.noise), totals.total
@@ -63,7 +63,7 @@ def start_privately(conversation: Conversation) -> StartedPrivately:
 
 
 def learn_privately(conversation: Conversation) -> LearnedPrivately:
-    """Enrol everybody, learn a linear policy in a few steps, and say what the sums tell."""
+    """Enrol all clients, learn a linear policy in a few steps, and say what the sums show."""
     started = start_privately(conversation)
     study, private = started.study, PrivateSetting(started.study)
     if private.by_gradients:

@@ -103,7 +103,7 @@ class OfEach(Totals):
 
 
 def of_each(conversation: Conversation) -> OfEach:
-    """Who takes part: whoever enrols, and gives sums that so many rows can have."""
+    """Who takes part: clients that enrol, and give sums that are possible for their rows."""
     _measure_if_wanted(conversation)
     study, clients = conversation.study, conversation.transport.clients
     first = _told_first(study)
@@ -205,7 +205,7 @@ def read_total(
     together: AddedUp,
     unmasking: Unmasking | None,
 ) -> tuple[AnswerType, AddedUp]:
-    """What masked answers add up to, if enough are there and so many rows can have it."""
+    """What masked answers add up to, if there are enough and the total is possible for the rows."""
     study, counting = conversation.study, counting_of(query)
     if unmasking:
         numbers, stayed = unmasking.total(query, answers)
@@ -222,7 +222,7 @@ def read_total(
         conversation.journal.forget(conversation.rounds[-1].trip)
         raise FederationError(
             f"{type(query).__name__}: the total over all clients cannot be true: {fault}. A "
-            "client's answer is wrong, and under masks nobody can tell whose; let each look for "
+            "client's answer is wrong, and masks hide which one; let each client look for "
             "errors (fedopl check), or agree on a study without secure aggregation"
         )
     return total, together
@@ -233,8 +233,8 @@ def _require_weight(together: AddedUp, counting: Counting) -> None:
     rows = together.held_out if counting is Counting.HELD_OUT else together.rows
     if not together.weights_of(counting).total(together.counted(rows)):
         raise FederationError(
-            f"{', '.join(sorted(together.stayed or rows))} answered, and the mixture gives them no "
-            "weight: resume the run when those are there again that it is of"
+            f"{', '.join(sorted(together.stayed or rows))} answered, and the mixture gives "
+            "them no weight: resume the run when clients with weight answer again"
         )
 
 
@@ -243,8 +243,9 @@ def _require_all(conversation: Conversation, answers: Answers[Any], names: Sized
         conversation.require_quorum(answers, of=len(names), share=1.0)
     except FederationError as error:
         raise FederationError(
-            f"{error}\nAnswers are under masks that only cancel if all are there: without them "
-            "nothing can be read, of anybody. Resume the run when all clients are there again"
+            f"{error}\nAnswers are under masks that only cancel if all clients answer. "
+            "Otherwise nothing can be read from any client. Resume the run when all clients "
+            "answer again"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Trees with differential privacy: coarse tables say what to ask, narrow bins where to cut.
+"""Trees with differential privacy: coarse tables choose questions, narrow bins choose thresholds.
 
 Outcome models come from the first sums. With them clients score their rows and sum up over tables
 of every two columns, in a few bins each; the best tree there is searched for exactly. Then each of
@@ -40,7 +40,7 @@ def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
 
 
 def _moved(totals: Totals, policy: TreePolicy, models: FloatArray) -> TreePolicy:
-    """The tree with its thresholds where they gain most; as it is if less than a quorum tells."""
+    """The tree with thresholds where they gain most; unchanged if less than a quorum reports."""
     study = totals.conversation.study
     look = PrivateSetting(study).tables.look(policy.root)
     if not look.moving:

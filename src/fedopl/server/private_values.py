@@ -27,7 +27,7 @@ from fedopl.study.study import Study
 def value_privately(
     totals: Totals, policies: Mapping[str, Policy], models: FloatArray
 ) -> Answers[Values] | None:
-    """What these policies are worth to every client, with errors that know of the noise.
+    """What these policies are worth to every client, with errors that include the noise.
 
     Under masks, what they are worth to all together, in the name of all; and to every client that
     tells, where the study says that values are read apart.
@@ -80,7 +80,7 @@ def values_of(study: Study, own: NoisedValues | ValuesApart) -> ValuesWithNoise:
 
 
 def values_of_all(study: Study, total: NoisedValues, together: AddedUp) -> ValuesWithNoise:
-    """The same of all clients together, whose own means nobody knows.
+    """The same for all clients together, whose own means are not known.
 
     With ρ the weight of a row, the variance of Σρz is Σρ²z² less what clients' own means explain,
     Σ(ρ_c·S_c)²/m_c ≥ (Σρ_c·S_c)²/Σm_c by Cauchy & Schwarz: less is taken off, as if all rows were

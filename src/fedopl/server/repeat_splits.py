@@ -1,4 +1,4 @@
-"""A study under several splits of the rows, one after the other, and the medians of what comes."""
+"""A study under several splits of the rows, one after the other, and the medians of results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Screening: which terms are worth having, from what clients tell before anything else."""
+"""Screening: which terms are worth adding, from what clients report first."""
 
 from collections.abc import Mapping
 from statistics import NormalDist
@@ -22,9 +22,9 @@ from fedopl.study.study import Study
 
 
 def screen_if_wanted(conversation: Conversation) -> None:
-    """Ask which terms outcomes speak for, and go on with the study that has them.
+    """Ask which terms predict outcomes, and continue with the study that has them.
 
-    Nobody has to answer: without anything to go by, nothing is found.
+    No client has to answer: without answers, nothing is found.
     """
     study, basis = conversation.study, conversation.study.basis
     if study.is_screened or basis is None:

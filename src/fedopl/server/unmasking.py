@@ -34,9 +34,9 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.private.added_up import most_lacking, parties_of
 
 GO_ON = (
-    "Answers are under masks that the others' shares take off, of all but {} of {}: with fewer "
-    "nothing can be read, of anybody. Resume the run when enough clients are there again; begun "
-    "anew, it needs the same ones in every sum"
+    "Answers are under masks. Shares from all but {} of {} clients are needed to remove "
+    "them; with fewer nothing can be read from any client. Resume the run when enough "
+    "clients answer again. A run that begins anew needs the same clients in every sum"
 )
 
 
@@ -137,7 +137,7 @@ class Unmasking:
     def _wrong(self, place: int, what: str) -> FederationError:
         self.conversation.journal.forget(self.conversation.rounds[-1].trip)
         return FederationError(
-            f"shares of the {what} of {self._names[place]} do not fit together: it told others "
-            "wrong ones, or they tell wrong ones now; masks cannot be taken off the sum. Agree on "
-            "a new study without whoever it is"
+            f"shares of the {what} of {self._names[place]} do not fit together: it sent wrong "
+            "shares to the others, or they send wrong ones now. The masks cannot be removed "
+            "from the sum. Agree on a new study without the client at fault"
         )

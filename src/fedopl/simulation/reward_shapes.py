@@ -73,7 +73,7 @@ def xor(rng: np.random.Generator, n_actions: int) -> Shape:
 
 
 def _features(rng: np.random.Generator, n_actions: int, how_many: int) -> np.ndarray:
-    """For every action, so many different ones of the five numbers."""
+    """For every action, this number of different ones of the five numbers."""
     return np.stack([rng.permutation(5)[:how_many] for _ in range(n_actions)], axis=1)
 
 

@@ -90,7 +90,7 @@ class ShapedWorld:
         )
 
     def all_logged(self, n_rows: int, draw: int = 0) -> dict[str, LoggedData]:
-        """Every client's rows, so many each unless the world says how many."""
+        """Every client's rows, this number each unless the world says how many."""
         return {name: self.logged(name, self.rows or n_rows, draw) for name in self.clients}
 
     def all_known(self, n_rows: int, draw: int = 0) -> dict[str, LoggedData]:

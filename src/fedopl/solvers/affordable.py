@@ -13,10 +13,10 @@ from fedopl.base.errors import OptionError
 
 
 def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArray:  # (n_rows,)
-    """What each row gets, if a decision may cost so much on average.
+    """What each row gets, if a decision may cost this much on average.
 
     Scores and costs are (n_rows, n_actions); scores are −∞ where an action may not be given. Of
-    rows that are alike the first come first. Nobody gets what costs more and is worth no more.
+    rows that are alike the first come first. No row gets what costs more and is worth no more.
     """
     n_rows = len(scores)
     codes = _cheapest(scores, costs)
@@ -24,7 +24,7 @@ def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArra
     allowed = most * n_rows
     if least > allowed * (1 + 1e-12):
         raise OptionError(
-            f"budget: even what costs least comes to {least / n_rows:.6g} per row, more than "
+            f"budget: even the cheapest actions cost {least / n_rows:.6g} per row, more than "
             f"{most:g}; allow more"
         )
     rows, then, rates, spent = _steps(scores, costs, codes)

@@ -1,4 +1,4 @@
-"""Rounds of steps, whoever takes them: momentum, and means over rounds, of which one is kept."""
+"""Rounds of steps by any method: momentum, and means over rounds, of which one is kept."""
 
 from collections.abc import Callable, Iterator
 

@@ -31,7 +31,7 @@ class Balanced:
 
     @property
     def effective_rows(self) -> float:
-        """So many rows of equal weight have means as precise: (Σw)²/Σw²."""
+        """The number of rows of equal weight with equally precise means: (Σw)²/Σw²."""
         return rows_behind(self.weights)
 
 

@@ -19,7 +19,7 @@ def solve_scores(
     """CSOAA: regress each action's score on its features, θ_a = argmin mean (Γ̂(a) − φᵀθ)².
 
     The last column is the intercept's; without one, as in the paper's φ(x, a) = x_a, it stays zero.
-    An action with a share of zero, for which nobody has a score, is never chosen.
+    An action with a share of zero, for which no client has a score, is never chosen.
     """
     if intercept:
         models = least_squares.ordinary_of(grams, products, squares)
@@ -31,7 +31,7 @@ def solve_scores(
 
 
 def never_taken(parameters: FloatArray, unknown: BoolArray) -> FloatArray:  # shaped as parameters
-    """The same parameters, but an action nobody has a score for is never chosen."""
+    """The same parameters, but an action without any score is never chosen."""
     parameters = np.where(unknown[:, None], 0.0, parameters)
     parameters[unknown, -1] = NEVER
     return parameters
@@ -40,7 +40,7 @@ def never_taken(parameters: FloatArray, unknown: BoolArray) -> FloatArray:  # sh
 def solve_pairs(
     grams: FloatArray, products: FloatArray, unknown: BoolArray
 ) -> FloatArray:  # (n_pairs, n_columns)
-    """Weighted all pairs: one weighted regression for each pair; what nobody scores loses."""
+    """Weighted all pairs: one weighted regression for each pair; actions without a score lose."""
     parameters = solve_through_zero(grams, products)
     for pair, (first, second) in enumerate(action_pairs(len(unknown))):
         if unknown[first] or unknown[second]:

@@ -56,7 +56,7 @@ def ridge_of_best(
 def ridge_by_size(
     sums: FloatArray, effective_rows: FloatArray, sizes: Sequence[int]
 ) -> list[tuple[FloatArray, LinearModels]]:
-    """For each size, errors and models of ridge on so many of the first terms."""
+    """For each size, errors and models of ridge on that number of first terms."""
     found = []
     for size in sizes:
         kept = first_terms(size, sums.shape[-1], last=2)

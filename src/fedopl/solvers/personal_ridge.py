@@ -1,4 +1,4 @@
-"""A client's own solution, shrunk toward everybody else's: from its sums, at every strength.
+"""A client's own solution, shrunk toward that of all others: from its sums, at every strength.
 
 With standardised terms φ and scores Γ̂ less their mean over actions, which is all that decides, the
 solution at strength r minimises Σ (Γ̂ − φᵀθ)² + |θ − θ₋c|²/r, where θ₋c is what all others learn: at

@@ -1,4 +1,4 @@
-"""Places: who gets an action of which there are only so many, so that all together gain most.
+"""Places: who gets an action of limited supply, so that all together gain most.
 
 Every row gets one action. Giving row i action a is worth s_ia, and of some actions there are only
 K_a. The best assignment is a transport problem, and has prices p_a ≥ 0: everybody takes what is
@@ -28,15 +28,15 @@ def fill_places(
 ) -> IntArray:  # (n_rows,)
     """What each row gets; scores (n_rows, n_actions) are −∞ where an action may not be given.
 
-    `places` says by action how many there are. Nobody gets one who is better off without, unless
+    `places` says by action how many there are. No row gets one that is better off without, unless
     all are to be filled. Of rows that are alike the first come first.
     """
     n_rows, n_actions = scores.shape
     limits = np.array([min(places.get(a, n_rows), n_rows) for a in range(n_actions)])
     if limits.sum() < n_rows:
         raise OptionError(
-            f"places: {limits.sum():,} in all for {n_rows:,} rows, and every action has so many "
-            "only; leave out the places of one"
+            f"places: {limits.sum():,} in all for {n_rows:,} rows, and every action has a "
+            "limit; leave out the places of one"
         )
     if len(places) == 1:
         ((action, n_places),) = places.items()
@@ -141,7 +141,7 @@ def _reprice(
 
 
 def _is_best(scores: FloatArray, codes: IntArray, prices: FloatArray) -> bool:
-    """Whether nobody would rather have something else at these prices, but for rounding."""
+    """Whether every row has its best action at these prices, up to rounding."""
     net = scores - prices
     own = net[np.arange(len(codes)), codes]
     rounding = 1e-12 * float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))

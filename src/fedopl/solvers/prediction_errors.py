@@ -41,7 +41,7 @@ def prediction_errors(
 
 
 def outcome_noise(sums: FloatArray, squared_weights: FloatArray) -> float:
-    """σ² from the same sums; 0 where nobody took anything."""
+    """σ² from the same sums; 0 if no row took any action."""
     weight = sums[:, -2, -2]
     if not weight.sum():
         return 0.0

@@ -32,7 +32,7 @@ class FirstNoise(NamedTuple):
     products: float
 
     def times(self, factor: float) -> "FirstNoise":
-        """So many times as much: √C where each of C clients added it, and all is added up."""
+        """The factor on noise: √C if each of C clients added it, and all is added up."""
         return FirstNoise(*(factor * own for own in self))
 
 

@@ -35,7 +35,7 @@ def fold_sets(n_folds: int) -> tuple[frozenset[int], ...]:
 
 @lru_cache(64)
 def n_folds_of(n_sets: int) -> int:
-    """How many folds have so many sets to leave out."""
+    """How many folds have this number of sets to leave out."""
     return next(n for n in range(FEWEST_FOLDS, n_sets) if len(fold_sets(n)) == n_sets)
 
 
@@ -55,7 +55,7 @@ def place_without(part: int, fold: int, n_folds: int) -> int:
 def models_by_size(
     sums: FloatArray, squared_weights: FloatArray, sizes: Sequence[int]
 ) -> FloatArray:  # (n_sets, n_sizes, n_actions, n_terms + 1)
-    """Without each set of folds, ridge on so many of the first terms; the intercept is last.
+    """Without each set of folds, ridge on a number of first terms; the intercept is last.
 
     From sums (n_folds, n_actions, n_terms + 2, n_terms + 2). NaN where no row is left.
     """

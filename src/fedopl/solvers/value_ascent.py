@@ -1,4 +1,4 @@
-"""Climb the estimated value itself, from the exact start; whoever is asked for the slope."""
+"""Maximise the estimated value itself, from the exact start; any function may give the slope."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ SlopeAt = Callable[[FloatArray, float], FloatArray]
 def climb(
     start: FloatArray, centre: FloatArray, scale: FloatArray, slope_at: SlopeAt
 ) -> FloatArray:  # (n_actions, n_features + 1)
-    """Where the steps lead; an action that nobody has a score for stays one that is never taken."""
+    """Where the steps lead; an action without a score is still never taken."""
     # Without actions that nobody has a score for: their intercepts would swamp every norm.
     usable = start[:, -1] > NEVER / 10
     origin = on_standardised_features(np.where(usable[:, None], start, 0), centre, scale)

@@ -19,17 +19,19 @@ def check_basis(study: "Study") -> None:
     if unknown:
         raise PlacedError("basis", unknown)
     if not study.can_bend:
-        message = "only csoaa-exact on shared features learns from sums of its terms"
+        message = "only csoaa-exact on shared features can learn from sums of these terms"
         raise PlacedError("basis", message)
     if study.basis.waves and study.target is not None:
-        message = "a target site tells means of all terms; with a target there are no waves"
+        message = (
+            "a target site reports means of all terms, so a study with a target cannot have waves"
+        )
         raise PlacedError("basis", message, ("basis", "waves"))
     if study.basis.screens:
         _check_screening(study, study.basis)
 
 
 def _check_screening(study: "Study", basis: Basis) -> None:
-    """Refuse to screen where nothing could be multiplied, or values would not be honest."""
+    """Refuse to screen if there is nothing to multiply, or values would be biased."""
     pairs = basis.screened_pairs > 0
     place = "screened_pairs" if pairs else "screened_thresholds"
     what, otherwise = (
@@ -44,8 +46,8 @@ def _check_screening(study: "Study", basis: Basis) -> None:
         message += f"{study.n_features:,}; name the pairs ([basis] pairs)"
     elif study.evaluation.is_cross_fitted:
         message = (
-            f"every row has a say in which {what} are found, and cross-fitted values are of "
-            f"the same rows; hold rows out, or {otherwise}"
+            f"every row influences which {what} are found, and cross-fitted values use the "
+            f"same rows; hold rows out, or {otherwise}"
         )
     elif study.evaluation.splits > 1:
         message = f"another split may find other {what}; {otherwise}"

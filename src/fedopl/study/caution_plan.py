@@ -1,4 +1,4 @@
-"""Caution where the past says little: what a study may say about it, and where that is possible."""
+"""Caution where the data say little: the study's setting, and where it is possible."""
 
 from typing import TYPE_CHECKING
 
@@ -14,28 +14,28 @@ MOST_CAUTION = 100.0
 
 
 class CautionPlan(Checked):
-    """How much an uncertain action has to be better, part of a policy's plan."""
+    """How much better an uncertain action has to be; part of a policy's plan."""
 
     caution: float = Field(
         default=0.0,
         ge=0,
         le=MOST_CAUTION,
-        description="standard errors of what an action, a leaf or a candidate would bring "
-        "that are taken from its score",
+        description="how many standard errors to subtract from the score of an action, a leaf or a "
+        "candidate",
     )
 
 
 def check_caution(study: "Study") -> None:
-    """Refuse caution where no sums are released that it could be had from."""
+    """Refuse caution if no sums are released that standard errors could be computed from."""
     if study.caution and study.privacy:
         message = (
-            "standard errors would be made of sums with noise, and say little; set caution = 0, or "
-            "agree on a study without [privacy]"
+            "standard errors would be computed from sums with noise, and would mean little; "
+            "set caution = 0, or agree on a study without [privacy]"
         )
         raise PlacedError("caution", message, ("policy", "caution"))
     if (study.is_cautious or study.doubts_leaves) and study.nuisances.kind == "local":
         message = (
-            "standard errors are made of the sums that everybody's outcome models are fitted from; "
-            'with kind = "local" under [nuisances] there are none'
+            "standard errors are computed from the sums that federated outcome models are fitted "
+            'from; with kind = "local" under [nuisances] there are none'
         )
         raise PlacedError("caution", message, ("policy", "caution"))

@@ -54,7 +54,7 @@ _DEFAULTS: Flat = {
 
 
 def flat_form(plans: Flat, unused: Flat) -> Flat:
-    """A study's plans in the flat form, with settings that its kind of policy has no use for."""
+    """A study's plans in the flat form, with settings that its kind of policy does not use."""
     policy, evaluation = dict(plans["policy"]), plans["evaluation"]
     kind = policy.pop("kind")
     # Everybody could get everything when studies were first hashed.
@@ -92,12 +92,12 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
 
 
 def _said(plan: Flat, **usual: object) -> Flat:
-    """The plan without what is usual: studies were hashed before anything else could be said."""
+    """The plan without default settings, which did not exist when earlier studies were hashed."""
     return {key: said for key, said in plan.items() if key not in usual or said != usual[key]}
 
 
 def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
-    """The plans that the flat form speaks of, and what its kind of policy has no use for."""
+    """The plans in the flat form, and settings that its kind of policy does not use."""
     plans = dict(flat)
     kind = plans.pop("policy", "linear")
     said = {key: plans.pop(key) for key in _DEFAULTS if key in plans}

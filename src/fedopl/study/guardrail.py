@@ -1,4 +1,4 @@
-"""Guardrails: outcomes other than the one that is made best, which must not get worse by more."""
+"""Guardrails: further outcomes that must not get worse by more than a limit."""
 
 from typing import TYPE_CHECKING, Self
 
@@ -19,18 +19,27 @@ class Guardrail(Checked):
 
     column: str = Field(min_length=1, description="the column with the outcome, a number")
     at_most: float | None = Field(
-        default=None, ge=0, description="no more than this beyond what it is compared with"
+        default=None, ge=0, description="the largest change that is allowed, against the comparison"
     )
     at_least: float | None = Field(
-        default=None, ge=0, description="no less than this beyond what it is compared with"
+        default=None,
+        ge=0,
+        description="the smallest change that is allowed, against the comparison",
     )
     more_than: str | None = Field(
         default=None,
-        description='"what was done", or an action that everybody gets; more of the outcome counts',
+        description='the comparison: "what was done", or an action that everybody gets; the change '
+        "counted is more of the outcome",
     )
-    less_than: str | None = Field(default=None, description="the same; less of the outcome counts")
+    less_than: str | None = Field(
+        default=None, description="the same; the change counted is less of the outcome"
+    )
     confidence: float = Field(
-        default=0.95, gt=0.5, lt=1, description="of all that is called kept, or broken, together"
+        default=0.95,
+        gt=0.5,
+        lt=1,
+        description="confidence that all guardrails called kept or broken are rightly called so, "
+        "together",
     )
 
     @model_validator(mode="after")
@@ -51,7 +60,7 @@ class Guardrail(Checked):
 
     @property
     def sign(self) -> float:
-        """−1 where a fall of the outcome is what must be limited, or a rise what is asked for."""
+        """−1 if a fall of the outcome must be limited, or a rise is required."""
         return 1.0 if (self.at_most is not None) == (self.more_than is not None) else -1.0
 
     @property
@@ -85,7 +94,7 @@ def check_guardrails(study: "Study") -> None:
         return
     plan = study.evaluation
     if study.privacy:
-        message = "values with differential privacy are of one outcome; leave guardrails out"
+        message = "with differential privacy only one outcome is valued; leave guardrails out"
     elif plan.is_cross_fitted or not plan.share:
         message = "guardrails are judged on held-out rows; hold some out (evaluation.share)"
     elif plan.splits > 1:

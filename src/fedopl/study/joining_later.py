@@ -1,4 +1,4 @@
-"""Clients that come after a run, or leave it: whether a study allows it, and as which it goes on.
+"""Clients that join after a run, or leave it: whether a study allows it, and the study after that.
 
 A study names no clients unless its mixture gives each a share, so with any other mixture the study
 that a newcomer agrees to is the very one of the run. With given shares it is the same with one
@@ -14,20 +14,20 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 from fedopl.study.mixture import FOUND, Given, Weights, renormalised
 from fedopl.study.study import Study
 
-_ANEW = "run a study with everybody who is to be in"
+_ANEW = "run a new study with all clients that are to take part"
 
 
 def why_fixed(study: Study) -> str | None:
-    """Why nobody can join a finished run of this study, or leave it; None if they can."""
+    """Why no client can join a finished run of this study, or leave it; None if clients can."""
     return _why_private(study) or _why_not_solved(study) or _why_not_valued(study)
 
 
 def why_no_newcomer(study: Study) -> str | None:
-    """Why nobody can join a finished run of this study, though some may leave it."""
+    """Why no client can join a finished run of this study, though some may leave it."""
     if study.nuisances.outcome == "plugged-in":
         return (
-            "its outcome models are code that was plugged in, which no run keeps; learn with "
-            "everybody who is to be in"
+            "its outcome models are plugged-in code, which no run stores; learn anew with "
+            "all clients that are to take part"
         )
     return why_fixed(study)
 
@@ -37,62 +37,66 @@ def _why_private(study: Study) -> str | None:
         return None
     if study.privacy.is_secure:
         return (
-            "answers were added up under masks, so the run holds no client's own sums to leave "
-            "out, and the total with a newcomer less the total without it would be the newcomer's "
-            f"own sums, which masks are there to hide; {_ANEW}"
+            "answers were added up under masks, so the run holds no sums of a single client "
+            "to leave out. The total with a newcomer less the total without it would be the "
+            f"newcomer's own sums, which the masks are to hide; {_ANEW}"
         )
     return (
-        "with differential privacy a policy is learned from sums with noise that was drawn, and "
-        f"accounted for, once and for one set of clients; {_ANEW}: it costs every one of them its "
-        "epsilon again"
+        "with differential privacy a policy is learned from sums with noise. That noise was "
+        f"drawn and accounted for once, for one set of clients; {_ANEW}: that costs each client "
+        "its epsilon again"
     )
 
 
 def _why_not_solved(study: Study) -> str | None:
-    """Where sums at hand do not give the policy again."""
+    """Why the available sums do not give the policy again; None if they do."""
     plan = study.policy
     if plan.has_leaves and not plan.on_grid:
-        return f"the thresholds of its tree are one party's own values; {_ANEW}, on the grid"
+        return f"the thresholds of its tree are observed values of one client; {_ANEW}, on the grid"
     if study.doubts_leaves:
-        return f"standard errors of its tree's leaves rest on all of their rows; {_ANEW}"
+        return f"standard errors of its tree's leaves need the rows of all clients; {_ANEW}"
     if plan.has_leaves and study.tree.depth > LOOK_AHEAD:
         return (
-            f"a tree of depth {study.tree.depth} is grown by asking everybody level by level, and "
-            f"only up to depth {LOOK_AHEAD} do sums give it again; {_ANEW}"
+            f"a tree of depth {study.tree.depth} is grown by asking all clients level by "
+            f"level, and only up to depth {LOOK_AHEAD} can it be found again from sums; "
+            f"{_ANEW}"
         )
     if not plan.has_leaves and not plan.can_be_resolved:
         how = study.linear.oracle if plan.kind == "linear" else f"kind = '{plan.kind}'"
         return (
-            f"its policy was found by asking everybody ({how}), and only what csoaa-exact learned "
-            f"follows from sums, and trees on a grid; {_ANEW}"
+            f"its policy was found by asking all clients ({how}), and only policies by "
+            f"csoaa-exact and trees on a grid can be found again from sums; {_ANEW}"
         )
     if study.target:
         return (
-            f"what the policy is worth at '{study.target.client}' was found by asking everybody, "
-            f"and would have to be again; {_ANEW}"
+            f"what the policy is worth at '{study.target.client}' was found by asking all "
+            f"clients, who would have to be asked again; {_ANEW}"
         )
     if study.mixture.kind in FOUND:
-        return f"its mixture, '{study.mixture.kind}', was found by asking everybody; {_ANEW}"
+        return f"its mixture, '{study.mixture.kind}', was found by asking all clients; {_ANEW}"
     return None
 
 
 def _why_not_valued(study: Study) -> str | None:
-    """Where what was promised of the policy is only known by asking everybody."""
+    """Where what was promised of the policy is only known by asking all clients."""
     if study.budget:
-        return f"what another policy spends is not known without asking everybody; {_ANEW}"
+        return f"what another policy spends is not known without asking all clients; {_ANEW}"
     if study.guardrails:
-        return f"whether another policy keeps guardrails, only everybody's rows tell; {_ANEW}"
+        return (
+            "whether another policy keeps guardrails can only be measured on the rows of all "
+            f"clients; {_ANEW}"
+        )
     if study.evaluation.splits > 1:
-        return f"its values are medians over several splits of everybody's rows; {_ANEW}"
+        return f"its values are medians over several splits of the rows of all clients; {_ANEW}"
     if study.is_cautious and study.evaluation.is_cross_fitted:
-        return f"standard errors by fold, which cross-fitted values need, are not kept; {_ANEW}"
+        return f"standard errors by fold, which cross-fitted values need, are not stored; {_ANEW}"
     return None
 
 
 def study_with(
     study: Study, newcomers: Collection[str], shares: Mapping[str, float], clients: Collection[str]
 ) -> Study:
-    """The study that these newcomers agree to, where these clients are in already.
+    """The study that these newcomers agree to, if these clients take part already.
 
     Where its mixture gives every client a share, so must `shares`; others' shrink in proportion.
     """
@@ -100,8 +104,8 @@ def study_with(
     if not isinstance(mixture, Given):
         if shares:
             raise OptionError(
-                f"share: the mixture of this study is '{mixture.kind}', which says itself what a "
-                "newcomer counts for; leave the share out"
+                f"share: the mixture of this study is '{mixture.kind}', which already decides "
+                "how much a newcomer counts; leave the share out"
             )
         return study
     if len(newcomers) != 1 or set(shares) != set(newcomers):

@@ -1,4 +1,4 @@
-"""Mixtures λ: how much each client counts. They are the server's, agreed before anything runs."""
+"""Mixtures λ: how much each client counts. The server applies them, as agreed before the run."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -25,10 +25,15 @@ class KindOfMixture(Checked):
 
     kind: str
     largest_share: float | None = Field(
-        default=None, gt=0, le=1, description="no client counts for more; others get what is cut"
+        default=None,
+        gt=0,
+        le=1,
+        description="the largest share of one client; the others share what is cut",
     )
     robust: Robust | None = Field(
-        default=None, description="weights by agreement of most clients' sums, for csoaa-exact"
+        default=None,
+        description="lower the weight of clients whose sums disagree with most others; for "
+        "csoaa-exact",
     )
 
     @model_validator(mode="after")
@@ -54,7 +59,7 @@ class Empirical(KindOfMixture):
     kind: Literal["empirical"] = "empirical"
     count: Count = Field(
         default="rows",
-        description="rows, whatever they weigh; or weight, the sum of their row weights",
+        description="count rows, whatever their weight; or weight, the sum of row weights",
     )
 
     @property
@@ -79,10 +84,10 @@ class Uniform(KindOfMixture):
 
 
 class Given(KindOfMixture):
-    """Weights somebody decided on; they must add up to one."""
+    """Given weights; they must add up to one."""
 
     kind: Literal["given"] = "given"
-    shares: dict[str, float] = Field(description="by client; they add up to 1")
+    shares: dict[str, float] = Field(description="the share of each client; shares add up to 1")
 
     @model_validator(mode="after")
     def _is_a_distribution(self) -> Self:
@@ -113,7 +118,9 @@ class Skewed(KindOfMixture):
 
     kind: Literal["skewed"] = "skewed"
     toward: str = Field(description="the target client")
-    alpha: float = Field(ge=0, le=1, description="of everybody else's weight that goes to it")
+    alpha: float = Field(
+        ge=0, le=1, description="share of all other clients' weight that goes to the target client"
+    )
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
         """The weight of each client."""
@@ -138,7 +145,7 @@ class BestSkew(KindOfMixture):
         default=ALPHAS,
         min_length=1,
         max_length=100,
-        description="those to choose among; 0 is always one of them",
+        description="the alphas to choose among; 0 is always one of them",
     )
 
     @model_validator(mode="after")
@@ -148,7 +155,7 @@ class BestSkew(KindOfMixture):
         return self
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """Where the path begins; how far to go on it, rows decide."""
+        """Where the path begins; rows decide how far it goes."""
         return Skewed(toward=self.toward, alpha=0.0).weights(rows)
 
 
@@ -156,10 +163,12 @@ class Minimax(KindOfMixture):
     """The λ for the client that loses most: mirror ascent on regrets (Mohri et al. 2019)."""
 
     kind: Literal["minimax"] = "minimax"
-    steps: int = Field(default=15, ge=1, le=10_000, description="of the ascent, at most")
+    steps: int = Field(
+        default=15, ge=1, le=10_000, description="largest number of steps of the ascent"
+    )
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """Where the ascent begins; how it goes on, regrets decide."""
+        """Where the ascent begins; regrets decide how it continues."""
         return Empirical().weights(rows)
 
 
@@ -188,19 +197,19 @@ def given(shares: Mapping[str, float]) -> Given:
 
 
 def skewed(toward: str, alpha: float, *, largest_share: float | None = None) -> Skewed:
-    """λ = n̄ + ε̄, a share α of everybody else's weight moved to one client."""
+    """λ = n̄ + ε̄: a share α of all other clients' weight moves to one client."""
     return Skewed(toward=toward, alpha=alpha, largest_share=largest_share)
 
 
 def path(
     toward: str, alphas: Sequence[float] = BestSkew.model_fields["alphas"].default
 ) -> BestSkew:
-    """λ = n̄ + ε̄, with α chosen among these by what the policy is worth to one client."""
+    """λ = n̄ + ε̄, with the α, of those given, whose policy is worth most to one client."""
     return BestSkew(toward=toward, alphas=tuple(alphas))
 
 
 def minimax(steps: int = Minimax.model_fields["steps"].default) -> Minimax:
-    """The weights for the client that loses most."""
+    """Weights that make the largest loss of any client as small as possible."""
     return Minimax(steps=steps)
 
 
@@ -247,12 +256,12 @@ def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weight
 
 
 def agreed_weights(mixture: AnyMixture, rows: Mapping[str, float]) -> Weights:
-    """The agreed mixture over those who take part; those it names and who do not, are left out."""
+    """The agreed mixture over clients that take part; named clients that do not are left out."""
     target = getattr(mixture, "toward", None)
     if target is not None and target not in rows:
         raise FederationError(
-            f"the mixture is skewed toward '{target}', who does not take part; "
-            f"those who do: {quoted(sorted(rows))}"
+            f"the mixture is skewed toward '{target}', which does not take part; clients that "
+            f"do: {quoted(sorted(rows))}"
         )
     named = getattr(mixture, "shares", {})
     weights = renormalised(mixture.weights({**dict.fromkeys(named, 0), **rows}), rows)

@@ -1,4 +1,4 @@
-"""Personal policies: what a study may say about them, and where they are possible."""
+"""Personal policies: the study's setting, and where they are possible."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:  # a study is checked by this as it is made
 
 
 class PersonalPlan(Checked):
-    """Whether each client also has a policy of its own, shrunk toward everybody else's."""
+    """Whether each client also has its own policy, shrunk toward that of all others."""
 
     kind: Literal["ridge", "none"] = Field(
         default="none",
-        description="ridge: each client moves everybody else's policy toward its own rows, as far "
-        "as these and the other clients speak for it, and tells what that is worth",
+        description="ridge: each client moves the policy of all other clients toward its own rows, "
+        "as far as its rows and the other clients support that, and reports what the "
+        "result is worth",
     )
 
 
@@ -36,16 +37,18 @@ def check_personal(study: "Study") -> None:
 def _why_not_this_kind(study: "Study") -> str | None:
     plan = study.policy
     if plan.compares_candidates:
-        return "a personal choice takes no standard errors from values" if study.caution else None
+        return (
+            "a personal choice subtracts no standard errors from values" if study.caution else None
+        )
     if plan.has_leaves:
         if not plan.on_grid:
-            return "a tree on observed thresholds is one party's alone"
+            return "a tree on observed thresholds belongs to one client alone"
         if study.tree.depth > LOOK_AHEAD:
-            return f"sums tell what leaves are worth to others up to depth {LOOK_AHEAD}"
+            return f"sums show what leaves are worth to the other clients up to depth {LOOK_AHEAD}"
         return None
     if not plan.can_be_resolved or not study.has_intercept:
         return (
-            "personal policies are trees, choices among candidates, and linear ones by "
+            "personal policies are trees, choices among candidates, or linear policies by "
             "csoaa-exact on shared features"
         )
     return None
@@ -55,19 +58,22 @@ def why_not_personal(study: "Study") -> str | None:
     """Why there can be no personal policies in this study, in words; None if there can be."""
     if study.privacy:
         return (
-            "the noise of a private study is for one set of values, and what a personal policy is "
-            "worth would be another"
+            "the noise of a private study is for one set of values, and values of personal "
+            "policies would be another set"
         )
     if (why := _why_not_this_kind(study)) is not None:
         return why
     if study.budget:
-        return "a budget is kept by one policy for all, and personal ones would spend otherwise"
+        return (
+            "the budget is met by one policy for all clients, and personal policies would spend "
+            "other amounts"
+        )
     if study.is_cautious:
-        return "personal policies have no standard errors that caution could take from scores"
+        return "personal policies have no standard errors that caution could subtract from scores"
     if study.evaluation.is_cross_fitted:
         return (
-            "values are cross-fitted, each fold's by policies that were learned without it, and a "
-            "personal policy is solved for once, from all folds"
+            "values are cross-fitted: each fold is valued by policies learned without it. A "
+            "personal policy is solved once, from all folds"
         )
     if not study.evaluation.share:
         return "personal policies are valued on held-out rows, and none are held out"

@@ -24,36 +24,40 @@ MOST_LIMITED = 0.5
 
 
 class NuisancePlan(Checked):
-    """How scores come about."""
+    """How scores are computed."""
 
     kind: Literal["federated", "local"] = Field(
-        default="federated", description="outcome models from everybody's sums, or each its own"
+        default="federated",
+        description="outcome models from the sums of all clients, or each client's own",
     )
     outcome: Literal["ridge", "ols", "boosting", "plugged-in"] = Field(
         default="ridge",
-        description="the outcome model; boosting is each client's own, weighed with ridge; "
-        "plugged-in is a scikit-learn regressor, which Python code gives in place of a name",
+        description="the outcome model; boosting: each client's own trees, combined with ridge; "
+        "plugged-in: a scikit-learn regressor, given in Python in place of a name",
     )
     features: Literal["shared", "blocks"] = Field(
         default="shared",
-        description="of outcome models: all for each action, or equal blocks of them",
+        description="features of outcome models: all for each action, or an equal block for each",
     )
     propensity: Literal["auto", "known", "marginal", "logistic", "boosting"] = Field(
-        default="auto", description="the propensity model; auto is known, else what fits best"
+        default="auto",
+        description="the propensity model; auto: known propensities, else the model that fits best",
     )
     folds: int = Field(default=5, ge=2, le=1000, description="of cross-fitting")
     clip: float | None = Field(
-        default=None, gt=0, lt=1, description="smallest propensity; nothing is clipped if not said"
+        default=None, gt=0, lt=1, description="smallest propensity; default: no clipping"
     )
     learning_clip: float = Field(
         default=0.05,
         ge=0,
         lt=1,
-        description="smallest propensity in scores that policies are learned from, though never "
-        "more than half an even chance; 0 limits nothing, and values are not limited",
+        description="smallest propensity in the scores that policies are learned from, but never "
+        "more than half an even chance; 0: no limit. Values are not limited",
     )
     unseen: Literal["borrow", "mask", "refuse"] | None = Field(
-        default=None, description="an action a client never took; borrow needs federated nuisances"
+        default=None,
+        description="what to do about an action that a client never took; borrow needs federated "
+        "nuisances",
     )
 
     # A study agrees on its being plugged in; `learn` passes it to clients in the same process.
@@ -99,7 +103,7 @@ class NuisancePlan(Checked):
         return self.outcome in ("boosting", "plugged-in")
 
     def learning_floor(self, n_actions: int) -> float:
-        """The propensity below which none counts where policies are learned.
+        """The smallest propensity used in learning policies.
 
         Values go by `clip` alone: limited weights are less noisy, and biased.
         """
@@ -112,20 +116,23 @@ class NuisancePlan(Checked):
 
     @property
     def unseen_rule(self) -> Literal["borrow", "mask", "refuse"]:
-        """What was said, or what suits the kind."""
+        """The given setting, or the default for this kind."""
         return self.unseen or ("borrow" if self.kind == "federated" else "mask")
 
 
 class EvaluationPlan(Checked):
-    """What is said of the policy, and on which rows."""
+    """How the policy is evaluated, and on which rows."""
 
     kind: Literal["held-out", "cross-fitted"] = Field(
         default="held-out",
-        description="cross-fitted values the way of learning on all rows, each fold by a policy "
-        "that is learned without it; for few rows or groups",
+        description="cross-fitted: all rows are learned from, and each fold is valued by a policy "
+        "learned without it; for few rows or groups",
     )
     share: float = Field(
-        default=0.25, ge=0, le=0.9, description="of rows held out; with 0, no value is claimed"
+        default=0.25,
+        ge=0,
+        le=0.9,
+        description="share of rows held out; with 0, no value is claimed",
     )
     describe: bool = Field(
         default=True, description="clients report how decisions split, and how likely actions were"
@@ -134,8 +141,8 @@ class EvaluationPlan(Checked):
         default=1,
         ge=1,
         le=MOST_SPLITS,
-        description="in how many ways rows are split, one after the other; what is told is the "
-        "median, with an error that knows how far they differ; each counts as a study",
+        description="number of splits of the rows, run one after the other; results are medians, "
+        "with an error that includes how far splits differ; each split counts as a study",
     )
 
     @model_validator(mode="before")
@@ -143,9 +150,7 @@ class EvaluationPlan(Checked):
     def _holds_none_out(cls, given: object) -> object:
         if isinstance(given, dict) and given.get("kind") == CROSS_FITTED:
             if given.get("share", 0):
-                raise ValueError(
-                    "share: where values are cross-fitted, none is held out; leave it out"
-                )
+                raise ValueError("share: cross-fitted values hold no rows out; leave share out")
             return {**given, "share": 0.0}
         return given
 
@@ -156,7 +161,7 @@ class EvaluationPlan(Checked):
 
     @property
     def claims_values(self) -> bool:
-        """Whether anything is said of what policies are worth."""
+        """Whether policies are valued."""
         return self.share > 0 or self.is_cross_fitted
 
     @property
@@ -165,12 +170,12 @@ class EvaluationPlan(Checked):
         return 1.0 if self.is_cross_fitted else self.share
 
     def valued(self, units: str) -> str:
-        """What rows or groups are called that values are of: all there are, if none is held out."""
+        """The name of the rows or groups that are valued: all, if none are held out."""
         return units if self.is_cross_fitted else f"held-out {units}"
 
 
 class JoiningPlan(Checked):
-    """What is asked about clients, so that each can see whether joining pays."""
+    """What clients are asked, so that each can see whether joining pays."""
 
     diagnose: bool = Field(
         default=False, description="clients report where they differ, and what joining is worth"
@@ -178,10 +183,10 @@ class JoiningPlan(Checked):
 
 
 class Declared(Checked):
-    """What all agree to be true of every row; whoever has other rows refuses."""
+    """Bounds that all clients agree to hold for every row; a client with other rows refuses."""
 
     reward: float | None = Field(
-        default=None, gt=0, description="outcomes lie between minus this and this"
+        default=None, gt=0, description="outcomes lie between minus this number and this number"
     )
     overlap: float | None = Field(
         default=None, gt=0, le=0.5, description="no propensity is below this"
@@ -189,20 +194,22 @@ class Declared(Checked):
 
 
 class Grants(Checked):
-    """What every client's limits must allow at least; who allows less cannot take part."""
+    """What every client's limits must at least allow; clients that allow less cannot take part."""
 
     minimum_rows: int | None = Field(
-        default=None, ge=1, description="clients speak for this many rows, or for fewer"
+        default=None, ge=1, description="clients answer with this many rows, or with fewer"
     )
     minimum_cell: int | None = Field(
-        default=None, ge=0, description="cells of this many rows are released, or smaller ones"
+        default=None, ge=0, description="clients release cells of this many rows, or smaller ones"
     )
     parameter_share: float | None = Field(
-        default=None, gt=0, description="this many numbers per row may be fitted, or more"
+        default=None, gt=0, description="clients allow this many fitted numbers per row, or more"
     )
-    values: bool = Field(default=False, description="values of policies are reported")
+    values: bool = Field(default=False, description="clients report values of policies")
     value_queries: int = Field(default=0, ge=0, description="at least this many value queries")
-    score_queries: int = Field(default=0, ge=0, description="at least this many sets of models")
+    score_queries: int = Field(
+        default=0, ge=0, description="at least this many sets of outcome models to score rows with"
+    )
     slope_queries: int = Field(default=0, ge=0, description="at least this many slopes")
     descriptions: int = Field(default=0, ge=0, description="at least this many descriptions")
     count_queries: int = Field(default=0, ge=0, description="at least this many counts in bins")
@@ -216,7 +223,7 @@ class Grants(Checked):
 
 
 def check_values(study: "Study") -> None:
-    """A PlacedError, unless values can come about as the study's evaluation says."""
+    """A PlacedError, unless values can be computed as the study's evaluation says."""
     if study.evaluation.is_cross_fitted:
         _check_cross_fitted(study)
     if study.evaluation.splits > 1:
@@ -224,11 +231,11 @@ def check_values(study: "Study") -> None:
 
 
 def _check_cross_fitted(study: "Study") -> None:
-    """Refuse what cannot be learned without each fold from sums that are there."""
+    """Refuse policies that cannot be learned without each fold from the available sums."""
     if not study.policy.can_be_resolved:
         message = "cross-fitted values are of linear policies by csoaa-exact; hold rows out"
     elif study.mixture.kind in FOUND:
-        message = f"a {study.mixture.kind} mixture is found on rows of its own; hold rows out"
+        message = f"a {study.mixture.kind} mixture is found on separate rows; hold rows out"
     elif study.joining.diagnose:
         message = "joining is judged on held-out rows; hold some out"
     else:

@@ -20,7 +20,7 @@ OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
 
 class KindOfPlan(Checked):
-    """What follows from the kind of policy, so that nobody has to ask for the kind itself."""
+    """What depends on the kind of policy, so that callers need not ask for the kind itself."""
 
     has_leaves: ClassVar[bool] = False  # whether clients can be asked about each leaf
     compares_candidates: ClassVar[bool] = False  # whether named policies are valued all at once
@@ -31,7 +31,7 @@ class KindOfPlan(Checked):
 
     @property
     def permissions(self) -> Permissions | None:
-        """Who may get what; None where everybody may get everything."""
+        """Who may get what; None if everybody may get everything."""
         given = self.never or self.only
         return Permissions(never=self.never, only=self.only) if given else None
 
@@ -47,7 +47,7 @@ class KindOfPlan(Checked):
 
     @property
     def learned_by_one(self) -> bool:
-        """Whether the only party there is learns the policy, on thresholds that may not leave."""
+        """Whether the only client learns the policy, on thresholds that may not leave it."""
         return self.has_leaves and not self.on_grid
 
     @property
@@ -64,7 +64,7 @@ class KindOfPlan(Checked):
         """A PlacedError, unless this kind of mixture can be found or used."""
 
     def check_joining(self) -> None:
-        """A PlacedError, unless what joining is worth can be told of such policies."""
+        """A PlacedError, unless it can be measured what joining is worth with such policies."""
 
     def check_columns(self, _columns: tuple[Column, ...], _actions: tuple[str, ...]) -> None:
         """A PlacedError, unless the policy can be learned for these columns and actions."""
@@ -76,12 +76,12 @@ class KindOfPlan(Checked):
 
     @property
     def tree(self) -> TreePlan:
-        """What a tree has to keep to; the defaults where the policy is none."""
+        """The rules of a tree; the defaults if the policy is no tree."""
         return TreePlan()
 
     @property
     def neural(self) -> NetworkPlan | None:
-        """What a network is like; None where the policy has none."""
+        """The settings of the network; None if the policy has none."""
         return None
 
     @property
@@ -96,7 +96,7 @@ class KindOfPlan(Checked):
 
     @property
     def without_candidates(self) -> Self:
-        """The plan for somebody who has none of the named candidates."""
+        """The plan for a party without the named candidates."""
         return self
 
 
@@ -107,26 +107,30 @@ class Linear(CautionPlan, KindOfPlan):
 
     kind: Literal["linear"] = "linear"
     features: Literal["shared", "blocks"] = Field(
-        default="shared", description="all features for each action, or equal blocks of them"
+        default="shared", description="all features for each action, or an equal block for each"
     )
     oracle: OracleName = Field(default="csoaa-exact", description="how the policy is found")
     precision: Literal["rows", "clients", "auto"] = Field(
         default="auto",
-        description="what clients count for in csoaa-exact and direct: auto: less where scores are "
-        "noisy, as far as clients are alike; clients: whether alike or not; rows: as the mixture "
-        "says, as always with other oracles",
+        description="how csoaa-exact and direct weigh clients. auto: less where scores are "
+        "noisy, as far as clients are alike; clients: less where scores are noisy, whether alike "
+        "or not; rows: as the mixture says, as always with other oracles",
     )
-    training: TrainingPlan = Field(default=TrainingPlan(), description="of the iterative oracles")
+    training: TrainingPlan = Field(
+        default=TrainingPlan(), description="how the iterative oracles take rounds"
+    )
 
     @model_validator(mode="after")
     def _has_a_fitting_oracle(self) -> Self:
         if self.caution and not self.can_bend:
-            message = "standard errors come with what csoaa-exact solves on shared features alone"
+            message = "only csoaa-exact on shared features gives standard errors"
             raise PlacedError("caution", message)
         if self.features == "blocks" and self.oracle in ("wap", "csoaa-vw"):
             raise PlacedError("oracle", f"{self.oracle} works on shared features, not on blocks")
         if self.precision == "clients" and not self._starts_from_sums:
-            raise PlacedError("precision", "only csoaa-exact and direct can weigh clients by it")
+            raise PlacedError(
+                "precision", "only csoaa-exact and direct can weigh clients by precision"
+            )
         return self
 
     @property
@@ -165,7 +169,7 @@ class Linear(CautionPlan, KindOfPlan):
 
 
 class Tree(TreePlan, CautionPlan, KindOfPlan):
-    """A tree of a few questions, and what it has to keep to."""
+    """A tree of a few questions, and the rules that it must follow."""
 
     has_leaves: ClassVar[bool] = True
 
@@ -189,7 +193,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
 
     @property
     def on_grid(self) -> bool:
-        """Unless the only party there is uses thresholds between its own values."""
+        """Unless the only client uses thresholds between its own values."""
         return self.thresholds == "grid"
 
     @property
@@ -202,7 +206,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
         if kind == "path":
             raise PlacedError(
                 "mixture",
-                "a path is tried with linear and finite policies; for a tree use kind = "
+                "a path works with linear and finite policies; for a tree use kind = "
                 '"skewed" with an alpha',
             )
         if kind == "minimax" and (self.depth > LOOK_AHEAD or self.thresholds == "observed"):
@@ -239,7 +243,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
 
 
 class Neural(NetworkPlan, KindOfPlan):
-    """The exact linear policy, and a network trained in rounds on what it leaves of scores."""
+    """The exact linear policy, and a network trained in rounds on the scores' residuals."""
 
     is_best_for_weights: ClassVar[bool] = False  # rounds end where held-out rows say so
 
@@ -265,22 +269,23 @@ class Neural(NetworkPlan, KindOfPlan):
         if kind in ("path", "minimax"):
             raise PlacedError(
                 "mixture",
-                f"a {kind} mixture takes policies for many mixtures, and a network is trained for "
-                "one; agree on the weights, or find them with a linear policy first",
+                f"a {kind} mixture needs policies for many mixtures, and a network is trained "
+                "for one; agree on the weights, or find them with a linear policy first",
             )
 
     def check_joining(self) -> None:
-        """Coalitions would each need a training of their own."""
+        """Each coalition would need its own training."""
         raise PlacedError(
             "joining.diagnose",
-            "joining is judged by policies that follow from sums; judge it with a linear policy",
+            "joining is judged by policies that are solved from sums; judge it with a linear "
+            "policy",
         )
 
 
 class Finite(CautionPlan, KindOfPlan):
     """The best of the constant arms and of named candidates.
 
-    A study agrees on the candidates' names alone. `learn` takes what they stand for with them:
+    A study contains only the candidates' names. `learn` also takes the candidates themselves:
     policies, or functions from contexts to action codes.
     """
 
@@ -305,12 +310,12 @@ class Finite(CautionPlan, KindOfPlan):
 
     @property
     def named(self) -> dict[str, Any]:
-        """What each name stands for, where that is known."""
+        """The candidate behind each name, if known."""
         return self.candidates
 
     @property
     def by_name(self) -> Self:
-        """The same without what the names stand for, as a study agrees on it."""
+        """The same with names only, as a study contains it."""
         return self.model_copy(update={"candidates": dict.fromkeys(self.candidates)})
 
     @property
@@ -324,7 +329,7 @@ class Finite(CautionPlan, KindOfPlan):
 
 
 def _by_kind(given: object) -> object:
-    """Let a kind's name stand for its plan with every default."""
+    """Accept a kind's name for its plan with all defaults."""
     if not isinstance(given, str):
         return given
     if given not in ("linear", "tree", "finite", "neural"):

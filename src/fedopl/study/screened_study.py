@@ -1,4 +1,4 @@
-"""The studies that a study with screened terms goes on as, once it is known what is found."""
+"""The studies as which a study with screened terms continues, once screening is done."""
 
 from itertools import combinations, islice
 from typing import NamedTuple

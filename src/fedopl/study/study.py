@@ -51,16 +51,16 @@ from fedopl.study.training_plans import NetworkPlan
 
 
 class Study(Checked):
-    """The actions and features there are, and the plans for what is done with them."""
+    """The actions and features of a study, and its plans for learning and evaluation."""
 
     name: str = "study"
     actions: tuple[str, ...] = Field(min_length=2)
     features: tuple[str, ...] = Field(min_length=1)
     table: Schema | None = Field(default=None, description="what the columns of tables mean")
     basis: Basis | None = Field(
-        default=None, description="where effects may bend; everything is linear if not said"
+        default=None, description="where effects may bend; default: everything is linear"
     )
-    costs: Costs | None = Field(default=None, description="what actions cost; nothing if not said")
+    costs: Costs | None = Field(default=None, description="what actions cost; default: nothing")
     budget: Budget | None = Field(default=None, description="what decisions may cost on average")
     policy: PolicyPlan = Linear()
     nuisances: NuisanceSetting = NuisancePlan()
@@ -74,7 +74,7 @@ class Study(Checked):
     )
     declared: Declared = Field(default=Declared(), description="what is true of every row")
     privacy: PrivacyPlan | None = Field(
-        default=None, description="differential privacy; exact sums if not said"
+        default=None, description="differential privacy; default: exact sums"
     )
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"
@@ -265,7 +265,7 @@ class Study(Checked):
     def reward_sign(self) -> float:
         """What a value is multiplied by to read as outcomes were logged: −1 where less is better.
 
-        Outcomes of which less is better are negated on reading, so that all that learns maximises.
+        If less is better, outcomes are negated on reading, so that learning always maximises.
         """
         return -1.0 if self.table and self.table.direction == "lower" else 1.0
 

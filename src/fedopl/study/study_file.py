@@ -125,7 +125,7 @@ class StudyFile(Checked):
     neural: NetworkPlan = Field(default=NetworkPlan(), description="of a neural policy")
     plan: TrainingPlan = same_as(Linear, "training")
     mixture: Mixture = same_as(Study, "mixture")
-    nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores come about")
+    nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores are computed")
     evaluation: EvaluationPlan = EvaluationPlan()
     joining: JoiningPlan = JoiningPlan()
     personal: PersonalPlan = PersonalPlan()
@@ -270,7 +270,7 @@ def _sources(path: str | Path, study: Study, clients: list[str]) -> list[str]:
     if len(sources) == len(clients):
         message = f"'{study.target.client}' is not among the clients; there are {quoted(clients)}"
     elif not sources:
-        message = "there is nobody else; what is learned comes from clients with outcomes"
+        message = "there is no other client; policies are learned from clients with outcomes"
     if message:
         place = ("target", "client")
         raise OptionError(TomlFile.read(Path(path)).complaint(place, f"client: {message}"))

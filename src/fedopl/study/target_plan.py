@@ -15,19 +15,20 @@ class TargetPlan(Checked):
 
     client: str = Field(
         min_length=1,
-        description="the client that has contexts only: its table has no action and no outcome",
+        description="the client with contexts only: its table has no action and no outcome",
     )
     least_rows: int = Field(
         default=50,
         ge=10,
-        description="effective rows of sources, without which no value is claimed there",
+        description="with fewer effective rows of sources than this, no value is claimed there",
     )
     screen: float = Field(
         default=0.01,
         ge=0,
         le=0.2,
-        description="a source is left out if its outcomes differ from others' with less chance "
-        "than this, over all sources; with 0 nobody is",
+        description="a source is left out if chance alone would show so large a difference of its "
+        "outcomes with less than this probability, over all sources; with 0 no source is "
+        "left out",
     )
 
 
@@ -38,21 +39,21 @@ def check_target(study: "Study") -> None:
     plan = study.evaluation
     if study.privacy:
         message = (
-            "the weights that make sources look like the target follow from exact means, which a "
-            "study with differential privacy or secure aggregation does not have; leave [target] "
-            "or [privacy] out"
+            "the weights that make sources look like the target are computed from exact means, "
+            "which a study with differential privacy or secure aggregation does not have; leave "
+            "[target] or [privacy] out"
         )
     elif plan.is_cross_fitted or not plan.share:
-        message = "a policy is valued there by held-out rows; hold some out (evaluation.share)"
+        message = "a policy is valued there on held-out rows; hold some out (evaluation.share)"
     elif plan.splits > 1:
         message = "a policy is valued there under one split; leave evaluation.splits out"
     elif study.basis is not None and study.basis.screens:
         message = (
-            "which features act together is found by asking, and the target has no outcomes to be "
-            "asked about; name products in [basis], and leave screened ones out"
+            "screening asks clients about outcomes, and the target has no outcomes; name "
+            "products in [basis], and leave screened ones out"
         )
     elif study.policy.learned_by_one:
-        message = "thresholds that were observed are for one party alone; use the grid"
+        message = "observed thresholds are for one client alone; use the grid"
     else:
         return
     raise PlacedError("target", message)

@@ -8,21 +8,30 @@ from fedopl.base.validation import Checked
 
 
 class TrainingPlan(Checked):
-    """How the iterative oracles go about it (Algorithms 1 and 2)."""
+    """Settings of the iterative oracles (Algorithms 1 and 2)."""
 
     rounds: int = Field(default=40, ge=1, le=100_000, description="how often clients are asked")
-    local_steps: int = Field(default=20, ge=1, description="a client takes in each round")
-    batch_size: int = Field(default=128, ge=1, description="rows behind each step")
+    local_steps: int = Field(
+        default=20, ge=1, description="number of steps that a client takes in each round"
+    )
+    batch_size: int = Field(default=128, ge=1, description="number of rows in each step")
     clients_per_round: int | None = Field(
-        default=None, ge=1, description="drawn by seed and round; all of them if not said"
+        default=None,
+        ge=1,
+        description="number of clients drawn for each round, by seed and round; default: all",
     )
     rate: float = Field(
-        default=0.5, gt=0, le=2, description="length of a step, of the largest stable one"
+        default=0.5,
+        gt=0,
+        le=2,
+        description="length of a step, as a share of the largest stable step",
     )
-    proximal: float = Field(default=0.0, ge=0, description="FedProx: pull to the round's start")
-    momentum: float = Field(default=0.0, ge=0, lt=1, description="of the server's steps")
+    proximal: float = Field(
+        default=0.0, ge=0, description="FedProx: strength of the pull to the round's start"
+    )
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="momentum of the server's steps")
     average: Literal["steps", "rounds"] = Field(
-        default="steps", description="of all local steps, or only of where the later rounds ended"
+        default="steps", description="average all local steps, or only the ends of the later rounds"
     )
 
 
@@ -34,16 +43,19 @@ class NetworkPlan(Checked):
     )
     loss: Literal["regression", "softmax"] = Field(
         default="regression",
-        description="squares of what is missed of scores, or the value of a softened policy",
+        description="regression: squared error of predicted scores; softmax: the value of a "
+        "softened policy",
     )
     rounds: int = Field(default=30, ge=2, le=10_000, description="how often clients are asked")
     local_steps: int = Field(
         default=32,
         ge=1,
         le=10_000,
-        description="batches of a client's rows in each round, a step for each",
+        description="number of batches of a client's rows in each round; each is one step",
     )
     rate: float = Field(default=0.003, gt=0, le=1, description="length of a step")
     patience: int = Field(
-        default=8, ge=1, description="rounds without a lower held-out loss before it stops"
+        default=8,
+        ge=1,
+        description="number of rounds without a lower held-out loss before training stops",
     )

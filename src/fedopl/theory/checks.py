@@ -1,4 +1,4 @@
-"""What every formula of the theory asks of its inputs."""
+"""Checks of inputs that all formulas of the theory share."""
 
 import math
 from collections.abc import Mapping

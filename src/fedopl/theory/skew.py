@@ -32,7 +32,7 @@ def effective_sample_size(weights: Mapping[str, float], rows: Mapping[str, int])
 def noise_on_total(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
     """max_c λ_c/n̄_c = e^{D_∞(λ‖n̄)}: how much noise privacy takes where it is added to a total.
 
-    One row of the client that counts most for its size moves a weighted mean so many times as far
+    One row of the client that counts most for its size moves a weighted mean this many times as far
     as a row of n would. It is no less than the skewness, e^{D_2(λ‖n̄)}.
     """
     return max(_row_ratios(weights, rows))

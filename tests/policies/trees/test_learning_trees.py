@@ -274,7 +274,7 @@ def training_score(policy, data):
 
 def test_several_parties_may_not(clients):
     pytest.importorskip("numba")
-    with pytest.raises(OptionError, match="observed ones are somebody's values"):
+    with pytest.raises(OptionError, match="observed thresholds are values of rows"):
         fedopl.learn(clients, basis="linear", policy=fedopl.Tree(thresholds="observed"))
 
 

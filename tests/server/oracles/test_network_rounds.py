@@ -116,8 +116,8 @@ def test_guarded_clients_with_few_rows_leave_the_linear_policy():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"mixture": "minimax"}, "a minimax mixture takes policies for many mixtures"),
-        ({"mixture": fedopl.mixture.path("east")}, "a path mixture takes policies"),
+        ({"mixture": "minimax"}, "a minimax mixture needs policies for many mixtures"),
+        ({"mixture": fedopl.mixture.path("east")}, "a path mixture needs policies"),
         ({"diagnose": True}, "judge it with a linear policy"),
         ({"evaluation": "cross-fitted"}, "hold rows out"),
     ],

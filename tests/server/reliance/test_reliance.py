@@ -82,8 +82,8 @@ def test_trees_and_candidates_are_left_out_too(policy):
     assert first.client == "client 2"
     assert first.gain_without is not None or policy.compares_candidates
     said = section_text(run)
-    assert "was valued together with the learned policy" in said
-    assert "room for few policies" not in said  # all were valued
+    assert "valued together with the learned policy" in said
+    assert "holds only a few policies" not in said  # all were valued
     same = any(one.difference is None for one in run.reliance.left_out)
     assert ("both are the same candidate" in said) == same
 
@@ -96,9 +96,9 @@ def test_an_oracle_that_cannot_be_solved_again_is_judged_at_the_others_alone():
     assert first.gain_without is first.difference is None
     said = section_text(run)
     assert "whose sums move the exact linear policy most" in said
-    assert "(a dash): it does not follow from their sums" in said
-    assert "room for few policies" not in said
-    assert "was valued together with the learned policy" not in said
+    assert "(a dash): it cannot be computed from their sums" in said
+    assert "holds only a few policies" not in said
+    assert "valued together with the learned policy" not in said
 
 
 def test_one_client_rests_on_nobody():

@@ -1,4 +1,4 @@
-"""Whose contexts are these? What classifiers make of own ones, without a label.
+"""What classifiers of contexts predict for the client's own contexts, without a label.
 
 A classifier distinguishes one target's contexts from all others'. The means that leave have no
 label in them: the server subtracts the mean context where the rows are the target's own.

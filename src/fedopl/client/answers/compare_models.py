@@ -1,7 +1,7 @@
 """How far others' models are from the client's own at its contexts: the parts of Theorem 3.
 
-Two noisy models differ even where nothing does. What leaving out a part of either's rows changes
-tells how much that is: it is subtracted, and it gives the standard error.
+Two noisy models differ even if the truth does not. How much a model changes without a part of its
+rows shows how much of the difference is noise. That is subtracted, and it gives the standard error.
 """
 
 from collections.abc import Callable

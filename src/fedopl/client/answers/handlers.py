@@ -1,4 +1,4 @@
-"""Who answers what: the function for every query that a client answers."""
+"""The function that answers each query."""
 
 from collections.abc import Callable
 from typing import Any, get_type_hints

@@ -26,7 +26,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 
 def count_bins(space: Workspace, query: CountBins) -> BinCounts:
-    """Training rows between cuts, with noise: however narrow a bin is, it tells of nobody."""
+    """Training rows between cuts, with noise: even a narrow bin discloses no single row."""
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
     counts = np.zeros((len(query.cuts), query.cuts.shape[1] + 1))

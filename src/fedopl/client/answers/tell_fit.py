@@ -1,4 +1,4 @@
-"""Whether models fit the client's rows: by action, in numbers that none of the rows decides."""
+"""Whether models fit the client's rows: by action, in numbers that no single row decides."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How large scores are: their mean squares, which bounds on regret are made of (Theorem 1)."""
+"""How large scores are: their mean squares, which regret bounds use (Theorem 1)."""
 
 from typing import Any
 

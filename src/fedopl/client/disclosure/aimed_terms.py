@@ -1,4 +1,4 @@
-"""Terms aimed at a few: knots that whoever wrote the study put around them would disclose them.
+"""Terms aimed at a few rows: knots that a study's author put around them would disclose them.
 
 Hinges at neighbouring knots combine to a function that is zero outside these knots, and products
 of two numbers to one that is zero outside a corner: if a cell has few rows there, sums with it are

@@ -95,7 +95,7 @@ class MemoryLedger(list[Entry]):
         return list(self)
 
     def since(self, position: int) -> tuple[list[Entry], int]:
-        """The entries after the first so many, and how many there are."""
+        """The entries after a number of first ones, and how many there are."""
         return self[position:], len(self)
 
     def locked(self) -> AbstractContextManager[None]:
@@ -219,9 +219,10 @@ class Budgets:
     """How many different queries of a kind are answered; a repeated query is free.
 
     An answer that is withheld costs as much as one that is given: where answers begin to be
-    withheld tells about rows, too. After so many of them the door is locked for the study, until
-    its owner unlocks it. Some budgets are for all studies together, over the lifetime of the rows.
-    All is counted from the ledger, which has what other processes answered, before or since.
+    withheld is itself information about rows. After a number of them the door is locked for the
+    study, until its owner unlocks it. Some budgets are for all studies together, over the lifetime
+    of the rows. All is counted from the ledger, which has what other processes answered, before or
+    since.
     """
 
     def __init__(

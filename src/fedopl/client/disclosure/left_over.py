@@ -1,4 +1,4 @@
-"""Flags that leave a few rows over: these have none of them, and sums of the others tell whose.
+"""Flags that leave out a few rows: these rows have no flag, and sums of the others disclose them.
 
 If each row is on one of three wards, and the third, which has no flag of its own, has two of the
 rows, then 1 − x₁ − x₂ is one in these two and zero elsewhere. So where flags of which a row has one

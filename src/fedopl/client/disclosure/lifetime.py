@@ -73,7 +73,7 @@ def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
     said = f"epsilon: {spent:.3g} of {limits.epsilon:g} spent, at delta {limits.delta:g}"
     if not others:
         return said
-    return f"{said}; it covers nothing of the {others:,} without differential privacy"
+    return f"{said}; this does not cover the {others:,} without differential privacy"
 
 
 def _epsilon(promises: Sequence[tuple[float, float]], limits: Limits) -> float:

@@ -20,36 +20,46 @@ class RefusedError(Exception):
 
 
 class Limits(Checked):
-    """The defaults are what a study applies; `Limits.open()` is for a caller who holds all rows."""
+    """A client's limits. `Limits.open()` is for a caller who holds all rows."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
-    minimum_rows: int = Field(default=50, ge=1, description="fewer rows than this, and no answer")
+    minimum_rows: int = Field(
+        default=50, ge=1, description="with fewer rows than this, nothing is answered"
+    )
     minimum_cell: int = Field(
         default=5, ge=0, description="sums and counts over fewer rows than this are left out"
     )
     parameter_share: float = Field(
-        default=0.5, gt=0, description="numbers to be fitted, at most this share of the rows"
+        default=0.5,
+        gt=0,
+        description="the largest number of fitted numbers, as a share of the rows",
     )
-    values: bool = Field(default=True, description="whether values of policies are reported at all")
-    value_queries: int = Field(default=20, ge=0, description="how many different value queries")
+    values: bool = Field(default=True, description="whether values of policies are reported")
+    value_queries: int = Field(
+        default=20, ge=0, description="how many different value queries are answered"
+    )
     value_policies: int = Field(
         default=400, ge=0, description="how many policies are valued, in all studies together"
     )
     value_noise: float = Field(
         default=2.0,
         ge=0,
-        description="noise on each value: what so many usual rows change it by",
+        description="noise on each value: as much as this many usual rows change it by",
     )
     studies: int = Field(default=5, ge=1, description="how many different studies are answered")
     withheld_answers: int = Field(
-        default=20, ge=1, description="answers withheld in a study until its owner must unlock it"
+        default=20,
+        ge=1,
+        description="number of answers withheld in a study until this client must unlock it",
     )
     dominance: float = Field(
-        default=0.8, gt=0, description="the share of a sum of squares that one row may have"
+        default=0.8, gt=0, description="the largest share of a sum of squares that one row may have"
     )
     score_queries: int = Field(
-        default=1, ge=0, description="with how many different outcome models rows are scored"
+        default=1,
+        ge=0,
+        description="number of different sets of outcome models that rows are scored with",
     )
     slope_queries: int = Field(
         default=30, ge=0, description="how many different slopes are reported"
@@ -58,7 +68,7 @@ class Limits(Checked):
         default=3, ge=0, description="how many different descriptions are given"
     )
     count_queries: int = Field(
-        default=2, ge=0, description="in how many different sets of bins rows are counted"
+        default=2, ge=0, description="number of different sets of bins in which rows are counted"
     )
     cell_queries: int = Field(
         default=5, ge=0, description="for how many levels of a tree sums over cells are reported"
@@ -66,7 +76,7 @@ class Limits(Checked):
     model_queries: int = Field(
         default=1,
         ge=0,
-        description="how often own models are reported, and others' compared with them",
+        description="how often the client's models are reported, and compared with those of others",
     )
     classifier_queries: int = Field(
         default=8, ge=0, description="how many steps of a classifier of contexts are reported"
@@ -74,9 +84,10 @@ class Limits(Checked):
     epsilon: float = Field(
         default=10.0,
         gt=0,
-        description="of all studies with differential privacy together, over the rows' lifetime",
+        description="largest epsilon of all studies with differential privacy together, over the "
+        "lifetime of the rows",
     )
-    delta: float = Field(default=1e-6, gt=0, lt=0.5, description="that goes with epsilon")
+    delta: float = Field(default=1e-6, gt=0, lt=0.5, description="the delta that goes with epsilon")
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Answers were released, and the history that later ones are checked against is gone."""
+"""Detects that answers were released, but the history for checking later ones is missing."""
 
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Ledger
@@ -11,7 +11,7 @@ def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> Non
     """Refuse to forget: where the ledger has a study's sums of scores, the store has the scores.
 
     All history is kept beside them, for these rows and limits, which `key` names. A store in memory
-    never outlives its process, so whoever chose one knows.
+    never outlives its process.
     """
     if isinstance(store, MemoryStore) or store.has(key):
         return
@@ -40,7 +40,7 @@ def require_survivors(ledger: Ledger, study: bytes, store: Store, key: str) -> N
     told = UnmaskingShares.__name__
     if any(entry.counts_for == study.hex() and entry.answer == told for entry in ledger.entries()):
         raise StorageError(
-            "the ledger says that shares were told that take masks off sums of this study, and the "
-            "private store (scores/) does not say over whom: it was deleted or moved. Restore it, "
-            "or agree on a new study (another name or seed)"
+            "the ledger says that shares were sent that remove masks from sums of this study, "
+            "and the private store (scores/) does not say over which clients: it was deleted or "
+            "moved. Restore it, or agree on a new study (another name or seed)"
         )

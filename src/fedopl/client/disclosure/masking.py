@@ -1,4 +1,4 @@
-"""Masking: what few rows of a cell have is hidden before anything is summed over the cell."""
+"""Masking: values that few rows of a cell have are hidden before the cell is summed."""
 
 from dataclasses import dataclass
 

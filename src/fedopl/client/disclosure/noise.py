@@ -56,7 +56,7 @@ def noisy_total(total: float, one_row: float, rng: Generator) -> float:
 
 
 def round_noise(value_noise: float, n_rounds: int) -> float:
-    """Noise on each of so many rounds, in rows: more rounds could be spent on one person."""
+    """Noise on each round, in rows; more rounds, more noise: all could be spent on one person."""
     return value_noise * float(np.sqrt(max(n_rounds / FEW_ROUNDS, 1.0)))
 
 

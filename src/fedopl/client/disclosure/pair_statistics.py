@@ -24,7 +24,7 @@ def releasable_statistics(
 
 
 def strongest(statistics: FloatArray, most: float) -> FloatArray:  # (n_pairs,)
-    """The strongest, at most so many; the others are 0."""
+    """The strongest, at most this number; the others are 0."""
     if np.count_nonzero(statistics) <= most:
         return statistics
     kept = np.argsort(-np.abs(statistics), kind="stable")[: max(math.floor(most), 0)]

@@ -71,7 +71,8 @@ def kept_secret(path: Path) -> str:
         raise StorageError(f"{path}: cannot be read: {error}") from None
     if not found:
         raise StorageError(
-            f"{path}: is empty, and was the secret that held-out rows and noise follow from; "
-            "restore it, or delete it to have another made, with which no run can be resumed"
+            f"{path}: is empty. It held the secret that determines held-out rows and noise. "
+            "Restore it, or delete it to have a new one made; with a new one no run can be "
+            "resumed"
         )
     return found

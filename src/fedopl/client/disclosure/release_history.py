@@ -32,7 +32,9 @@ class ReleaseHistory:
         key = f"{self._key} {kind}"
         kept = self._store.get(key)
         if kept is None and self._store.has(key):
-            raise StorageError("what was released before is damaged; restore the private store")
+            raise StorageError(
+                "the record of earlier releases is damaged; restore the private store"
+            )
         return kept or {}
 
     def add(self, kind: str, new: Iterable[Arrays]) -> None:

@@ -1,10 +1,10 @@
 """Combinations of terms that rest on a few rows: with waves, no single term shows who is meant.
 
-Whoever has sums of terms has those of every combination of them. Hinges and products single
-somebody out by a knot beside them, which is found term by term; a combination of many waves may do
-so anywhere. With U a basis of the span of all terms over the rows of a cell, UᵀU = I, the largest
-share of a combination's sum of squares that rows G have is the largest eigenvalue of U_G·U_Gᵀ. So
-where fewer rows than a cell may have can have more than a share of it, no sums are released.
+Sums of terms give the sums of every combination of them. Hinges and products single somebody out by
+a knot beside them, which is found term by term; a combination of many waves may do so anywhere.
+With U a basis of the span of all terms over the rows of a cell, UᵀU = I, the largest share of a
+combination's sum of squares that rows G have is the largest eigenvalue of U_G·U_Gᵀ. So where fewer
+rows than a cell may have can have more than a share of it, no sums are released.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Where numbers lie within their declared ranges, with noise; and ranges that follow from it."""
+"""Where numbers lie within their declared ranges, with noise; and ranges computed from that."""
 
 import numpy as np
 

@@ -39,7 +39,7 @@ from fedopl.study.study import Study
 
 
 class Party:
-    """What the client tells of itself, whom it adds up with, and its masks."""
+    """What the client reports about itself, the clients it adds up with, and its masks."""
 
     def __init__(self, rows: PrivateRows, study: Study, draws: PrivateDraws, store: Store) -> None:
         self._rows, self._study, self._draws, self._store = rows, study, draws, store
@@ -56,7 +56,7 @@ class Party:
 
     @cached_property
     def _secrets(self) -> tuple[SumSecrets, ...]:
-        """Those of each sum, where clients may be lacking; none where nobody may."""
+        """The masks of each sum, if clients may be lacking; none if no client may."""
         return tuple(
             sum_secrets(self._draws.key, self._about_rows + b" sum %d" % number)
             for number in range(n_shared_sums(self._study))
@@ -83,7 +83,7 @@ class Party:
     # --- the roster -----------------------------------------------------------------------------
 
     def take(self, roster: TakeRoster) -> RosterTaken:
-        """Remember who takes part, if each of them says so and nobody who should is missing."""
+        """Remember who takes part, if each of them says so and none is missing."""
         registered = PrivateSetting(self._study).plan.keys
         for place, name in enumerate(self._names):
             counts = int(roster.rows[place]), int(roster.held_out[place])
@@ -187,7 +187,7 @@ class Party:
         return MaskedSums(numbers=masked(numbers, self._place, self._pair_keys, about))
 
     def _check_sums(self, query: Query[Any], numbers: IntArray) -> None:
-        """Nobody can look at them any more, so whatever cannot be true is refused at home."""
+        """The server cannot check masked answers, so the client refuses what cannot be true."""
         counting, plan = counting_of(query), PrivateSetting(self._study).plan
         step = FINE * self.together.weights_of(counting).scale
         own = unflattened(query, numbers, self._study, step)

@@ -1,4 +1,4 @@
-"""Some rows as a study with differential privacy sees them: bounded, and on a grid.
+"""Some rows as a study with differential privacy uses them: bounded, and on a grid.
 
 On the grid all sums are exact, whatever the order of rows and however many are looked at together,
 so one row moves them by its own part and by no rounding.
@@ -49,14 +49,14 @@ class PrivateChunk:
     whose: IntArray  # (n_rows,), each row's own number, or its person's
 
     def units(self, n_terms: int) -> FloatArray:  # (n_rows, n_terms)
-        """The first so many terms, in units of the study."""
+        """A number of first terms, in units of the study."""
         terms = self.study.terms
         return self.scales.units(
             self.contexts if terms is None else terms.of(self.contexts, n_terms)
         )
 
     def on_grid(self, n_terms: int, chances: FloatArray | None = None) -> GridRows:
-        """The rows with the first so many terms, bounded."""
+        """The rows with a number of first terms, bounded."""
         scaled = self.units(n_terms)
         squares = (scaled**2).sum(axis=1)
         # Rows far out count for less, and are not moved: so what is linear stays linear.

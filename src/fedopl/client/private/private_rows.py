@@ -40,8 +40,8 @@ class PrivateRows:
         self.plan.check_rows(draws.client, data.n_rows)
         if self.plan.unit == "person" and data.groups is None:
             raise DataError(
-                f'{draws.client}: unit = "person", but no column says whose a row is; name it as '
-                "group under [rows]"
+                f'{draws.client}: unit = "person", but no column names the person of each row; '
+                "name it as group under [rows]"
             )
 
     @property

@@ -51,7 +51,9 @@ class PrivateWorkspace:
         store: Store | None = None,
     ) -> None:
         if draws.secret == SEED_ALONE:
-            raise OptionError("secret: noise that protects rows cannot follow from the seed alone")
+            raise OptionError(
+                "secret: noise that protects rows cannot be drawn from the seed alone"
+            )
         self.study, self.limits, self.draws = study, limits, draws
         self.store: Store = MemoryStore() if store is None else store
         self.rows = PrivateRows(data, study, draws)
@@ -99,7 +101,7 @@ class PrivateWorkspace:
         )
 
     def _exact_sums(self, n_terms: int) -> tuple[FloatArray, FloatArray]:
-        """Squares and products of training rows by action, of the first so many terms."""
+        """Squares and products of training rows by action, of a number of first terms."""
         shape = (self.study.n_actions, n_terms + 1)
         squares, products = np.zeros((*shape, n_terms + 1)), np.zeros(shape)
         for chunk in self.rows.chunks(RowSplit.TRAINING):

@@ -1,4 +1,4 @@
-"""How a client's rows lie in the ranges that a private study declares; said to the client alone."""
+"""How a client's rows lie in the declared ranges of a private study; shown to the client alone."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,8 +35,9 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
     beyond = _mean(data, lambda part: (part.rewards < scales.low) | (part.rewards > scales.high))
     if beyond > _MANY:
         yield (
-            f"{beyond:.1%} of {n_rows:,} outcomes lie beyond privacy.outcome, {low:g} to {high:g}, "
-            "and count as at its ends: values will be of outcomes so limited"
+            f"{beyond:.1%} of {n_rows:,} outcomes lie beyond privacy.outcome, {low:g} to "
+            f"{high:g}, and are moved to its ends: values will be of outcomes limited in this "
+            "way"
         )
     centre, unit = middles_and_units(study.features, plan.ranges)
     far = _mean(data, lambda part: np.abs((part.contexts - centre) / unit) > 2)
@@ -49,16 +50,16 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
             )
         elif feature in plan.ranges and spread[place] < 0.2 and not plan.measures_first:
             yield (
-                f"'{feature}' varies little in its range; a narrower one would need less noise, "
-                'or let it be found: scales = "measured"'
+                f"'{feature}' varies little in its range; a narrower range would need less noise, "
+                'or let the run find it: scales = "measured"'
             )
     least = study.declared.overlap
     if data.propensities is not None and least is not None:
         small = float(_mean(data, lambda part: np.asarray(part.propensities) < least).mean())
         if small > 0:
             yield (
-                f"{small:.1%} of known propensities are below declared.overlap, {least:g}, and "
-                "count as that: values will be off by it"
+                f"{small:.1%} of known propensities are below declared.overlap, {least:g}, "
+                "and are raised to it: values will be biased by that"
             )
 
 

@@ -1,7 +1,7 @@
-"""A client's masks where others may be lacking, and what it tells of them and of others'.
+"""A client's masks if others may be lacking, and what it sends of its masks and of others'.
 
-Everything follows from its secret, so a client that was started anew goes on. What it keeps is
-which question it answered for each sum, and over whom it helped to take the masks off: it does so
+Everything is derived from its secret, so a client that was restarted can continue. It stores which
+question it answered for each sum, and over which clients it helped to remove the masks: it does so
 once, for one set of clients, and remembers before anything leaves.
 """
 

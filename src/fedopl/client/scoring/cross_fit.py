@@ -22,10 +22,10 @@ PRESETS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Nuisances:
-    """Outcome means μ̂ and propensities ê, out of fold, and how they came about.
+    """Outcome means μ̂ and propensities ê, out of fold, and how they were fitted.
 
-    An action that nobody took in the rows a fold learns from gets no invented outcome there: its
-    means are NaN in that fold, `supported` says so, and so does `notes`.
+    If no row that a fold learns from took an action, the action has no outcome model there: its
+    means are NaN in that fold, and `supported` and `notes` say so.
     """
 
     outcome_means: FloatArray  # (n_rows, n_actions), NaN where not supported
@@ -91,17 +91,16 @@ def cross_fit(
 
     Args:
         data: one client's logged decisions.
-        outcome: "ridge" (per action, penalty by generalised cross-validation), "ols",
-            "boosting" (boosted trees, weighed with ridge by how they predict other folds),
-            "block-ridge" and "block-ols" (the same on each action's own block φ(x, a) = x_a),
-            "shared-ridge" (one model over these blocks), or a scikit-learn regressor, fitted for
-            each action.
+        outcome: "ridge" (per action, penalty by generalised cross-validation), "ols", "boosting"
+            (boosted trees, combined with ridge by how they predict other folds), "block-ridge" and
+            "block-ols" (the same on each action's own block φ(x, a) = x_a), "shared-ridge" (one
+            model over these blocks), or a scikit-learn regressor, fitted for each action.
         propensity: "auto" (known if the data have them, else marginal, logistic or, if it is
             better by more than a standard error, boosting, by cross-validated log loss), "known",
             "marginal", "logistic", "boosting", or a scikit-learn classifier.
-        folds: how many; fewer are used where an action has fewer rows than that.
+        folds: the number of folds; fewer are used if an action has fewer rows than that.
         seed: the same seed gives each row the same fold, whatever the order of the rows.
-        preset: "paper" stands for the paper's pair, outcome="ols" and propensity="logistic".
+        preset: "paper" means the paper's pair, outcome="ols" and propensity="logistic".
 
     """
     if not isinstance(data, LoggedData):

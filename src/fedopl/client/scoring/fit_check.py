@@ -1,4 +1,4 @@
-"""Whether models fit one client's rows, for the client to look at: nothing of it is released."""
+"""Whether models fit one client's rows; shown to the client alone, nothing is released."""
 
 import math
 from dataclasses import dataclass
@@ -102,8 +102,9 @@ class FitCheck:
         # One of both is enough for values to be right.
         if beaten == ["outcome", "propensity"]:
             found.append(
-                "a flexible model is surely better than outcome models, and another than "
-                f"propensities: values rest on models that are too simple; {WHAT_TO_DO}"
+                "a flexible model is surely better than the outcome models, and another is "
+                "surely better than the propensity models: values rest on models that are "
+                f"too simple; {WHAT_TO_DO}"
             )
         if self._beaten(BASIS) and self.losses[BASIS].left_over > MUCH_LEFT:
             found.append(
@@ -122,8 +123,8 @@ class FitCheck:
         if abs(moved) > SURELY_OFF * np.sqrt(numbers.of("moved_variances")[action]):
             found.append(
                 f"richer outcome models move what '{name}' is worth by "
-                f"{self._shift(action, 'moved')}, which is no chance: the models are too simple, "
-                f"and values are wrong by about as much; {WHAT_TO_DO}"
+                f"{self._shift(action, 'moved')}, which is more than chance: the models are too "
+                f"simple, and values are wrong by about as much; {WHAT_TO_DO}"
             )
         worst, feature = self._worst(action)
         if abs(worst) * np.sqrt(numbers.of("effective_rows")[action]) > SURELY_OFF:

@@ -1,4 +1,4 @@
-"""Losses of the models that scores use beside those of flexible ones, fitted at home for that."""
+"""Losses of the models behind scores, beside those of flexible models fitted at the client."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -45,12 +45,12 @@ def check_cost_columns(client: str, data: LoggedData, study: Study) -> None:
             n_negative += int((contexts[:, place] < 0).sum())
         if n_gaps:
             raise DataError(
-                f"{client}: column '{column}' says what an action costs, and has no value in "
+                f"{client}: column '{column}' gives the cost of an action, and has no value in "
                 f"{n_gaps:,} of {data.n_rows:,} rows; complete it, or leave such rows out "
                 '(missing = "drop")'
             )
         if n_negative:
             raise DataError(
-                f"{client}: column '{column}' says what an action costs, and is below 0 in "
+                f"{client}: column '{column}' gives the cost of an action, and is below 0 in "
                 f"{n_negative:,} of {data.n_rows:,} rows; costs are 0 or more"
             )

@@ -1,9 +1,9 @@
 """How much more values vary than the rows at hand show, where an action was unlikely.
 
 The few who take an action against the odds carry most of the variance of its value: weights count
-squared. A sample may well have none of them, and then its standard error is far too small, just as
-its value is off. Propensities say of every row how much it may vary, whether it took the action or
-not: σ²·ê/max(ê, clip)², with σ² the mean squared residual of the action's takers.
+squared. A sample may have none of them. Then its standard error is far too small, and its value is
+wrong. Propensities say of every row how much it may vary, whether it took the action or not:
+σ²·ê/max(ê, clip)², with σ² the mean squared residual of the action's takers.
 """
 
 import numpy as np

@@ -19,7 +19,7 @@ USUAL_FLOOR = 0.05
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Overlap:
-    """What an honest reader asks of logged data before believing a value; `print` it."""
+    """How well logged data support each action: read it before trusting a value; `print` it."""
 
     action_names: tuple[str, ...]
     n_rows: int
@@ -32,7 +32,7 @@ class Overlap:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What to worry about, in sentences; empty where there is nothing."""
+        """Problems, in sentences; empty if there are none."""
         return tuple(
             caution
             for action, name in enumerate(self.action_names)
@@ -110,8 +110,8 @@ class Overlap:
 def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float | None = None) -> Overlap:
     """Diagnose how well each action is supported; nothing is clipped or changed.
 
-    A propensity below the floor is called small: 0.05 if not said, or half an even chance where
-    there are more than ten actions.
+    A propensity below the floor is called small. The default floor is 0.05, or half an even chance
+    if there are more than ten actions.
     """
     floor = min(USUAL_FLOOR, 0.5 / data.n_actions) if floor is None else floor
     check_probability(floor, "floor")

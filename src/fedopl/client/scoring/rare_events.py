@@ -1,4 +1,4 @@
-"""Rows whose outcome is not the usual one, such as deaths: what noise on values has to hide."""
+"""Rows with an unusual outcome, for example deaths: noise on values has to hide them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

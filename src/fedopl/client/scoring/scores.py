@@ -60,13 +60,13 @@ def self_normalised_aipw_scores(
 
 
 def dm_scores(data: LoggedData, nuisances: Nuisances) -> Scores:
-    """μ̂(x; a): the direct method, right only if the outcome model is."""
+    """μ̂(x; a): the direct method, right only if the outcome model is right."""
     none = np.zeros(data.n_actions, np.int64)
     return _scores(data, nuisances.outcome_means, None, none, "direct method")
 
 
 def ipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = None) -> Scores:
-    """1{A = a}·Y·ŵ(x; a): right only if the propensities are."""
+    """1{A = a}·Y·ŵ(x; a): right only if the propensities are right."""
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
     return _scores(data, None, inverse, clipped, "ipw")
 

@@ -139,7 +139,7 @@ class StudyScores:
         return np.where(self.hidden, np.nan, values) if self.hidden.any() else values
 
     def for_evaluation(self, chunk: ScoredChunk) -> ScoredChunk:
-        """All rows, where they are in memory, with scores whose weights nobody limited."""
+        """All rows, if they are in memory, with scores whose weights are not limited."""
         if not len(self.limited):
             return chunk
         values = chunk.scores.copy()
@@ -207,7 +207,7 @@ def score_chunks(
 
 
 class _Support:
-    """How likely each action was in the rows, and how many speak for it, chunk by chunk."""
+    """How likely each action was in the rows, and how many took it, chunk by chunk."""
 
     def __init__(self, n_actions: int) -> None:
         self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))

@@ -1,7 +1,7 @@
 """Where outcomes of one action jump: on a coarse grid first, then closer by.
 
-A closer look moves a cut past no fewer rows than a cell may have, so that where it ends up says
-nothing of fewer.
+The finer search moves a cut past no fewer rows than a cell may have, so that its place discloses no
+smaller group.
 """
 
 from collections.abc import Iterator, Sequence

@@ -67,7 +67,7 @@ def _parts(
     action: int,
     steps: tuple[int, int],
 ) -> Iterator[_Part]:
-    """Rows that took an action: one of so many, and at most so many at once."""
+    """Rows that took an action: every n-th of them, and a limited number at once."""
     every, at_once = steps
     for chunk in chunks:
         training = chunk.training
@@ -107,7 +107,7 @@ class _Fit:
 
 
 def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit | None:
-    """The regressions, from sums; None if nobody took the action."""
+    """The regressions, from sums; None if no row took the action."""
     n_rows, total = 0, 0.0
     grams: FloatArray = np.zeros(0)
     beside: FloatArray = np.zeros(0)

@@ -31,7 +31,7 @@ LEAST_STATISTIC = 2.0
 
 
 def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatistics:
-    """Which products of two features outcomes speak for; no more numbers than rows can hide."""
+    """Which products of two features predict outcomes; no more numbers than rows can hide."""
     limits, terms = space.limits, space.study.terms
     n_columns = space.study.n_features + 1
     enough = space.rows_per_action >= max(limits.rows_needed(n_columns), n_columns + 1)

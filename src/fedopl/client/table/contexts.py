@@ -20,14 +20,14 @@ from fedopl.client.table.text_files import TextFormat
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Contexts:
-    """Rows of a site where nothing was decided or observed yet, checked once and never changed.
+    """Rows of a site without actions and outcomes, checked once and never changed.
 
     Args:
-        contexts: what is known of each person or case, numbers, shape (n_rows, n_features).
+        contexts: what is known about each person or case, numbers, shape (n_rows, n_features).
         feature_names: one for each column, as those of the clients that have outcomes.
         weights: how much each row counts, all above zero.
         groups: which rows belong together.
-        schema: what the columns of the table meant that all of this was read from.
+        schema: the meaning of the columns of the table that this was read from.
 
     """
 
@@ -70,7 +70,7 @@ class Contexts:
         return f"Contexts({self.n_rows:,} rows, {len(self.feature_names):,} features)"
 
     def as_rows(self, action_names: tuple[str, ...]) -> LoggedData:
-        """The same as rows of a study, with zeros for actions and rewards that nobody looks at.
+        """The same as rows of a study, with zeros for actions and rewards, which are not used.
 
         So folders, fingerprints and masks of rare values are those of any client. Doors of a target
         answer only what is about contexts.
@@ -97,10 +97,10 @@ def read_contexts(
     decimal: str = ".",
     sheet: str | None = None,
 ) -> Contexts:
-    """Read contexts from a file, by its ending, or from a frame; the arguments of `read_logged`.
+    """Read contexts from a file, by its ending, or from a frame; arguments as in `read_logged`.
 
-    The table needs the schema's features, and its columns of weights and groups where it names
-    them. Any other column is left alone, those of actions and outcomes among them.
+    The table needs the schema's features, and the columns of weights and groups if the schema
+    names them. All other columns are ignored, including actions and outcomes.
     """
     if not isinstance(schema, Schema):
         raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")

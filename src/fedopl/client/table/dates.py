@@ -24,7 +24,7 @@ def moments(column: Any, what: str) -> Instants:
     if others.any():
         raise DataError(
             f"{what}: expected dates, such as 2025-12-31, came text in {others.sum():,} of "
-            f"{len(others):,} rows that is none; write them so"
+            f"{len(others):,} rows that is no date; write dates in this form"
         )
     return found
 

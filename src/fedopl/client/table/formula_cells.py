@@ -1,4 +1,4 @@
-"""Text that a spreadsheet would run as a formula, escaped; whoever wrote it may mean harm."""
+"""Text that a spreadsheet would run as a formula, escaped, since it may be malicious."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

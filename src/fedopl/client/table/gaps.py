@@ -56,8 +56,8 @@ class Attrition:
             if self.taken[action]
         ]
         uneven = (
-            "; that is uneven beyond chance, so those who are left may differ from those who are "
-            "gone, and values may be wrong"
+            "; that is more uneven than chance, so the rows that remain may differ from "
+            "those left out, and values may be wrong"
             if self.is_uneven
             else ""
         )

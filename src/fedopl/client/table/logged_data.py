@@ -38,27 +38,27 @@ CODE_ARRAYS = {"actions", "groups"}
 class LoggedData:
     """One client's logged bandit data {(X_i, A_i, Y_i)}, checked once and never changed.
 
-    A larger reward is always better. Arrays are not copied where they already have the right type,
-    so do not write to them afterwards. Where there are more rows than memory holds, each array is
-    in a file and gives slices only: take a `part`, which is as any other data.
+    A larger reward is always better. Arrays are not copied if they already have the right type, so
+    do not write to them afterwards. If there are more rows than fit in memory, each array is in a
+    file and gives only slices: take a `part`, which is ordinary data.
 
     Args:
-        contexts: what was seen before each decision, numbers, shape (n_rows, n_features).
+        contexts: what was known before each decision, numbers, shape (n_rows, n_features).
         actions: what was done, as labels or as codes 0 … n_actions − 1, shape (n_rows,).
         rewards: what was gained, shape (n_rows,).
         propensities: if known, the probability with which the logging policy took the logged
-            action, shape (n_rows,), or each action, shape (n_rows, n_actions). Where it is the same
-            in every row, 0.5 for every action or a number for each, {"drug": 0.4, "placebo": 0.6}.
-        action_names: every action there is, in the order of their codes. Without it the actions
-            are those that occur, in sorted order, so name them if one may not occur here.
+            action, shape (n_rows,), or each action, shape (n_rows, n_actions). If it is the same in
+            every row: 0.5 for every action, or a number for each, {"drug": 0.4, "placebo": 0.6}.
+        action_names: all actions, in the order of their codes. Without it the actions are those
+            that occur, in sorted order, so name them if one may not occur here.
         feature_names: one for each column of the contexts.
         weights: how much each row counts, all above zero.
-        groups: which rows belong together (a person, a school): they share a fold, and standard
-            errors allow for their likeness.
-        outcomes: by name, further outcomes that guardrails are about, as they were logged, each of
-            shape (n_rows,).
-        schema: what the columns of the table meant that all of this was read from; policies learned
-            from it then know how to decide on such tables.
+        groups: which rows belong together (a person, a school). They share a fold, and standard
+            errors allow for their dependence.
+        outcomes: by name, further outcomes for guardrails, as they were logged, each of shape
+            (n_rows,).
+        schema: the meaning of the columns of the table that this was read from. With it, policies
+            learned from the data can decide on such tables.
 
     """
 
@@ -227,9 +227,9 @@ def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None
         low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
         if low == high:
             raise DataError(
-                f"{name}: column '{outcome}', which a guardrail is about, is {low:g} in every row, "
-                "so nothing can be said of what changes it here; leave the guardrail out, or join "
-                "this client with another"
+                f"{name}: column '{outcome}', which a guardrail is about, is {low:g} in every "
+                "row, so these rows cannot show what changes it; leave the guardrail out, or "
+                "join this client with another"
             )
 
 

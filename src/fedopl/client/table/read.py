@@ -29,24 +29,24 @@ def read_logged(
 ) -> LoggedData:
     """Read logged decisions from a file, by its ending, or from a frame.
 
-    Text is .csv, .tsv or .txt, perhaps with .gz; .parquet and .feather are read as they are, and
-    workbooks (.xlsx, .xls, .ods) and files of Stata, SPSS and SAS where an extra is installed.
+    Text files are .csv, .tsv or .txt, also with .gz. .parquet and .feather files are read
+    directly. Workbooks (.xlsx, .xls, .ods) and files of Stata, SPSS and SAS need an extra.
 
-    Rewards of which a lower one is better are turned round, so that more is better from here on.
+    If lower rewards are better, their sign is changed, so that more is better from here on.
 
     Args:
         source: a path, or a pandas, polars or pyarrow frame.
         schema: what the columns mean.
-        name: what errors should call the table, instead of its path.
-        columns: what columns are called in this table, by the schema's name, where it differs.
+        name: the name of the table in error messages, instead of its path.
+        columns: by the schema's name of a column, its name in this table, if they differ.
         labels: by column of the schema, the schema's label for each label of this table.
         encoding: of a text file.
-        delimiter: between cells of a text file; a comma, or in .tsv a tab, if not said.
+        delimiter: separates cells of a text file; default: a comma, or a tab in .tsv.
         decimal: the sign in numbers of a text file, "." or ",".
-        sheet: of a workbook with several.
+        sheet: the sheet, of a workbook with several.
         on_disk: a folder for private files that hold the rows of a Parquet file instead of memory.
             They are used again as long as the file and the way it is read stay the same.
-        numbers: how contexts are kept there; float32 takes half the space.
+        numbers: how contexts are stored there; float32 takes half the space.
 
     """
     if not isinstance(schema, Schema):

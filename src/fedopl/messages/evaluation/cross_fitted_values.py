@@ -35,7 +35,7 @@ class ValueAcrossFolds(
 
     @classmethod
     def most_amount(cls, study: Study) -> float:
-        """One query, and another by whoever evaluates policies later."""
+        """One query, and another for evaluating policies later."""
         return 2 * study.nuisances.folds * most_in_query(study)
 
     def is_plausible(self, study: Study) -> bool:

@@ -1,4 +1,4 @@
-"""What screening found, told to clients: the study goes on with these terms."""
+"""What screening found, sent to clients: the study continues with these terms."""
 
 from typing import Annotated
 

@@ -1,9 +1,9 @@
 """Screening for thresholds: where outcomes jump, asked before terms are agreed.
 
-Terms that bend smoothly cannot tell that something happens at one value, or where two numbers both
-lie beyond theirs. So clients first tell where their own outcomes jump most, beyond what smooth
-terms say. A study whose `screened_thresholds` is not zero begins with that; it goes on as the study
-that also has the thresholds that were found.
+Smooth terms cannot represent a jump at one value, or where two numbers both pass a threshold. So
+clients first report where their own outcomes jump most, beyond what smooth terms predict. A study
+whose `screened_thresholds` is not zero begins with that; it goes on as the study that also has the
+thresholds that were found.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
 """Screening: which two of many features act together, asked before terms are agreed.
 
 With 40 features there are 780 products of two, too many for sums of their squares. So clients first
-tell for each product, in one number, whether outcomes speak for it. A study whose `screened_pairs`
+report for each product, in one number, whether it predicts outcomes. A study whose `screened_pairs`
 is not zero begins with that; it goes on as the study that also has the pairs that were found.
 """
 
@@ -21,7 +21,7 @@ from fedopl.study.study import Study
 class ProductStatistics(Message, code=95):
     """For each action and two features, a t-statistic of their product, as a whole number.
 
-    It is 0 where it is small, where few rows speak for it, and where an action has few rows.
+    It is 0 where it is small, where few rows support it, and where an action has few rows.
     """
 
     statistics: Annotated[Array, (Axis.ACTIONS, Axis.FEATURE_PAIRS), PerClient]
@@ -29,7 +29,7 @@ class ProductStatistics(Message, code=95):
 
 @message
 class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=True):
-    """Ask which products of two features outcomes speak for, beside the features themselves."""
+    """Ask which products of two features predict outcomes, beside the features themselves."""
 
     title = "Which features act together"
     content = "for each action and two features, a t-statistic of their product, rounded"

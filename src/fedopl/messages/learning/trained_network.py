@@ -1,4 +1,4 @@
-"""A network after local steps, with what it is worth on rows that no step takes."""
+"""A network after local steps, with its loss on rows that no step uses."""
 
 from typing import Annotated
 
@@ -48,7 +48,7 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
         return study.neural.rounds
 
     def is_plausible(self, study: Study) -> bool:
-        """Nothing can overflow; an action that nobody has scores for is never taken."""
+        """Nothing can overflow; an action that no client has scores for is never taken."""
         taken = self.linear[self.linear[:, -1] != NEVER]
         rest = (self.centre, self.scale, taken)
         return (
@@ -60,7 +60,7 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
         )
 
     def fault_in(self, answer: TrainedNetwork, _study: Study, _n_rows: int) -> str | None:
-        """A variance is not negative, and nobody may be asked with what this would lead to."""
+        """A variance is not negative, and the network is one that clients may be asked about."""
         if answer.loss_variance < 0:
             return "the variance of its loss is negative"
         if largest_size(answer.network) > LARGEST_WEIGHT:

@@ -1,4 +1,4 @@
-"""The gradient of a softened policy's value, which the oracle "direct" climbs."""
+"""The gradient of a softened policy's value, which the oracle "direct" follows."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_querie
         return answer.gradient
 
     def is_plausible(self, _study: Study) -> bool:
-        """Logits cannot overflow; an action that nobody has scores for is never taken."""
+        """Logits cannot overflow; an action that no client has scores for is never taken."""
         taken = self.parameters[self.parameters[:, -1] != NEVER]
         return (
             largest_size(taken) <= LARGEST_ASKED

@@ -40,7 +40,7 @@ class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH, once=True
         return {"cells": (len(PrivateSetting(study).tables.places), study.n_actions)}
 
     def fault_in(self, answer: NoisedCells, study: Study, n_rows: int) -> str | None:
-        """A number for each cell and action, none larger than so many rows and noise can make."""
+        """A number for each cell and action, none larger than its rows and noise can make."""
         if len(answer.cells) != len(PrivateSetting(study).tables.places):
             return "the cells are not those of the grid"
         return beyond_rows(answer, study, n_rows)

@@ -60,7 +60,7 @@ class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH, once=True):
         return {"gains": (len(branches_of(self.look(study).root)), NEAR_BINS)}
 
     def fault_in(self, answer: NoisedGains, study: Study, n_rows: int) -> str | None:
-        """Numbers for each question, none larger than so many rows and noise can make it."""
+        """Numbers for each question, none larger than its rows and noise can make it."""
         if len(answer.gains) != len(branches_of(self.look(study).root)):
             return "the gains are not those of the questions"
         return beyond_rows(answer, study, n_rows)

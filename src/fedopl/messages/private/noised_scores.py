@@ -40,7 +40,7 @@ class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH, 
         return [held for _, held in self.named_arrays()]
 
     def is_plausible(self, study: Study) -> bool:
-        """Noise is for so many candidates at once."""
+        """Noise is for this number of candidates at once."""
         is_whole = self.n_policies == PrivateSetting(study).n_candidates
         return is_whole and super().is_plausible(study)
 
@@ -49,7 +49,7 @@ class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH, 
         return {"sums": (self.n_policies,)}
 
     def fault_in(self, answer: NoisedScores, study: Study, n_rows: int) -> str | None:
-        """A sum for each candidate, none larger than so many rows and noise can make it."""
+        """A sum for each candidate, none larger than its rows and noise can make it."""
         if len(answer.sums) != self.n_policies:
             return f"scored {len(answer.sums)} candidates of {self.n_policies}"
         return beyond_rows(answer, study, n_rows)

@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 
 
 def n_own_candidates(study: Study) -> int:
-    """What was done and the client's own policy; under masks nobody's own is known to anybody."""
+    """What was done and the client's own policy; under masks, own policies are not known."""
     return N_OWN_CANDIDATES - adds_under_masks(study)
 
 
@@ -53,7 +53,7 @@ class AsksForNoisedValues(AsksAboutPolicies[AnswerType]):
         return [held for _, held in self.named_arrays()]
 
     def is_plausible(self, study: Study) -> bool:
-        """Noise is for so many policies at once."""
+        """Noise is for this number of policies at once."""
         return self.n_policies == N_VALUED and super().is_plausible(study)
 
     def fault_in(self, answer: Any, study: Study, _n_rows: int) -> str | None:

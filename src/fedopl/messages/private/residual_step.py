@@ -36,7 +36,7 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
 
     @property
     def columns(self) -> list[int]:
-        """The columns that are used: so many terms, and the intercept."""
+        """The columns that are used: a number of terms, and the intercept."""
         return [*range(self.n_terms), self.parameters.shape[1] - 1]
 
     @classmethod
@@ -49,7 +49,7 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
         return self.n_terms in PrivateSetting(study).families and super().is_plausible(study)
 
     def fault_in(self, answer: ResidualSums, study: Study, n_rows: int) -> str | None:
-        """No sum is larger than so many rows and noise can make it."""
+        """No sum is larger than its rows and noise can make it."""
         return beyond_rows(answer, study, n_rows)
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
@@ -58,5 +58,5 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
 
     @classmethod
     def most(cls, study: Study) -> int:
-        """A step each: noise is for so many."""
+        """A step each: noise is for this number of steps."""
         return PrivateSetting(study).n_steps if study.privacy else 0

@@ -37,7 +37,7 @@ class ShareSecrets(Query[SealedShares], code=57, asked=Asked.EACH, fixed=True, o
     title = "Shares of masks, under seal"
     content = (
         "shares of what masks follow from, which one other client can read each, and seeds of "
-        "masks, which so many shares open"
+        "masks, which enough shares together open"
     )
 
     @classmethod

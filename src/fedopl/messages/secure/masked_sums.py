@@ -1,4 +1,4 @@
-"""Answers under masks: whole numbers that tell nothing by themselves, and add up to the total."""
+"""Answers under masks: whole numbers that look random one by one, and add up to the total."""
 
 import math
 from typing import Annotated, Any, cast

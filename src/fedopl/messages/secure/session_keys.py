@@ -17,8 +17,8 @@ from fedopl.study.study import Study
 class SessionKeys(Message, code=101):
     """A client's keys for this study, signed with the key that the study registers.
 
-    They follow from its secret, the study and the rows as a whole; nobody without the secret can
-    tell them from any others. How many rows are held out is public.
+    They follow from its secret, the study and the rows as a whole; without the secret they cannot
+    be distinguished from any others. How many rows are held out is public.
     """
 
     held_out: Annotated[int, UNMOVED, PerClient]

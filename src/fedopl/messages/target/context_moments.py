@@ -21,7 +21,7 @@ class ContextMoments(Message, code=120):
 
 @message
 class TellContexts(Query[ContextMoments], code=54, asked=Asked.EACH, fixed=True, once=True):
-    """Ask the target what its contexts are like on average; nobody else answers."""
+    """Ask the target what its contexts are like on average; no other client answers."""
 
     title = "What the target's contexts are like"
     content = "means of the features and of their squares"

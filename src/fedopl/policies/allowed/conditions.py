@@ -1,4 +1,4 @@
-"""Conditions such as `kidney_function < 30 and ward in icu, er`: read, and never run as code."""
+"""Conditions like `kidney_function < 30 and ward in icu, er`: parsed, never run as code."""
 
 import re
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def place_of(name: str, columns: Sequence[Column]) -> PlacedColumn:
 class Compared:
     """One feature beside a number or some labels.
 
-    Of a row whose value is missing nobody knows that it does not hold: there it holds.
+    If a row's value is missing, it is not known that the condition fails: it holds there.
     """
 
     column: str

@@ -1,4 +1,4 @@
-"""Another language in which every policy obeys: what it may not decide on, it never comes to."""
+"""Policies in another language obey permissions: an action that is not allowed is never chosen."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce

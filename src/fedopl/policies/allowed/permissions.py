@@ -1,4 +1,4 @@
-"""Permissions: actions that nobody of some kind may get, and the only ones of some clients."""
+"""Permissions: actions that some groups may not get, and the only actions of some clients."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -32,12 +32,12 @@ Condition = Annotated[str, AfterValidator(lambda text: same_condition(text) if t
 
 
 class Never(Checked):
-    """An action that nobody of some kind may get."""
+    """An action that some group of people may not get."""
 
     action: Label = Field(description="what may not be given")
     when: Condition = Field(
         default="",
-        description="for whom: comparisons of features, joined by and; for everybody if not said",
+        description="for whom: comparisons of features, joined by and; default: for everybody",
     )
 
     @cached_property

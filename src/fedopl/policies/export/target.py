@@ -258,7 +258,7 @@ def header_lines(inputs: Inputs, comparing: str) -> list[str]:
         "A number that is exactly on a threshold is at most that threshold; where several actions "
         f"have the same score, the first of this list is taken: {', '.join(inputs.actions)}.",
         "Scores are sums of floating-point numbers: two that differ by less than their rounding, "
-        "about 1e-15 of their size, may be told apart differently elsewhere.",
+        "about 1e-15 of their size, may be ordered differently elsewhere.",
         comparing,
     ]
     return [one_line(line) for line in lines]

@@ -1,4 +1,4 @@
-"""What a policy writes, worked out on made-up rows, to see that it decides as the policy does."""
+"""Evaluates an exported policy on made-up rows, to check that it decides as the policy does."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Growing trees of any depth: exact up to depth two, beyond that with a look two levels ahead.
+"""Growing trees of any depth: exact up to depth two, beyond that searching two levels ahead.
 
 At every node the best tree of depth two is found; its first question stays, and both answers are
 looked into on the next level. On the last level all of it stays. So every tree is at least as good

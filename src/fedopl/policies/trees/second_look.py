@@ -1,4 +1,4 @@
-"""A second look at a tree's thresholds, each of which may move within the two bins beside it.
+"""A second search for a tree's thresholds; each may move within the two bins beside it.
 
 The questions and actions stay. Take one question, and the rows that come to it with a value close
 to its threshold t: those below t get what the side of yes decides for them, those above what the
@@ -144,7 +144,7 @@ class SecondLook:
         return rebuilt(self.root)
 
     def _best_cut(self, place: int, gains: FloatArray) -> float:
-        """Of thresholds as good as the best, the one next to the question's own."""
+        """Of equally good best thresholds, the one nearest to the question's own."""
         own = self.questions[place][0].cut
         if place not in self.moving:
             return own

@@ -1,4 +1,4 @@
-"""The plan for a tree: how deep it is, where it may split, and what it has to keep to."""
+"""The plan for a tree: how deep it is, where it may split, and which rules it must follow."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -39,34 +39,42 @@ class TreePlan(Checked):
     """How deep a tree may be, where it may split, and what it has to keep to."""
 
     depth: int = Field(
-        default=2, ge=1, le=MOST_DEPTH, description="questions asked at most; exact up to 2"
+        default=2,
+        ge=1,
+        le=MOST_DEPTH,
+        description="the largest number of questions; the search is exact up to 2",
     )
     thresholds: Literal["grid", "observed"] = Field(
         default="grid",
-        description="a public grid; or, for one party alone, between any two observed values",
+        description="a public grid; or, for one client alone, between any two observed values",
     )
     bins: int = Field(
-        default=32, ge=2, le=MOST_BINS, description="of each number, about equally full"
+        default=32,
+        ge=2,
+        le=MOST_BINS,
+        description="number of bins of each number, about equally full",
     )
     refine: bool = Field(
         default=True,
-        description="up to depth 2, whether thresholds move within their bins, by a second look",
+        description="up to depth 2: whether a second exchange moves thresholds within their bins",
     )
     cuts: dict[str, tuple[float, ...]] = Field(
         default_factory=dict,
-        description="thresholds of numbers by name, where they are agreed beforehand",
+        description="thresholds of numbers by name, if they are agreed beforehand",
     )
     columns: tuple[str, ...] = Field(
-        default=(), description="what may be asked about; anything if none is named"
+        default=(), description="columns that the tree may ask about; default: all"
     )
     minimum_leaf: int = Field(
-        default=1, ge=1, description="rows in a leaf, of all clients together"
+        default=1,
+        ge=1,
+        description="the smallest number of rows in a leaf, over all clients together",
     )
     split_cost: float = Field(
         default=0.0, ge=0, description="a question has to raise the value by more than this"
     )
     allowed: tuple[Restriction, ...] = Field(
-        default=(), description="groups that may get some of the actions only"
+        default=(), description="groups that may get only some of the actions"
     )
 
     @field_validator("cuts")

@@ -1,4 +1,4 @@
-"""What is said of a policy that takes standard errors from its scores."""
+"""Sentences about a policy that subtracts standard errors from its scores."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ def caution_words(policy: Policy | None, record: Record | None) -> str:
     """What is taken from scores before the largest is; nothing where nothing is."""
     if record and record.study.policy.compares_candidates and record.study.caution:
         return (
-            "The candidate was picked with caution: by its value on training rows less "
+            "The candidate was chosen with caution: by its value on training rows less "
             f"{plain(record.study.caution, 3)} standard errors of it."
         )
     if record and record.tree and record.study.doubts_leaves:
         return (
-            "The tree was searched for with caution: each leaf and action counted for what it is "
+            "The tree was searched for with caution: each action in each leaf counted as its "
             f"worth on training rows less {plain(record.study.caution, 3)} standard errors, which "
             "are large where people were unlikely to get the action. Thresholds are those of the "
             "grid."
@@ -26,10 +26,10 @@ def caution_words(policy: Policy | None, record: Record | None) -> str:
         return ""
     how_many = plain(record.study.linear.caution, 3) if record else "some"
     return (
-        f"The policy is cautious: from each action's score, {how_many} standard errors of what it "
-        "would bring are taken before the largest is. They are large for people like whom next to "
-        "nobody got the action, so it has to look better there by more. What is said of scores is "
-        "said of them before that."
+        f"The policy is cautious: it subtracts {how_many} standard errors from each action's "
+        "score, and then takes the largest. Standard errors are large for people like whom "
+        "next to nobody got the action, so the action has to look better there by more. What "
+        "is said about scores here is about scores before that subtraction."
     )
 
 

@@ -22,7 +22,9 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
     head, family = Heading("How the terms were chosen"), choice.family
     screened = _screened(record)
     if family is None:
-        why = "No client reported sums by fold, so that nothing could be compared: the policy is "
+        why = (
+            "No client reported sums by fold, so no sets of terms could be compared: the policy is "
+        )
         return (head, Text(f"{why}linear in the features as they are."), *screened)
     taken = _family_words(record, family)
     if len(choice.losses) == 1:
@@ -49,15 +51,15 @@ def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
     """Where outcomes were found to change sharply; where they are, bends may be too few."""
     if basis.found_thresholds is None:
         return ()
-    looked = "Clients looked for values where outcomes change more sharply than bends can say"
+    looked = "Clients looked for values where outcomes change more sharply than bends can describe"
     if not basis.found_thresholds:
         return (Text(f"{looked}; none was found."),)
     named = [
         " and ".join(f"{name} > {cut:g}" for name, cut in one) for one in basis.found_thresholds
     ]
     said = (
-        f"{looked}, and found {_listed(named)}, the strongest first. Policies may change there "
-        "at once. Training rows alone had a say in it, not those that policies are valued on."
+        f"{looked}, and found {_listed(named)}, the strongest first. Policies may jump there. "
+        "Only training rows were used for this, not the rows that policies are valued on."
     )
     return (Text(said),)
 
@@ -74,13 +76,13 @@ def _screened_pairs(record: Record, basis: Basis) -> tuple[Text, ...]:
         return ()
     looked = f"Of {count(math.comb(record.study.n_features, 2))} pairs of features"
     if not basis.found_pairs:
-        return (Text(f"{looked}, none was found to act together, so no product was added."),)
+        return (Text(f"{looked}, no pair was found to act together, so no product was added."),)
     named = [f"{first} × {second}" for first, second in basis.found_pairs]
     said = (
-        f"{looked}, {count(len(named))} {'was' if len(named) == 1 else 'were'} found to say more "
-        f"of outcomes together than apart, the strongest first: {_listed(named)}. Products of "
-        "these could be used. Training rows alone had a say in it, not those that policies are "
-        "valued on."
+        f"{looked}, {count(len(named))} {'was' if len(named) == 1 else 'were'} found to predict "
+        f"outcomes better together than apart, the strongest first: {_listed(named)}. Products of "
+        "these could be used. Only training rows were used for this, not the rows that policies "
+        "are valued on."
     )
     return (Text(said),)
 

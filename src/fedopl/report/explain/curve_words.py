@@ -1,4 +1,4 @@
-"""Policies that bend, in words, as text and as JSON: where a feature speaks for an action."""
+"""Policies with curved effects, as text and as JSON: where a feature favours an action."""
 
 import math
 from typing import Any
@@ -25,15 +25,15 @@ from fedopl.report.words.numbers import listed, plain
 from fedopl.results.record import Record
 
 _ALONE = (
-    "Without its run, averages are those of numbers that lie evenly between their outer knots, and "
-    "of yes as often as no."
+    "Without its run, averages assume that numbers lie evenly between their outer knots, and "
+    "that yes is as frequent as no."
 )
 _TURNS = 0.01  # of a curve's whole height: less is no turn
 _SLIGHT = 0.25  # of the most that a feature adds: where it never adds so much is not worth a word
 
 
 def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
-    """What speaks for each action, by curves where the policy bends and by weights elsewhere."""
+    """What favours each action: curves where effects bend, weights elsewhere."""
     if policy.bends:
         words = _curves_as_text(explain_curves(policy, record), top)
     else:
@@ -68,15 +68,15 @@ def wave_sentences(found: CurveExplanation) -> list[str]:
         return []
     largest = float(found.waves.strength.max())
     return [
-        f"Waves of {listed(list(found.waves.features))} at once move scores, too, by {largest:.4g} "
-        "(the largest standard deviation). Curves show of it what is added where all other "
-        "features are at their means, less what that would be on average if the feature were "
-        "normal."
+        f"Waves of {listed(list(found.waves.features))} at once move scores, too, by "
+        f"{largest:.4g} (the largest standard deviation). Curves show the part that is added when "
+        "all other features are at their means, less its average if the feature were normally "
+        "distributed."
     ]
 
 
 def _words(found: CurveExplanation, score: int) -> list[str]:
-    """Where the features that move a score most speak for its action."""
+    """Where the features that move a score most favour its action."""
     ranked = sorted(found.curves, key=lambda curve: -curve.strength[score])[:MOST_WORDS]
     strong = [curve for curve in ranked if curve.strength[score] >= STRONG * found.strongest]
     return [text for curve in strong if (text := where_favoured(found, curve, score))]
@@ -126,7 +126,7 @@ def _together(found: CurveExplanation, score: int) -> str:
         return ""
     leaning = pair.leaning[score]
     if not leaning:
-        return f"How {pair.features[0]} speaks for {spoken} depends on {pair.features[1]}."
+        return f"How {pair.features[0]} favours {spoken} depends on {pair.features[1]}."
     (high, low), (high_too, low_too) = (_sides(found, place) for place in pair.places)
     if leaning < 0:
         high_too, low_too = low_too, high_too
@@ -154,7 +154,7 @@ def _curves_as_text(found: CurveExplanation, top: int) -> str:
 
 
 def curve_table(found: CurveExplanation, top: int) -> str:
-    """Points of so many of the strongest curves."""
+    """Points of a number of the strongest curves."""
     rows = [
         [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
         for curve in found.curves[:top]

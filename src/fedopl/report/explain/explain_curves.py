@@ -1,4 +1,4 @@
-"""Policies that bend, feature by feature: what each adds to a score wherever it lies."""
+"""Curves of a policy, feature by feature: what each adds to a score at each of its values."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -21,7 +21,7 @@ REACH = 2.0  # standard deviations to either side, of a number that has no knots
 class Curve:
     """What one feature adds to each score by itself, all others being at their means.
 
-    Zero is what it adds on average, so that a curve above zero speaks for an action.
+    Zero is what it adds on average, so that a curve above zero favours an action.
     """
 
     place: int  # of the feature
@@ -88,7 +88,7 @@ TermMoments = tuple[FloatArray, FloatArray]  # means and covariances of terms
 
 
 def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveExplanation:
-    """The curves of a policy that bends; with the run it came from, against its averages."""
+    """The curves of a policy with curved effects; with its run, relative to averages there."""
     terms = cast("Terms", policy.terms)  # as it bends
     if record is None:
         moments = _spread_evenly(terms)

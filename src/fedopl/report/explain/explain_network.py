@@ -1,4 +1,4 @@
-"""Neural policies in words: what each feature does to scores, and how much only several do."""
+"""Neural policies in words: what each feature does to scores, and how much features do together."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,7 +46,7 @@ class NetworkExplanation:
             "Below, one feature moves while all others are at their means. In made-up contexts "
             "with the clients' means and covariances, that accounts for "
             f"{percent(max(self.share, 0.0))} of how scores differ; the rest is what features do "
-            "only together, which nothing here shows."
+            "only together, which is not shown here."
         )
 
 
@@ -114,9 +114,9 @@ def network_as_json(policy: NeuralPolicy, record: Record | None) -> dict[str, An
 def _without_run(policy: NeuralPolicy) -> str:
     layers = listed([str(width) for width in policy.hidden])
     return (
-        f"A linear policy, and a network with layers of {layers} units that changes its scores. A "
-        "network has no weights to read: name the run that it came from, and its curves are "
-        "shown. The linear part alone, which does not decide:"
+        f"A linear policy, and a network with layers of {layers} units that changes its "
+        "scores. A network has no weights to read. Name the run that it came from to see its "
+        "curves. The linear part alone, which does not decide:"
     )
 
 

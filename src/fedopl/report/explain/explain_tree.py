@@ -61,14 +61,15 @@ def how_good(record: Record) -> str:
     depth = record.study.tree.depth
     if record.study.privacy:
         return (
-            f"By sums with noise it was the best of all trees of depth ≤ {depth} on a coarse grid "
-            "that follows from public ranges. Another may be better: the noise hides what is small."
+            f"By sums with noise it was the best of all trees of depth ≤ {depth} on a coarse "
+            "grid computed from public ranges. Another may be better: the noise hides small "
+            "differences."
         )
     if record.tree is None:
         return (
             f"It is the best of all trees of depth ≤ {depth} on the rows learned from, with "
-            "thresholds between any two values there; that can be said because there is one "
-            "party only."
+            "thresholds between any two values there. This is known because there is only "
+            "one client."
         )
     if record.tree.is_exact:
         by_sums = ", by the sums that clients reported" if any(record.tree.lost.values()) else ""
@@ -76,11 +77,11 @@ def how_good(record: Record) -> str:
         best = f"the best of all trees of depth ≤ {depth} on the grid{by_sums}{less}."
         if n_moved := len(moved_thresholds(record)):
             them = "one of them" if n_moved == 1 else f"{n_moved} of them"
-            return f"It was {best} Then a second look, close to its thresholds, moved {them}."
+            return f"It was {best} Then a second search, close to its thresholds, moved {them}."
         return f"It is {best}"
     return (
-        "Each question was found with a look two levels ahead. That is not exact: of all trees of "
-        f"depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
+        "Each question was found by searching two levels ahead. That is not exact: of all trees "
+        f"of depth ≤ {depth} on the grid, another may be better.{_ended_early(record)}"
     )
 
 
@@ -108,7 +109,7 @@ def _ended_early(record: Record) -> str:
         return ""
     return (
         f" Only {plural(len(levels[-1].answered), 'client')} of {len(levels[-1].asked)} reported "
-        "the sums for its last level, so it ends with what could be seen from the level above."
+        "the sums for its last level, so it ends with what was known from the level above."
     )
 
 
@@ -132,7 +133,7 @@ def _notes(leaf: LeafInWords) -> list[str]:
         lines = ["too few held-out rows to tell"]
     elif leaf.unknown:
         names = [f"'{name}'" for name in leaf.unknown]
-        lines.append(f"nobody could tell about {listed(names)}")
+        lines.append(f"no client could value {listed(names)}")
     return [leaf.people, *lines]
 
 

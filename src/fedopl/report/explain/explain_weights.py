@@ -1,4 +1,4 @@
-"""Linear and pairwise policies in words: what speaks for each action, and how strongly."""
+"""Linear and pairwise policies in words: what favours each action, and how strongly."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -24,11 +24,11 @@ Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation o
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Explanation:
-    """How much one step of each feature speaks for each action, or for one of a pair.
+    """How much one step of each feature favours each action, or one of a pair.
 
-    Only differences between the scores of actions decide, so each action is held against the mean
-    of all: no action is special, and what is added to every score alike drops out. Two actions
-    make one comparison.
+    Only differences between the scores of actions decide, so each action is compared with the mean
+    of all: no action is special, and what is added to every score alike drops out. Two actions make
+    one comparison.
     """
 
     names: tuple[str, ...]  # (n_scores,) an action, or 'a over b'
@@ -87,7 +87,7 @@ def weights_by_step(
 
 
 def _rarely_chosen(record: Record) -> tuple[str, ...]:
-    """The actions that next to nobody gets; none where decisions were not counted."""
+    """The actions that hardly anybody gets; none if decisions were not counted."""
     if record.described is None:
         return ()
     shares = shares_of(overall(record.described).decided)
@@ -96,7 +96,7 @@ def _rarely_chosen(record: Record) -> tuple[str, ...]:
 
 
 def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
-    """The sentences, then so many of the strongest features for each action."""
+    """The sentences, then a number of the strongest features for each action."""
     found = explain_weights(policy, record)
     words = "\n".join(weight_sentences(found))
     if found.is_constant:
@@ -132,13 +132,13 @@ def favouring(explanation: Explanation, words: list[list[str]]) -> list[str]:
     else:
         found = _by_score(explanation, words)
     found += [
-        f"'{action}' is never chosen: no client could speak for it." for action in explanation.never
+        f"'{action}' is never chosen: no client has a score for it." for action in explanation.never
     ]
     seldom = [f"'{name}'" for name in explanation.rarely if name not in explanation.never]
     if seldom and not explanation.is_constant:
         verb = "is" if len(seldom) == 1 else "are"
         found.append(
-            f"{listed(seldom)} {verb} given to nobody, or next to nobody: nothing speaks for it "
+            f"{listed(seldom)} {verb} given to nobody, or next to nobody: nothing favours it "
             "strongly enough."
         )
     if explanation.typical is not None and not explanation.is_constant:

@@ -30,13 +30,14 @@ def fit_parts(record: Record) -> tuple[Part, ...]:
 
 
 _INTRO = (
-    "Values are right if outcome models or propensities are. Each client tried a richer outcome "
-    "model on its training rows: if propensities are right, that moves what an action is worth to "
-    "everybody by no more than chance (± one standard error). Those who got an action, weighted "
-    "by how unlikely that was, should be like everybody: an imbalance is how far they are not, in "
-    "standard deviations. Trimming takes no propensity for less than 5 %. The largest weight is "
-    "what one row has of all weight, the largest influence how far one row moves the value, in "
-    "standard errors; both are at most what is shown."
+    "Values are right if either outcome models or propensities are right. Each client tried "
+    "a richer outcome model on its training rows. If propensities are right, that moves the "
+    "value of giving an action to everybody by no more than chance (± one standard error). "
+    "Those who got an action, weighted by how unlikely that was, should be like everybody. "
+    "The imbalance says how far they are not, in standard deviations. Trimming raises "
+    "propensities below 5 % to 5 %. The largest weight is the share that one row has of all "
+    "weight. The largest influence is how far one row moves the value, in standard errors. "
+    "Both are at most what is shown."
 )
 
 

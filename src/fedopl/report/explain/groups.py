@@ -80,7 +80,7 @@ def _columns(study: Study) -> set[str]:
 def _level_groups(
     study: Study, described: Descriptions, column: str, levels: tuple[str, ...]
 ) -> list[RowGroup]:
-    """The first level, which is whoever is left, and those that have a column of ones."""
+    """The first level, which has the remaining rows, and those that have a column of ones."""
     named = {level: f"{column}={level}" for level in levels[1:]}
     missing = f"{column} is missing"
     if missing in study.features:

@@ -1,4 +1,4 @@
-"""Groups in which an action was hardly ever taken, and for how many what is decided is no guess.
+"""Groups in which an action was hardly ever taken, and bounds on rows without an identified value.
 
 Both follow from counts that clients release with noise when they describe what was learned.
 """
@@ -34,7 +34,7 @@ class HardlyTried(NamedTuple):
 
 
 def hardly_tried(record: Record) -> list[HardlyTried]:
-    """Those of all actions, the most decided on first; none where nobody counted."""
+    """Those of all actions, the most decided on first; none if no client counted."""
     if record.described is None:
         return []
     usual = shares_of(overall(record.described).taken)
@@ -83,8 +83,8 @@ class NotIdentified(NamedTuple):
 def not_identified(record: Record) -> NotIdentified | None:
     """From how often actions are decided on and how often they were unlikely, in the mixture.
 
-    Clients tell the two apart, so the share has bounds (Fréchet's). None where nobody told, or
-    where there are so many actions that an even chance is not far above the floor.
+    Clients report the two separately, so the share has bounds (Fréchet's). None if no client
+    reported them, or if there are so many actions that an even chance is not far above the floor.
     """
     if record.described is None or 0.5 / record.study.n_actions < FLOOR:
         return None

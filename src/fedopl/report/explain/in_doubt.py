@@ -1,4 +1,4 @@
-"""Numbers that are no claim, in a section: folded away, below a sentence that says so."""
+"""Numbers that are not claimed: folded away, below a sentence that says so."""
 
 from collections.abc import Mapping
 
@@ -17,10 +17,10 @@ def folded_if_doubted(record: Record, parts: tuple[Part, ...]) -> tuple[Part, ..
     what = f"{opened(record.in_doubt)}, so nothing is claimed here."
     if record.in_doubt == TOO_SIMPLE:
         what += (
-            " What they come to is wrong by about as much as richer outcome models move values, "
+            " The numbers are wrong by about as much as richer outcome models move values, "
             "which is more than the intervals say."
         )
-    return (Text(what), Folded(summary="What comes out all the same", parts=parts))
+    return (Text(what), Folded(summary="The results, in spite of that", parts=parts))
 
 
 def verdict_words(record: Record, words: Mapping[str, str]) -> dict[str, str]:

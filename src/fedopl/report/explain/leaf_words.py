@@ -47,7 +47,7 @@ class LeafInWords:
 
     @property
     def n_rows(self) -> int:
-        """How many held-out rows speak for the leaf."""
+        """How many held-out rows are in the leaf."""
         return max((value.n_rows for value in self.values.values()), default=0)
 
     def value(self, action: str) -> str:
@@ -105,7 +105,7 @@ def on_missing(policy: TreePolicy) -> list[str]:
 
 
 def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
-    """Whether held-out rows speak for another action in some leaf, where there are enough."""
+    """Whether held-out rows favour another action in some leaf, if there are enough."""
     compared = [leaf for leaf in leaves if leaf.compared]
     doubtful = [leaf for leaf in leaves if leaf.better]
     if not compared:
@@ -117,18 +117,17 @@ def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
     if not doubtful:
         what = "In no leaf is another action" if len(leaves) > 1 else "No other action is"
         return [
-            f"{what} better by more than two standard errors on held-out rows, which had no say "
-            f"in the tree.{few}"
+            f"{what} better by more than two standard errors on held-out rows, which were not "
+            f"used to find the tree.{few}"
         ]
     where = (
         f"In {plural(len(doubtful), 'leaf', 'leaves')} another" if len(leaves) > 1 else "Another"
     )
     comparisons = count(sum(len(leaf.compared) for leaf in compared))
     return [
-        f"{where} action is better by more than two standard errors on held-out rows; "
-        "leaves and their actions were chosen on other rows. Where two actions are as good as each "
-        f"other, chance alone does that in one of {_CHANCE} comparisons; here there are "
-        f"{comparisons}.{few}",
+        f"{where} action is better by more than two standard errors on held-out rows; leaves and "
+        "their actions were chosen on other rows. If two actions are equally good, chance alone "
+        f"does that in one of {_CHANCE} comparisons; here there are {comparisons}.{few}",
         *map(_doubt, doubtful),
     ]
 

@@ -1,4 +1,4 @@
-"""What is said of weights that are limited where a policy is learned."""
+"""Sentences about weights that are limited in learning."""
 
 from fedopl.analysis.limited_weights import limited_weights
 from fedopl.report.words.numbers import count, listed, percent
@@ -13,7 +13,8 @@ def limited_words(record: Record) -> str:
         return ""
     rows = listed([f"'{action}' in about {count(n)}" for action, n in concerned.items()], 3)
     return (
-        f"Less likely than {percent(found.below)} was, of the rows learned from, {rows}. Whoever "
-        f"got it there counts, for learning, as if it had been {percent(found.propensity)}: a few "
-        "large weights would decide the policy otherwise. Values are not limited in this way."
+        f"Of the rows learned from, these had a chance below {percent(found.below)}: {rows}. "
+        "For learning, rows that got such an action count as if its chance had been "
+        f"{percent(found.propensity)}; otherwise a few large weights would decide the policy. "
+        "Values are not limited in this way."
     )

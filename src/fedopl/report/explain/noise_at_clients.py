@@ -1,4 +1,4 @@
-"""How much of what is said of one client is noise, where its values were read apart."""
+"""How much of the result of one client is noise, if its values were read apart."""
 
 import numpy as np
 
@@ -18,8 +18,8 @@ def noise_at_clients(record: Record) -> str:
     least, most = percent(min(shares)), percent(max(shares))
     made = most if least == most else f"{least} to {most}"
     return (
-        " Each client added all of the noise of the promise to its own values, which is in the "
-        f"intervals: {made} of the variance of gains over {SO_FAR} is noise."
+        " Each client added all of the noise of the promise to its own values. The intervals "
+        f"include it: {made} of the variance of gains over {SO_FAR} is noise."
     )
 
 

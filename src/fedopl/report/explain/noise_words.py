@@ -1,4 +1,4 @@
-"""What is said of weights by noise: by how much clients count differently in learning."""
+"""Sentences about weights by noise: by how much clients count differently in learning."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _STARTS = {"direct": "In the policy that the steps start from"}
 
 
 def noise_words(record: Record) -> str:
-    """Who counts for more and for less where the policy is learned; nothing where nobody does."""
+    """Which clients count for more and for less in learning; nothing if none does."""
     found = weights_by_noise(record)
     if found is None:
         return ""
@@ -32,8 +32,9 @@ def noise_words(record: Record) -> str:
         more = " (those that move most)" if len(moved) > len(most) else ""
         said += f"in the mean over actions, {listed(changes)}{more}. "
     return said + (
-        "The policy is still meant for the mixture: with more rows, these weights come back to "
-        "it, unless all have the same effects; and then all weights lead to the same policy."
+        "The policy is still meant for the mixture. With more rows, these weights return to "
+        "the mixture, unless actions have the same effects at all clients; then all weights "
+        "lead to the same policy."
     )
 
 

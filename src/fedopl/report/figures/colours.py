@@ -1,4 +1,4 @@
-"""Stand-ins for colours: matplotlib wants some, and the page decides what they look like."""
+"""Placeholder colours for matplotlib; the page replaces them by its own."""
 
 INK, QUIET, LINE, PAGE = "#010101", "#020202", "#030303", "#040404"
 BETTER, WORSE, UNCLEAR, ACCENT = "#050505", "#060606", "#070707", "#080808"

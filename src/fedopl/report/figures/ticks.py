@@ -1,4 +1,4 @@
-"""Ticks of an axis: short numbers that can be told apart, and no more of them than fit."""
+"""Ticks of an axis: short, different numbers, and no more of them than fit."""
 
 import math
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def _text(value: float, decimals: int, unit: str) -> str:
 def ticks_that_fit(
     limits: tuple[float, float], width: float, most: int, room: float
 ) -> dict[float, str]:
-    """Round numbers between the limits, at most so many, whose labels lie apart.
+    """Round numbers between the limits, at most a given number, whose labels do not overlap.
 
     `width` is that of the axis in inches, and `room` how far a label may reach beyond its ends.
     """
@@ -79,7 +79,7 @@ def _half_width(text: str) -> float:
 
 
 def set_short_ticks(axis: Axis, most: int, *, whole: bool = False) -> None:
-    """Up to so many ticks with short texts, where labels stand below each other or have room."""
+    """A limited number of ticks with short texts, if labels stand below each other or have room."""
     axis.set_major_locator(MaxNLocator(most, integer=whole))
     formatter = FuncFormatter(lambda value, _: tick_texts([value])[0])
     formatter.format_ticks = tick_texts  # type: ignore[method-assign]  # all in one unit

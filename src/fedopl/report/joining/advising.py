@@ -16,15 +16,15 @@ IN_WORDS: dict[Source, str] = {
     "outcomes": "what comes of its decisions",
 }
 _MODELLED = (
-    "The regret bounds are a second opinion. They hold what few rows of its own leave open "
-    "(alone) against what all rows leave open (together), and against how far the client lies "
-    "from the others (shift). What remains is the value of information, 𝒱 = alone − together − "
-    "shift: by the bounds joining pays where it is above 0."
+    "The regret bounds are a second opinion. They compare the regret that the client's own "
+    "few rows allow (alone) with the regret that all rows allow (together), and with how far "
+    "the client lies from the others (shift). The difference is the value of information, 𝒱 "
+    "= alone − together − shift. By the bounds joining pays where it is above 0."
 )
 _HOW_TO_KNOW_MORE = (
-    "More can be known: how far each client's values lie from everybody's and why, what more "
-    "weight for it would bring, and who would learn with whom. Clients are asked about it if the "
-    "study says diagnose = true under [joining], or with learn(diagnose=True)."
+    "More can be measured: how far each client's values lie from those of all and why, what more "
+    "weight for it would bring, and which clients would learn together. Clients are asked about "
+    "it if the study says diagnose = true under [joining], or with learn(diagnose=True)."
 )
 
 
@@ -66,12 +66,12 @@ def advice_in_short(advice: list[Advice]) -> str:
     }
     valued = advice[0].valued
     if len(of["undecided"]) == len(advice) > 1:
-        return f"For no client can the {valued} tell whether joining pays."
+        return f"For no client do the {valued} show whether joining pays."
     sentences = {
         "Joining pays for": of["join"],
         "It is better to stay alone for": of["stay alone"],
-        f"The {valued} cannot tell for": of["undecided"],
-        "What is measured is in doubt for": [one.client for one in advice if one.in_doubt],
+        f"The {valued} cannot decide for": of["undecided"],
+        "The measurement is in doubt for": [one.client for one in advice if one.in_doubt],
     }
     return " ".join(f"{text} {listed(names)}." for text, names in sentences.items() if names)
 
@@ -96,7 +96,7 @@ def _by_source(shift: ClientShift) -> str:
     if len(shift.parts) < len(SOURCES):
         return ""
     if shift.largest is None:
-        return "It does not differ from the others by more than chance would show."
+        return "It does not differ from the others by more than chance."
     return f"It differs from the others most in {IN_WORDS[shift.largest]} ({shift.largest})."
 
 
@@ -137,8 +137,8 @@ def _about_bounds(facts: JoiningFacts) -> str:
     bound = global_bound(facts.record)
     if bound is None:
         return (
-            "Regret bounds grow with how rich a class of policies is, which is not known of "
-            f"networks: the advice rests on {facts.valued('rows')} alone."
+            "Regret bounds grow with the complexity of the class of policies, which is not "
+            f"known for networks: the advice rests on {facts.valued('rows')} alone."
         )
     proven = bound.total
     measured = max(abs(one.gain.value) for one in facts.advice.values())

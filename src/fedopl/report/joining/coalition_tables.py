@@ -49,23 +49,24 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def coalitions_in_short(coalitions: Coalitions) -> str:
-    """Which coalitions surely nobody, and which surely somebody prefers to leave."""
+    """Which coalitions surely no member, and which surely some member prefers to leave."""
     stable = [one for one in coalitions.compared if one.stability == "surely"]
     left = [one for one in coalitions.compared if one.stability == "surely not"]
     level = percent(coalitions.grand.level)
     said = (
-        "A coalition is individually stable if no member would do better alone. Each member's own "
-        f"held-out rows say so only if its whole {level} interval tells; these hold for all "
-        f"{count(len(coalitions.compared))} coalitions together, with 95 %. "
+        "A coalition is individually stable if no member would do better alone. A member's own "
+        f"held-out rows decide this only if its whole {level} interval lies to one side. These "
+        f"intervals hold for all {count(len(coalitions.compared))} coalitions together, with 95 "
+        "%. "
     )
     if stable:
         said += f"Surely stable: {_names_of(coalitions, stable)}. "
     if left:
         said += f"Surely not, as some member clearly loses: {_names_of(coalitions, left)}. "
     if not stable and not left:
-        return f"{said}The rows cannot tell of any."
+        return f"{said}The rows cannot decide it for any."
     rest = len(coalitions.compared) - len(stable) - len(left)
-    return f"{said}Of the others, the rows cannot tell." if rest else said.rstrip()
+    return f"{said}For the others, the rows cannot decide it." if rest else said.rstrip()
 
 
 def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
@@ -73,7 +74,7 @@ def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
     if len(names) <= _MOST_LISTED:
         return listed(names, _MOST_LISTED)
     n_all = len(coalitions.compared)
-    return f"{len(names):,} of {n_all:,} coalitions, such as {listed(names[:_MOST_NAMED])}"
+    return f"{len(names):,} of {n_all:,} coalitions, for example {listed(names[:_MOST_NAMED])}"
 
 
 def _name_of(coalitions: Coalitions, coalition: Coalition) -> str:
@@ -174,7 +175,8 @@ def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
 def _how(facts: JoiningFacts) -> str:
     study = facts.record.study
     shared = (
-        " Outcome models are shared by all, so the scores rest on everybody's rows in any case."
+        " Outcome models are shared by all clients, so the scores rest on the rows of all in "
+        "any case."
         if study.nuisances.kind == "federated"
         else ""
     )

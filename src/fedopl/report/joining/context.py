@@ -69,18 +69,18 @@ def joining_facts(record: Record, constant: float = 1.0, client: str | None = No
 def nothing_to_say(record: Record) -> str | None:
     """Why nothing can be said about joining, in a sentence; None if something can."""
     if len(record.mixture) < 2:
-        return "There is only one client, so there is nobody to join."
+        return "There is only one client, so there are no others to join."
     if adds_under_masks(record.study):
         differ = "" if valued_clients(record) else ", or how clients differ"
         return (
-            "Answers of clients were added up under masks, so nobody knows what a client would "
-            f"learn alone{differ}: nothing is claimed about joining."
+            "Answers of clients were added up under masks, so it is not known what a client "
+            f"would learn alone{differ}: nothing is claimed about joining."
         )
     if record.membership and not record.values.rows:
         return (
-            "Clients joined or left since the run, and not all who are in valued the policy as it "
-            "is now: nothing is claimed about joining. The report of the run before says what it "
-            "was worth then."
+            "Clients joined or left after the run, and not all present clients valued the policy "
+            "as it is now: nothing is claimed about joining. The report of the run before says "
+            "what it was worth then."
         )
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
@@ -94,7 +94,8 @@ def nothing_to_say(record: Record) -> str | None:
     if has_network(record):
         return (
             "The learned policy has a network, and what a client would learn alone is linear: "
-            "their difference is not what joining brings. A study with a linear policy tells that."
+            "their difference is not what joining brings. A study with a linear policy measures "
+            "that."
         )
     if record.in_doubt:
         return f"{opened(record.in_doubt)}, so nothing is claimed about joining."

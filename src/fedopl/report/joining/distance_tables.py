@@ -66,23 +66,25 @@ def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
     said = []
     if any("contexts" in title for title in titles):
         said.append(
-            "A classifier that tells a client's contexts from the others' shows how far apart they "
-            "are at least, with its standard error; 0 is the same, 1 is entirely apart."
+            "A classifier that separates a client's contexts from the others' gives a lower "
+            "bound on how far apart they are, with its standard error; 0 is the same, 1 is "
+            "entirely apart."
         )
     if "Discrepancy" in titles:
         said.append(
-            "The discrepancy is how much what policies are worth to a client differs from what "
-            "they are worth in the mixture: at two policies learned to show it, and measured on "
-            "held-out rows. It is what regret can suffer from shift, as far as these policies "
-            "show; an estimate below 0 counts as none."
+            "The discrepancy is how much the values of policies at a client differ from "
+            "their values in the mixture. It is measured on held-out rows, at two policies "
+            "learned to show it. It is how much regret can suffer from shift, as far as "
+            "these policies show. An estimate below 0 counts as none."
         )
     if ratios := _ratios(facts):
         ends = (min(ratios), max(ratios))
         least, most = (decimal(ratio, 0 if ratio >= 10 else 1) for ratio in ends)
         times = least if least == most else f"{least} to {most}"
         said.append(
-            f"U·TV, which Theorem 2 has in its place, is {times} times as large: bounds by total "
-            "variation see every difference, also those that no decision depends on."
+            f"U·TV, which Theorem 2 uses in its place, is {times} times as large: bounds by "
+            "total variation include every difference, also those that no decision depends "
+            "on."
         )
     return " ".join(said)
 

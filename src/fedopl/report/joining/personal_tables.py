@@ -13,9 +13,10 @@ _IN_WORDS: dict[Way, str] = {
     "alone": "the policy of its own rows alone",
 }
 _WHAT = (
-    "Three policies are there for each client: the shared one; the policy of its own rows alone; "
-    "and its personal policy, everybody else's moved toward its own rows as far as these speak for "
-    "it. Each client solved for its personal policy at home and told only what it is worth."
+    "There are three policies for each client: the shared policy; the policy of its own rows "
+    "alone; and its personal policy. The personal policy is that of all other clients, moved "
+    "toward the client's own rows as far as these support it. Each client solved for its "
+    "personal policy itself and reported only what it is worth."
 )
 
 
@@ -37,14 +38,14 @@ def ways_in_short(found: list[ThreeWays]) -> str:
     joins = [one.client for one in found if one.decision == "undecided" and one.surely_joins]
     if joins:
         sentences.append(
-            f"For {listed(joins)}, learning alone is surely not best; the held-out rows cannot "
-            "tell the shared policy from the personal one."
+            f"For {listed(joins)}, learning alone is surely not best; the held-out rows "
+            "cannot decide between the shared policy and the personal one."
         )
     told = {one.client for one in found if one.decision != "undecided"} | set(joins)
     if not told:
-        return "For no client can the held-out rows tell which of three policies is best."
+        return "For no client can the held-out rows decide which of three policies is best."
     if open_ones := [one.client for one in found if one.client not in told]:
-        sentences.append(f"The held-out rows cannot tell for {listed(open_ones)}.")
+        sentences.append(f"The held-out rows cannot decide for {listed(open_ones)}.")
     return " ".join(sentences)
 
 

@@ -78,7 +78,7 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
         "side."
     )
     if len(sources) == len(SOURCES):
-        caption += " On the right: the largest source, if it is more than chance would show."
+        caption += " On the right: the largest source, if it is more than chance."
     if len(shifts) > _MOST_DRAWN:
         caption += f" Drawn are the {_MOST_DRAWN} of {len(shifts)} that differ most."
     return Picture(

@@ -91,8 +91,8 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
         label=f"Value at {path.target} along α, {both}, and the regret bound in its parts. "
         f"{path.verdict}",
         caption=f"Toward {path.target}. Left: {outcome.name} per decision on held-out rows "
-        f"({outcome.better}), with 95 % intervals. Right: what more weight changes in the bound: "
-        f"less shift, but fewer rows in effect.{no_shift}",
+        f"({outcome.better}), with 95 % intervals. Right: how more weight changes the bound: less "
+        f"shift, but fewer effective rows.{no_shift}",
         keys=path_keys(path.target, shift=first.shift is not None),
     )
 

@@ -24,7 +24,7 @@ _MOST_DRAWN = 24  # strips in the figure
 def action_overlap(record: Record) -> Section:
     """The section, or one sentence where no client answered."""
     found = supports(record)
-    parts: tuple[Part, ...] = (Text("The clients did not say how likely actions were."),)
+    parts: tuple[Part, ...] = (Text("The clients did not report how likely actions were."),)
     if found:
         table = _table(found, rare_chance(record.study.n_actions))
         said = (limited_words(record), hardly_words(record))
@@ -36,10 +36,10 @@ def action_overlap(record: Record) -> Section:
 
 def _intro() -> str:
     return (
-        "What an action would have done can only be learned from people who got it. Those who got "
-        "it although it was unlikely speak for many who did not, so they count for much and make "
-        "estimates shaky. Effective rows say how many ordinary rows an action's estimate is worth: "
-        f"{FAIR} or more are good, fewer than {THIN} are thin."
+        "What an action would have done can only be learned from people who got it. Those who "
+        "got it although it was unlikely represent many who did not. They get large weights, "
+        "which makes estimates imprecise. Effective rows say how many rows of ordinary weight an "
+        f"action's estimate is worth: {FAIR} or more are good, fewer than {THIN} are thin."
     )
 
 
@@ -53,7 +53,9 @@ def _words(found: list[ActionSupport]) -> str:
             "rows."
         )
     how_many = plural(len(thin), "combination of action and client is", "combinations are")
-    return f"{how_many} thin: {listed(thin)}. There the estimates lean on models and on others."
+    return (
+        f"{how_many} thin: {listed(thin)}. There the estimates rest on models and on other clients."
+    )
 
 
 def _picture(found: list[ActionSupport]) -> Picture:

@@ -39,8 +39,8 @@ def by_client(record: Record) -> Section:
     nothing = f"There are no values of {rows}, so nothing is claimed about any client."
     if adds_under_masks(record.study):
         nothing = (
-            "Answers of clients were added up under masks, so nobody knows what a policy is worth "
-            "at one of them: nothing is claimed about any client."
+            "Answers of clients were added up under masks, so it is not known what a policy "
+            "is worth at one of them: nothing is claimed about any client."
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
@@ -57,8 +57,9 @@ def by_client(record: Record) -> Section:
         intro += noise_at_clients(record)
         if _has_personal(record):
             intro += (
-                " And over its personal policy, everybody else's moved toward its own rows: below "
-                "zero, the client does better with that one."
+                " It also shows the gain over the client's personal policy, which is that of "
+                "all others moved toward its own rows. Below zero, the client does better "
+                "with its personal policy."
             )
         parts = (Text(intro), _drawn(record, clients), _table(record, clients))
         parts = folded_if_doubted(record, parts)
@@ -75,7 +76,7 @@ def _comparisons(record: Record) -> dict[str, str]:
 
 
 def _has_own(record: Record) -> bool:
-    """Whether clients have policies of their own; under masks nobody's own is known."""
+    """Whether clients have policies of their own; under masks these are not known."""
     return not adds_under_masks(record.study)
 
 
@@ -97,7 +98,7 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
         over = "their own policy" if _has_own(record) else SO_FAR
         caption += (
             f" Drawn are the {len(shown)} of {len(clients)} clients that gain least and most over "
-            f"{over}; the table has all."
+            f"{over}; the table shows all."
         )
     if is_cut([span for panel in panels for span in panel.spans]):
         caption += " Lines that reach the edge go on beyond it."
@@ -161,7 +162,7 @@ def _tally(record: Record, clients: list[str]) -> str:
     found = [_word(gain_over(record, against, one)) for one in clients if one not in doubts]
     gains, loses = found.count("gains"), found.count("loses")
     if len(clients) == 1:
-        return "There is only one client, so nobody was joined."
+        return "There is only one client, so it joined no others."
     if not gains and not loses:
         return f"Compared with {compared}, no client clearly gains, and none clearly loses."
     rest = len(clients) - gains - loses

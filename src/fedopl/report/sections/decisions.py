@@ -37,7 +37,7 @@ def _splits(record: Record) -> tuple[Part, ...]:
         why = "none of them answered" if asked else "they were not asked"
         if record.membership:
             why = "not all of them were asked about the policy as it is now"
-        return (Text(f"The clients did not say how decisions split: {why}."),)
+        return (Text(f"The clients did not report how decisions split: {why}."),)
     clients = sorted(record.described.by_client)
     note = Text(
         f"These are counts of training rows from {listed(clients)}. Clients add noise to them "

@@ -55,20 +55,20 @@ _AXES = {
     Axis.SEALED_WORDS: "words",
 }
 _WITH_NOISE = (
-    "With differential privacy, every number of rows came with noise, but for how many there are. "
-    "How many took an action was left out of enrolment."
+    "With differential privacy, every number computed from rows has noise, except the number "
+    "of rows. How many rows took each action was left out of enrolment."
 )
 _UNDER_MASKS = (
-    "All answers but {others} left under masks, as whole numbers that nobody can "
-    "tell from random ones: what they hold below could be read of their total over all clients, "
-    "and of nothing less."
+    "All answers but {others} left under masks, as whole numbers that look random. What is "
+    "listed below could be read from their total over all clients, and from nothing less."
 )
 _NOT_MASKED = "the first and the keys"
 _NOR_APART = "the first, the keys and values that the study has read of each client apart"
 _WITH_SHARES = (
-    "As clients could be lacking, that is the total over those who answered. Each had told the "
-    "others shares of what its masks follow from, which one of them can read each; and each helped "
-    "to take masks off a sum once, over one set of clients."
+    "As clients could be lacking, that is the total over the clients that answered. Each "
+    "client had sent shares of the secrets behind its masks to the others; each share can be "
+    "read by one of them. Each client helped to remove the masks from a sum once, over one "
+    "set of clients."
 )
 # Where a study has a basis.
 _TERMS = {
@@ -83,10 +83,10 @@ def disclosed(record: Record) -> Section:
     queries = list(dict.fromkeys(latest.query for latest in record.rounds))
     parts: tuple[Part, ...] = (
         Text(
-            "Rows stayed where they are. Clients answer questions from a closed list, and "
-            "what an answer holds is counted in features, actions, folds, bins, cells or leaves, "
-            "never in rows: no message can hold a row. Each client also keeps its own ledger of "
-            "what it said."
+            "Rows stayed where they are. Clients answer questions from a closed list. The "
+            "size of an answer depends on the number of features, actions, folds, bins, "
+            "cells or leaves, never on the number of rows: no message can hold a row. Each "
+            "client also keeps its own ledger of what it released."
         ),
         *((Text(_WITH_NOISE),) if record.study.privacy else ()),
         *((Text(_under_masks(record.study)),) if adds_under_masks(record.study) else ()),

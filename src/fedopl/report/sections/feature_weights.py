@@ -1,4 +1,4 @@
-"""What speaks for each action: the weights of a linear or pairwise policy, or its curves."""
+"""What favours each action: the weights of a linear or pairwise policy, or its curves."""
 
 import numpy as np
 
@@ -31,30 +31,30 @@ WEIGHTS_TITLE = "What speaks for each action"
 _MOST_FEATURES, _MOST_PANELS, _MOST_SENTENCES = 8, 6, 12
 _READINGS: dict[Against, str] = {
     "other": "The policy compares actions in pairs. A weight says how much one step up in a "
-    "feature speaks for the first of a pair and against the second.",
+    "feature favours the first of a pair over the second.",
     "nothing": "The policy adds up a score for each action, from features that belong to that "
     "action alone, and takes the highest.",
     "mean": "The policy adds up a score for each action and takes the highest. Only differences "
-    "between scores matter, so each weight is held against the mean over all actions: no action "
-    "has to serve as the yardstick, and what raises all scores alike drops out.",
+    "between scores matter, so each weight is shown less the mean over all actions. No "
+    "action has to serve as the reference, and what raises all scores alike drops out.",
 }
 _SCORES: dict[Against, str] = {
-    "other": "The policy adds up a score for each action and takes the higher. Curves are of their "
-    "difference: above 0 a feature speaks for the first of the two, below for the second.",
+    "other": "The policy adds up a score for each action and takes the higher. Curves are of "
+    "their difference: above 0 a feature favours the first of the two, below 0 the second.",
     "nothing": "The policy adds up a score for each action and takes the highest.",
     "mean": "The policy adds up a score for each action and takes the highest. Only differences "
-    "between scores matter, so each score is held against the mean over all actions.",
+    "between scores matter, so each score is shown less the mean over all actions.",
 }
 _CURVES = (
-    "A feature need not act evenly: its curve shows what it adds wherever it lies, while all "
-    "others are at their means, and 0 is what it adds on average."
+    "The effect of a feature need not be linear. Its curve shows what the feature adds at "
+    "each of its values, while all others are at their means; 0 is what it adds on average."
 )
 _PROFILES = (
     "Scores are those of a linear policy and of a network, which has no weights to read. A curve "
     "is drawn from the policy itself: how a score moves with one feature while all others are at "
     "their means, and 0 is the average along the curve."
 )
-_ADDS = "What each feature adds to a score, wherever it lies, less what it adds on average."
+_ADDS = "What each feature adds to a score at each of its values, less what it adds on average."
 _ALONG = (
     "How scores move with each feature while all others are at their means, less the average along "
     "the curve."
@@ -62,13 +62,13 @@ _ALONG = (
 _MOST_CURVES, _MOST_PAIRS = 6, 5
 _NO_YES = ("no", "yes")
 _KEYS = (
-    Key(colour="better", text="speaks for the action"),
-    Key(colour="worse", text="speaks against it"),
+    Key(colour="better", text="favours the action"),
+    Key(colour="worse", text="disfavours it"),
 )
 
 
 def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
-    """What speaks for each action, or why no feature does."""
+    """What favours each action, or why no feature does."""
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
@@ -143,7 +143,7 @@ def _chart(explanation: Explanation) -> Picture:
 
 
 def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
-    """The curves of a policy that bends, and the map of the two features that act together most."""
+    """The curves of a policy, and the map of the two features that act together most."""
     found = explain_curves(policy, record)
     of_waves = wave_sentences(found)
     sentences = [text for text in curve_sentences(found) if text not in of_waves]

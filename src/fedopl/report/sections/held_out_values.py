@@ -92,7 +92,7 @@ def _improvements(record: Record) -> tuple[Part, ...]:
     intro = (
         f"What each policy gains over {SO_FAR}, decision by decision on the same rows. The "
         f"{level} intervals hold for all {len(spans)} policies together, with 95 %: so the "
-        "recommendation may go by whichever lies above zero."
+        "recommendation may use any of them that lies above zero."
     )
     table = Table(
         caption=f"Gain over {SO_FAR} in {unit} per decision (positive is better)",

@@ -1,4 +1,4 @@
-"""Does joining pay? For whom, how surely, why, with whom, and what could not be found out."""
+"""Does joining pay? For which clients, how surely, why, with which others, and what is unknown."""
 
 import re
 
@@ -26,9 +26,9 @@ _PARTS = {
 _REASONS = (
     (
         r"values: none (?:told|reported) by (.+), who count here",
-        r"\1 did not tell what some policies are worth",
+        r"\1 did not report what some policies are worth",
     ),
-    (r"coalitions: no values of (.+); .*", r"\1 did not tell what some policies are worth"),
+    (r"coalitions: no values of (.+); .*", r"\1 did not report what some policies are worth"),
     (r"coalitions: of 2 to (\d+) clients, came (\d+)", r"they are compared for up to \1 clients"),
     (r"discrepancies: of at most (\d+) clients", r"they are measured for up to \1 clients"),
     (
@@ -59,7 +59,7 @@ def joining(record: Record) -> Section:
     else:
         first_ones = (first,)
     if rest and all(one.decision == "undecided" for one in advice):
-        rest = [Folded(summary="What was measured and what else was found", parts=tuple(rest))]
+        rest = [Folded(summary="What was measured, and further results", parts=tuple(rest))]
     return Section(name="joining", title=title, parts=(*first_ones, *rest, *_why_none(record)))
 
 

@@ -11,17 +11,17 @@ from fedopl.theory.skew import skewness
 _AGREED = "How much each client counts was agreed before anything ran"
 _TO_BE_FOUND = "How to find out how much each client counts was agreed before anything ran"
 _KINDS = {
-    "empirical": f"{_AGREED}: by its number of rows. Weights of single rows, where a table has "
-    "them, count among its own client's rows only: they move no weight from one client to another.",
+    "empirical": f"{_AGREED}: by its number of rows. Row weights, where a table has them, count "
+    "only among the rows of the same client. They move no weight from one client to another.",
     "uniform": f"{_AGREED}: every client counts the same, however many rows it has.",
     "given": f"{_AGREED}: the weights were decided on beforehand.",
     "skewed": f"{_AGREED}: part of everybody's weight was moved to one client.",
-    "path": f"{_TO_BE_FOUND}: as much of the others' weight goes to one client as serves it best.",
-    "minimax": f"{_TO_BE_FOUND}: so that the client that loses most loses as little as can be.",
+    "path": f"{_TO_BE_FOUND}: one client gets as much of the others' weight as is best for it.",
+    "minimax": f"{_TO_BE_FOUND}: so that the client that loses most loses as little as possible.",
 }
 _BY_WEIGHT = (
-    f"{_AGREED}: by what its rows weigh together, the sum of their weights as the client told it; "
-    "noise that hides single rows may be in it."
+    f"{_AGREED}: by the sum of its row weights, as the client reported it; the sum may have "
+    "noise that hides single rows."
 )
 
 
@@ -60,14 +60,15 @@ def _robust(record: Record) -> tuple[Part, ...]:
     total = sum(record.rows.values())
     before, after = (total / skewness(w, record.rows) for w in (agreed, record.mixture))
     said = (
-        f"Then weights were changed by agreement of most clients' sums ({how}): "
+        f"Then weights were changed to follow the sums on which most clients agree ({how}): "
         f"{percent(moved)} of all weight moved"
     )
     said += f", and {listed(left_out)} count for nothing" if left_out else ""
     return (
         Text(
-            f"{said}. The price is precision: the rows carry as much as {count(after)}, instead of "
-            f"{count(before)}, and clients that only differ lose weight as liars do."
+            f"{said}. The price is precision: the rows are worth as much as {count(after)}, "
+            f"instead of {count(before)}, and honest clients that differ lose weight just as "
+            "dishonest ones do."
         ),
     )
 
@@ -75,11 +76,11 @@ def _robust(record: Record) -> tuple[Part, ...]:
 def _meaning(skew: float, total: int) -> str:
     number = f"The skewness of this weighing is {decimal(skew, 2)}"
     if skew < 1.005:
-        return f"{number}, the least there can be: all {count(total)} rows count in full."
+        return f"{number}, the smallest possible: all {count(total)} rows count in full."
     return (
-        f"{number}: the {count(total)} rows carry as much as {count(total / skew)} rows that "
-        "are weighed by their number. That is the price of counting some clients for more than "
-        "their share of rows."
+        f"{number}: the {count(total)} rows are worth as much as {count(total / skew)} rows "
+        "with equal weight. That is the price of weighting some clients above their share of "
+        "rows."
     )
 
 

@@ -14,16 +14,18 @@ from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness
 
 _NOBODY_KNOWS = (
-    "As the server read totals alone, some of what other reports say is not there: what a policy "
-    "is worth at one client, who gains and who loses, what a client would learn by itself, how "
-    "clients differ, what would come out without one of them, and whose answer was wrong if one "
-    "was. Each would take numbers of one client that nobody but itself has."
+    "The server read only totals. So this report lacks some results that other reports have: "
+    "what a policy is worth at one client, who gains and who loses, what a client would "
+    "learn alone, how clients differ, what the result would be without one of them, and "
+    "which client's answer was wrong if one was. Each would need numbers of a single client, "
+    "which only that client has."
 )
 _BUT_VALUES = (
-    "Beside totals the server read what the policies compared are worth at each client that told "
-    "it, and nothing else of one client. So some of what other reports say is not there: what a "
-    "client would learn by itself, how clients differ in more than these values, what would come "
-    "out without one of them, and whose answer was wrong in a total if one was."
+    "Beside totals the server read what the compared policies are worth at each client that "
+    "reported it, and nothing else about a single client. So this report lacks some results "
+    "that other reports have: what a client would learn alone, how clients differ in more "
+    "than these values, what the result would be without one of them, and which client's "
+    "answer in a total was wrong if one was."
 )
 
 
@@ -53,7 +55,7 @@ def promise(plan: PrivacyPlan) -> str:
     whom = "any one row" if plan.unit == "row" else "any one person"
     return (
         f"Whether or not {whom} is in a client's data changes the chance of any result of this "
-        f"study by at most a factor of {_factor(plan.epsilon)}, save for a probability of "
+        f"study by at most a factor of {_factor(plan.epsilon)}, except for a probability of "
         f"{plan.delta:g} (differential privacy with ε = {plan.epsilon:g}, δ = {plan.delta:g}). "
         f"{_against_whom(plan)}"
     )
@@ -62,32 +64,35 @@ def promise(plan: PrivacyPlan) -> str:
 def _against_whom(plan: PrivacyPlan) -> str:
     if not plan.is_secure or not plan.keys:
         return (
-            "That holds whatever else anybody knows, and whoever the server is: every client "
-            "added noise to its own answers before they left."
+            "That holds whatever else anybody knows, even if the server is dishonest: every "
+            "client added noise to its own answers before they left."
         )
-    masked = "Answers left under masks that cancel in the sum over all clients, and in no other"
+    masked = "Answers left under masks that cancel in the sum over all clients, and in no other sum"
     if plan.dropouts:
-        masked = "Answers left under masks that come off one sum, over all clients that answered"
+        masked = (
+            "Answers left under masks that can be removed from one sum, over all clients "
+            "that answered"
+        )
     if plan.values_apart:
         masked += (
-            "; beside them values of each client left without a mask, with all of the noise in "
-            "each one's"
+            "; in addition, values of each client left without a mask, each with all of the noise"
         )
     if plan.noise == "local":
         return (
-            "That holds whatever else anybody knows, and whoever the server and the other clients "
-            f"are: every client added all of the noise to its own answers. {masked}."
+            "That holds whatever else anybody knows, even if the server and the other "
+            "clients are dishonest: every client added all of the noise to its own answers. "
+            f"{masked}."
         )
     collude = plural(plan.colluders, "client tells", "clients tell")
     away = plural(plan.dropouts, "client is lacking", "clients are lacking")
     lacking = f", and at most {away} in a sum" if plan.dropouts else ""
     alone = epsilon_for(plan.mu_alone, plan.delta)
     return (
-        f"That holds whatever else anybody knows, and whoever the server is, if at most {collude} "
-        f"it all they know{lacking}. {masked}; every client added a part of the noise, and "
-        f"{count(plan.n_sharing_noise)} of {count(len(plan.keys))} parts are as much as is "
-        "promised. Of a client against whom all others collude, its own part would still promise "
-        f"ε = {alone:.3g}."
+        "That holds whatever else anybody knows, even if the server is dishonest, if at most "
+        f"{collude} it all they know{lacking}. {masked}; every client added a part of the noise, "
+        f"and {count(plan.n_sharing_noise)} of {count(len(plan.keys))} parts are as much as is "
+        "promised. If all other clients collude against one client, its own part of the noise "
+        f"would still promise ε = {alone:.3g}."
     )
 
 
@@ -98,12 +103,12 @@ def _told_apart(record: Record, plan: PrivacyPlan) -> tuple[Text, ...]:
     rest = 1 - plan.values_apart
     told = valued_clients(record)
     lacking = sorted(set(record.mixture) - set(told))
-    without = f" {listed(lacking)} did not tell." if lacking else ""
+    without = f" {listed(lacking)} did not report them." if lacking else ""
     return (
         Text(
             f"A share of {percent(plan.values_apart)} of the budget of held-out rows went to "
-            "values of each client, which were read apart; every client added all of the noise of "
-            f"the promise to its own.{without} So values of all together have "
+            "values that the server read for each client apart. Every client added all of the "
+            f"noise of the promise to its own values.{without} So values of all together have "
             f"{decimal(1 / math.sqrt(rest))} times the noise that they would have without."
         ),
     )
@@ -122,9 +127,10 @@ def _who_was_lacking(record: Record, plan: PrivacyPlan) -> tuple[Part, ...]:
         for exchange, query, names in lacking
     )
     said = (
-        f"Up to {most} could be lacking in a sum, and some were. Such a sum is over the others, "
-        "and counts for the mixture over these, with weights in the same proportion; it has less "
-        "noise than above, and no less than is promised. Nothing was read of who was lacking."
+        f"Up to {most} could be lacking in a sum, and some were. Such a sum is over the other "
+        "clients. It counts for the mixture over these, with weights in the same proportion. "
+        "It has less noise than above, but no less than is promised. Nothing was read from "
+        "the lacking clients."
     )
     headers = ("Sum", "Exchange", "Lacking")
     table = Table(caption="Who was lacking", headers=headers, rows=rows, text_columns=(1, 2))
@@ -138,18 +144,18 @@ def _factor(epsilon: float) -> str:
 
 def _rests_on(plan: PrivacyPlan) -> str:
     several = (
-        f" Of a person with more than {plan.most_rows_per_person} rows the others were left out."
+        f" Of a person with more than {plan.most_rows_per_person} rows, the further rows were "
+        "left out."
         if plan.unit == "person"
         else ""
     )
     taking_part = " and who takes part in a step" if plan.sampled < 1 else ""
     return (
-        "How many rows a client has is public. The promise rests on each client's secret, from "
-        f"which the noise follows{taking_part}, and on the ranges that the study declares: "
-        "outcomes beyond theirs count as at its ends, and rows whose features lie far out count "
-        f"for less.{several} "
-        "It is for this study; every further study of the same rows adds to what may be learned "
-        "of them, which the client's ledger counts."
+        "How many rows a client has is public. The promise rests on each client's secret, which "
+        f"determines the noise{taking_part}, and on the ranges that the study declares: outcomes "
+        "beyond their range are moved to its ends, and rows whose features lie far out count for "
+        f"less.{several} The promise is for this study. Every further study of the same rows adds "
+        "to what may be learned about them; the client's ledger counts this."
     )
 
 
@@ -194,10 +200,10 @@ def _measured(setting: PrivateSetting) -> tuple[Part, ...]:
         for name in plan.measured
     )
     said = (
-        f"A share of {percent(spent)} of the budget of learning went first to where "
-        "numbers lie within their declared ranges. All that followed was measured by the ranges "
-        "that were found: two deviations to either side of the mean, as far as noise let them be "
-        "known."
+        f"A share of {percent(spent)} of the budget of learning was first spent on finding "
+        "where numbers lie within their declared ranges. All later steps used the ranges "
+        "that were found: two standard deviations to either side of the mean, as far as the "
+        "noise allowed."
     )
     headers = ("Number", "Declared", "Found")
     table = Table(caption="Ranges", headers=headers, rows=rows, text_columns=(1, 2))

@@ -1,4 +1,4 @@
-"""What rests on whom: what would come out without single clients, and answers that do not fit."""
+"""What rests on whom: the result without single clients, and answers that do not fit."""
 
 from fedopl.base.estimates import Estimate
 from fedopl.report.explain.in_doubt import folded_if_doubted
@@ -21,11 +21,11 @@ def resting_on_clients(record: Record) -> Section | None:
 
 def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
     if not found.left_out:
-        return (Text("Nobody else reported values, so nothing is known without any one client."),)
+        return (Text("No other client reported values, so no client can be left out in turn."),)
     intro = (
-        "A result that one client decides is as good as what that client reported. Here each of "
-        f"the {plural(len(found.left_out), 'client')} whose sums move {_what_is_moved(record)} "
-        f"most is left out in turn. {_how_valued(record, found)}"
+        "A result that one client decides is only as reliable as what that client reported. Here "
+        f"each of the {plural(len(found.left_out), 'client')} whose sums move "
+        f"{_what_is_moved(record)} most is left out in turn. {_how_valued(record, found)}"
     )
     parts = (Text(intro), _table(record, found), Text(_verdict(record, found)))
     return folded_if_doubted(record, parts)
@@ -40,24 +40,23 @@ def _how_valued(record: Record, found: Reliance) -> str:
     """What was valued without a client, on which rows, and what a dash is."""
     if record.study.evaluation.is_cross_fitted:
         return (
-            "Nobody was asked again: the gain is that on the others' rows. What the others would "
-            "learn without it was not valued (a dash), as only what is learned without each fold "
-            "in turn is."
+            "No client was asked again: the gain is that on the others' rows. What the "
+            "others would learn without it was not valued (a dash), as only policies learned "
+            "without each fold in turn are valued."
         )
     if not follows_from_sums(record.study, record.tree):
         return (
-            "Nobody was asked again: the gain is that on the others' held-out rows. What the "
-            "others would learn without it is not known (a dash): it does not follow from their "
-            "sums, so they would have to be asked again."
+            "No client was asked again: the gain is that on the others' held-out rows. What "
+            "the others would learn without it is not known (a dash): it cannot be computed "
+            "from their sums, so they would have to be asked again."
         )
-    dash = " A dash is what was not valued, as a query has room for few policies."
+    dash = " A dash marks what was not valued, as a query holds only a few policies."
     if record.study.policy.compares_candidates:
-        dash = " A dash is where there is nothing to compare: both are the same candidate."
+        dash = " A dash marks that there is nothing to compare: both are the same candidate."
     return (
-        "Nobody was asked again: what the others would have learned follows from their sums, and "
-        "was valued together with the learned policy, on the others' held-out rows."
-        + dash
-        * (not all(one.difference for one in found.left_out))
+        "No client was asked again: what the others would have learned was computed from "
+        "their sums, and valued together with the learned policy, on the others' held-out "
+        "rows." + dash * (not all(one.difference for one in found.left_out))
     )
 
 
@@ -96,7 +95,7 @@ def _verdict(record: Record, found: Reliance) -> str:
     if not said:
         known = all(one.difference for one in found.left_out)
         as_far = "" if known else ", as far as this was valued,"
-        return f"None of them{as_far} decides by itself what is recommended."
+        return f"None of them{as_far} alone decides what is recommended."
     return " ".join(said)
 
 

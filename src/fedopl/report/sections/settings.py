@@ -12,8 +12,8 @@ from fedopl.study.study import Study
 _PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
 
 _SINCE = (
-    "That is the run as it began, with the clients of that time. Who joined it or left it since, "
-    "one after the other, is said under Who is in: fedopl join and fedopl leave do the same again."
+    "That repeats the run as it began, with its first clients. The section Who is in lists "
+    "who joined or left since, in order; fedopl join and fedopl leave repeat that."
 )
 
 
@@ -23,9 +23,9 @@ def settings(record: Record) -> Section:
     secrets = ", the same secrets of the clients" if study.privacy else ""
     parts: tuple[Part, ...] = (
         Text(
-            f"The study is all that was agreed on. With it, the same rows{secrets} and the same "
-            "versions, the run comes out the same to the last digit. Every message carried its "
-            "hash, so nobody answered for another study."
+            f"The study is all that was agreed on. With it, the same rows{secrets} and the "
+            "same versions, a new run gives the same result to the last digit. Every message "
+            "carried its hash, so no client answered for another study."
         ),
         *_start(record),
         _versions(record),

@@ -23,27 +23,27 @@ _ORACLES = {
     "Vowpal Wabbit, and the server averages what comes back, weighed by the mixture.",
     "wap": "The policy was solved at once from the clients' sums, for every pair of actions.",
     "direct": "The policy was solved from the clients' sums and then improved step by step along "
-    "the slope of its value; the steps were kept only if rows apart confirmed them.",
+    "the slope of its value; the steps were kept only if separate rows confirmed them.",
 }
-_PICKED = "Nothing was trained: the best of the named candidates was picked on training rows."
+_PICKED = "Nothing was trained: the best of the named candidates was chosen on training rows."
 _PRIVATELY = (
-    "Models of every action's outcome were solved from the clients' sums, which came with noise, "
-    "and moved in steps by what they left of outcomes, again from sums with noise. The policy "
-    "takes the action whose model says most."
+    "Models of every action's outcome were solved from the clients' sums, which came with "
+    "noise. They were then improved in steps by their residuals, again from sums with noise. "
+    "The policy takes the action with the highest predicted outcome."
 )
 _OTHERS_PRIVATELY = {
-    "finite": "Nothing was trained: of the candidates, the one whose scores on training rows add "
-    "up to most was picked, by sums with noise.",
-    "tree": "Models of every action's outcome were solved from the clients' sums, which came with "
-    "noise. With them clients scored their rows, and reported sums over the cells of a coarse grid "
-    "that follows from public ranges, with noise. The tree was searched for in the mixture of "
-    "these. Then they reported sums close to its thresholds, with noise, and these moved to where "
-    "the mixture gains most.",
+    "finite": "Nothing was trained: the candidate with the largest sum of scores on training rows "
+    "was chosen, by sums with noise.",
+    "tree": "Models of every action's outcome were solved from the clients' sums, which came "
+    "with noise. With them clients scored their rows, and reported sums, with noise, over the "
+    "cells of a coarse grid computed from public ranges. The tree was searched for in the "
+    "mixture of these. Then they reported sums close to its thresholds, with noise, and the "
+    "thresholds moved to where the mixture gains most.",
 }
 _NETWORK = (
-    "The exact linear policy was solved from the clients' sums. A network beside it was trained in "
-    "rounds on what that policy leaves of the scores: each client takes steps on its own rows, and "
-    "the server averages what comes back, weighed by the mixture."
+    "The exact linear policy was solved from the clients' sums. A network beside it was trained "
+    "in rounds on the part of the scores that this policy does not explain: each client takes "
+    "steps on its own rows, and the server averages what comes back, weighed by the mixture."
 )
 _KEPT = {
     True: "The network of the round with the least loss on rows kept back was kept.",
@@ -52,19 +52,20 @@ _KEPT = {
 }
 _WEIGHED = (
     "The policy was solved at once from the clients' sums: no rounds of training were needed. "
-    "What clients count for in it depends on the noise of their scores, too."
+    "How much each client counts also depends on the noise of its scores."
 )
 _TREES = {
     "exact": "Clients reported sums of scores over the cells of a public grid, all at once. The "
     "tree was searched for in the mixture of these sums, exactly: no rounds of training were "
     "needed.",
-    "refined": "Clients reported sums of scores over the cells of a public grid, all at once. The "
-    "tree was searched for in the mixture of these sums, exactly. Then they reported sums close to "
-    "its thresholds, and these moved to where the mixture gains most.",
-    "ahead": "Clients reported sums of scores over the cells of a public grid, level by level. At "
-    "every place in the tree the best two levels were searched for in the mixture of these sums; "
-    "the first question stayed, and both answers were looked into on the next level.",
-    "observed": "There is one client, and it searched for the tree in its own rows, exactly.",
+    "refined": "Clients reported sums of scores over the cells of a public grid, all at once. "
+    "The tree was searched for in the mixture of these sums, exactly. Then they reported sums "
+    "close to its thresholds, and the thresholds moved to where the mixture gains most.",
+    "ahead": "Clients reported sums of scores over the cells of a public grid, level by level. "
+    "At every place in the tree the best two levels were searched for in the mixture of these "
+    "sums; the first question was kept, and the search continued in both branches on the next "
+    "level.",
+    "observed": "There is one client. It searched for the tree in its own rows, exactly.",
 }
 
 
@@ -117,7 +118,11 @@ def _curve(record: Record) -> tuple[Part, ...]:
         caption = (
             f"Loss of the network on rows kept back, before each of {len(losses)} rounds, less "
             "that of the linear policy alone: below 0 the network helps."
-            + ("" if kept is None else f" Kept was what round {count(kept)} began with.")
+            + (
+                ""
+                if kept is None
+                else f" The network at the start of round {count(kept)} was kept."
+            )
         )
     return (
         Picture(

@@ -91,7 +91,7 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
             text_columns=(1,),
             long_names=True,
         )
-        why = Text(f"Nobody reported how people divide between the leaves{_why_not(record)}.")
+        why = Text(f"No client reported how people divide between the leaves{_why_not(record)}.")
         return (why, folded_if_long(table, _MOST_SHOWN, all_leaves))
     few = record.study.n_actions <= _MOST_ACTIONS
     table = _table(record, leaves, every_action=few)
@@ -100,10 +100,10 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
         whole = _table(record, leaves, every_action=True)
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
     note = Text(
-        "Values are means over held-out rows of a leaf, with their standard errors. Shares of "
-        "people are weighed by the mixture; what a client hid because it was small is divided "
-        f"by counts with noise. {_NO_VALUE} stands where nobody could tell a value, and ? where "
-        "rows are too few, or too alike, to tell its error.",
+        "Values are means over held-out rows of a leaf, with their standard errors. Shares "
+        "of people are weighted by the mixture. Shares that a client hid because they were "
+        f"small are divided by counts with noise. {_NO_VALUE} means that no client could "
+        "report a value; ? means that rows are too few, or too alike, to estimate its error.",
         quiet=True,
     )
     return (*parts, note)

@@ -24,15 +24,15 @@ def search_parts(record: Record) -> tuple[Part, ...]:
         changes = listed([f"“{before}” became “{now}”" for before, now in moved])
         items.insert(
             2,
-            "Then clients told, for narrow bins close to each threshold, what moving it would "
-            f"gain: {changes}.",
+            "Then clients reported, for narrow bins close to each threshold, what moving it "
+            f"would gain: {changes}.",
         )
     if record.tree and (loss := record.tree.possible_loss(record.mixture)):
         unit = OutcomeWords.of(record.study).name
         items.append(
-            "Clients hid cells with few rows. In the mixture, that can move what any tree seems "
-            f"worth by at most {plain(loss, 3)} {unit} per decision, so a better tree may have "
-            "been passed over. Values on held-out rows are not touched by it."
+            "Clients hid cells with few rows. In the mixture, that can change the apparent worth "
+            f"of any tree by at most {plain(loss, 3)} {unit} per decision, so a better tree may "
+            "have been passed over. It does not affect values on held-out rows."
         )
         parts.append(_lost_by_client(record, record.tree.lost))
     return (Heading("How the tree was found"), Points(tuple(items)), *parts)
@@ -61,7 +61,7 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
 def _not_asked(record: Record) -> str:
     """Who had no say in the grid."""
     joined = record.membership.joined if record.membership else []
-    return f" Not so {listed(joined)}, who joined later." if joined else ""
+    return f" This does not hold for {listed(joined)}, who joined later." if joined else ""
 
 
 def _rules(study: Study) -> list[str]:
@@ -93,7 +93,7 @@ def _allowed(group: Restriction) -> str:
 def _lost_by_client(record: Record, lost: dict[str, float]) -> Folded:
     weights = renormalised(record.mixture, lost.keys())
     table = Table(
-        caption="How far hiding small cells can move what any tree seems worth, in "
+        caption="How far hiding small cells can change the apparent worth of any tree, in "
         f"{OutcomeWords.of(record.study).name} per decision",
         headers=("Client", "Weight (λ)", "At most"),
         rows=tuple(

@@ -31,8 +31,8 @@ def _by_path(record: Record, path: SkewPath) -> tuple[Part, ...]:
         Text(_chosen(path)),
         _tried(record, path),
         Text(
-            "These values are of rows kept back from training for this choice, and not of the "
-            "held-out rows that the rest of the page rests on: those have no part in it.",
+            "These values are measured on rows kept back from training for this choice. The "
+            "held-out rows, which the rest of the page uses, are not used here.",
             quiet=True,
         ),
     )
@@ -44,16 +44,16 @@ def _chosen(path: SkewPath) -> str:
     if chosen.alpha:
         return (
             f"A share α = {plain(chosen.alpha)} of the others' weight went to {path.target}: of "
-            f"{plural(len(path.points), 'mixture')} tried, it was worth most to it, "
-            f"{gain.number} more per decision than α = 0 (95 % interval {gain.interval}), and that "
-            "is more than chance would show one time in twenty."
+            f"{plural(len(path.points), 'mixture')} tried, it was worth most to it, {gain.number} "
+            f"more per decision than α = 0 (95 % interval {gain.interval}), which is more than "
+            "chance would show one time in twenty."
         )
     if best.alpha:
         return (
             f"No weight was moved to {path.target}, so every row counts the same. The best of the "
             f"others, α = {plain(best.alpha)}, gained {gain.number} (95 % interval "
-            f"{gain.interval}): chance may show as much, and weight that does not show to help is "
-            "better left where the rows are."
+            f"{gain.interval}). Chance may show as much, and weight is moved only where it is "
+            "shown to help."
         )
     return (
         f"No weight was moved to {path.target}, so every row counts the same: that was worth most "
@@ -112,8 +112,9 @@ def _ascended(record: Record, found: MinimaxSearch) -> str:
     else:
         change = f"stayed at {decimal(first.largest)}"
     return (
-        "Step by step, whoever lost most by the policy for the last weights got more of them. The "
-        f"largest regret of any client {change} {unit} per decision, on training rows. {ended}"
+        "Step by step, the client that lost most by the policy for the last weights got more "
+        f"weight. The largest regret of any client {change} {unit} per decision, on training "
+        f"rows. {ended}"
     )
 
 
@@ -196,9 +197,9 @@ def _at_least(record: Record, found: MinimaxSearch) -> str:
     floor = decimal(found.at_least)
     if found.at_least > found.largest:
         return (
-            f"{regret} Were every step's policy the best for its weights, nobody could leave every "
-            f"client with less than {floor}. Policies by least squares are not quite: the one "
-            "found does better."
+            f"{regret} If every step's policy were the best for its weights, no policy could "
+            f"leave every client with less than {floor}. Policies by least squares are not "
+            "exactly the best; the one found does better."
         )
     said = (
         f"{regret} No policy, and no lottery over policies, leaves every client with less than "
@@ -208,4 +209,7 @@ def _at_least(record: Record, found: MinimaxSearch) -> str:
     if plan.is_best_for_weights and not record.study.caution:
         return said
     which = "with caution" if plan.is_best_for_weights else "by least squares"
-    return f"{said} Policies {which} are not quite the best for their weights: so it is roughly."
+    return (
+        f"{said} Policies {which} are not exactly the best for their weights, so this holds only "
+        "roughly."
+    )

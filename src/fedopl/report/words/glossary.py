@@ -3,13 +3,13 @@
 from fedopl.study.study import Study
 
 _HELD_OUT = {
-    "Held-out rows": "Rows set apart before learning and used for nothing but measuring values. A "
-    "policy looks better than it is on rows it was learned from.",
+    "Held-out rows": "Rows set apart before learning and used only to measure values. A policy "
+    "looks better than it is on rows it was learned from.",
 }
 _ACROSS_FOLDS = {
-    "Rows valued, fold by fold": "Every row, valued by a policy that was learned without its fold: "
-    "a policy looks better than it is on rows it was learned from. What is valued is the way of "
-    "learning; the policy itself was learned from all rows.",
+    "Rows valued, fold by fold": "Every row is valued by a policy that was learned without its "
+    "fold, since a policy looks better than it is on rows it was learned from. The values are "
+    "those of the way of learning; the policy itself was learned from all rows.",
 }
 
 
@@ -22,17 +22,17 @@ def glossary(study: Study) -> dict[str, str]:
 _FIRST = {
     "Policy": "A rule that says which action somebody gets, given what is known about them. The "
     "learned policy is one rule for all clients, learned from what all of them logged.",
-    "Client": "One party with rows of its own, such as a hospital. Its rows never leave it.",
+    "Client": "One party with rows of its own, for example a hospital. Its rows never leave it.",
     "Tree and leaf": "A tree is a policy that asks one question after the other. Where its "
     "questions end there is a leaf: a group of people who all get the same action.",
     "Grid and cell": "The thresholds that a tree may ask about, agreed on before it is searched "
-    "for. Two columns' thresholds make a table of cells; clients tell sums over cells and hide "
+    "for. Two columns' thresholds make a table of cells; clients report sums over cells and hide "
     "the small ones.",
     "Value": "What one can expect per decision if everybody were treated by the policy. It is "
     "estimated from logged decisions, correcting for who got what and why.",
     "Gain": "The difference in value between two policies on the same rows. Positive is better.",
     "95 % interval": "A range that would cover the truth in 95 of 100 such studies. Where it "
-    "touches zero, the rows at hand cannot tell the two policies apart.",
+    "touches zero, these rows cannot show which of the two policies is better.",
 }
 _REST = {
     "Each client's own policy": "The policy a client would have learned from its rows alone, "
@@ -43,14 +43,14 @@ _REST = {
     "count for more.",
     "Mixture (λ) and skewness": "How much each client counts, and how many times fewer rows it is "
     "worth to count them so.",
-    "Minimax": "Weights for which the client that loses most loses as little as can be: whoever "
-    "loses most gets more weight, step by step.",
-    "Regret, and its bound": "What a policy falls short of the best of its kind. Nobody can "
-    "measure it without the truth; theorems bound it, up to constants that they leave open.",
+    "Minimax": "Weights for which the client that loses most loses as little as possible. Step by "
+    "step, the client that loses most gets more weight.",
+    "Regret, and its bound": "How far a policy falls short of the best of its kind. It cannot be "
+    "measured without the truth; theorems bound it, up to constants that they leave open.",
     "Shift": "That a client differs from the others: in whom it sees (covariates), in how it "
     "decided (propensities), or in what comes of it (outcomes).",
-    "Discrepancy": "How much what policies are worth to one client can differ from what they are "
-    "worth in the mixture; as measured, at policies learned to show it.",
+    "Discrepancy": "How much the values of policies at one client can differ from their values "
+    "in the mixture; it is measured at policies learned to show it.",
     "Total variation and divergence (KL)": "Two measures of how far apart distributions are. The "
     "first goes from 0, the same, to 1, entirely apart; the second from 0 without end.",
     "Value of information": "What joining is worth to a client: as measured, the gain over its "

@@ -96,7 +96,7 @@ def decimal(value: float, decimals: int | None = None) -> str:
 
 
 def told_apart(values: Sequence[float]) -> list[str]:
-    """Numbers with as many digits as tell every two apart that are not as good as the same."""
+    """Numbers with enough digits to distinguish any two that differ by more than rounding."""
     same = _AS_GOOD_AS_SAME * max(map(abs, values))
     gaps = [above - below for below, above in pairwise(sorted(values)) if above - below > same]
     decimals = max(1 - math.floor(math.log10(min(gaps))), 2) if gaps else 2

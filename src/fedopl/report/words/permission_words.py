@@ -58,10 +58,10 @@ def best_on_training(study: Study) -> str:
     """How the best arm came out on the rows learned from."""
     limited = study.permissions.limited(study.actions) if study.permissions else ()
     if not limited:
-        return "which came out best on the rows learned from"
+        return "which was best on the rows learned from"
     if len(limited) == len(study.actions):
-        return "which came out best on the rows learned from, as if everybody could get it"
-    return "which came out best, of what everybody may get, on the rows learned from"
+        return "which was best on the rows learned from, as if everybody could get it"
+    return "which was best, of what everybody may get, on the rows learned from"
 
 
 def _is_limited(study: Study, action: str) -> bool:

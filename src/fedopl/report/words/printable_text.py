@@ -1,4 +1,4 @@
-"""Text that came from others, made fit to be shown."""
+"""Text from other parties, made safe to display."""
 
 import unicodedata
 

@@ -21,8 +21,8 @@ def what_medians_are_of(record: Record) -> str:
         return ""
     return (
         f"All of this was done under {n_splits} splits of the same rows, and the numbers are "
-        "medians over them: they are of the way of learning. The policy itself, and what describes "
-        "it, are those of the first split."
+        "medians over them. They are values of the way of learning. The policy itself, and what "
+        "describes it, are those of the first split."
     )
 
 

@@ -85,8 +85,8 @@ class BudgetCurve:
         if price is None:
             spent = curve.estimate(self.prices[-1], (0.0, 1.0))
             raise FederationError(
-                f"budget: {budget:g} cannot be kept to: even at the highest price the policy "
-                f"spends {spent.value:.4g} per decision, with a standard error of "
+                f"budget: {budget:g} cannot be met: even at the highest price the policy spends "
+                f"{spent.value:.4g} per decision, with a standard error of "
                 f"{spent.standard_error:.2g}; allow more, or be less sure (confidence)"
             )
         return self._point(price, budget, client, plan.confidence)
@@ -182,7 +182,8 @@ class BudgetCurve:
             return self._together
         if client not in self.clients:
             raise OptionError(
-                f"client: '{client}' told of no prices; there are {quoted(sorted(self.clients))}"
+                f"client: '{client}' reported nothing about prices; there are "
+                f"{quoted(sorted(self.clients))}"
             )
         return WeighedCurve(self.prices, self.clients, {client: 1.0})
 

@@ -1,4 +1,4 @@
-"""What is said of a budget, wherever a run speaks of itself."""
+"""Sentences about a budget, for summaries and reports of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -41,12 +41,12 @@ def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
     error = point.spending.standard_error
     spent = f"{who} spends {point.spending.value:.4g} (standard error {error:.2g})"
     if not point.is_binding:
-        return f"{spent}, less than it may: the budget changes nothing."
+        return f"{spent}, less than the budget: the budget changes nothing."
     learned = f"{point.price:.3g} by what was learned, and " if point.dearer is None else ""
     return (
-        f"{spent}; the chance that it spends more than allowed is {point.chance_over:.0%}."
-        f"{_steps_in_words(point)} One more unit of budget brings {learned}"
-        f"{point.one_more:.3g} by how the curve rises there, for which there is no error bar."
+        f"{spent}; the chance that it spends more than allowed is "
+        f"{point.chance_over:.0%}.{_steps_in_words(point)} One more unit of budget brings "
+        f"{learned}{point.one_more:.3g} by the slope of the curve there, which has no error bar."
     )
 
 
@@ -73,7 +73,7 @@ def who_told(record: "Record") -> str:
     share = sum(record.mixture[name] for name in told)
     return (
         f" What is spent is of {quoted(sorted(told))} alone, {share:.0%} of the mixture: "
-        f"{quoted(silent)} told nothing of prices, so nobody knows what is spent there."
+        f"{quoted(silent)} reported nothing about prices, so what is spent there is not known."
     )
 
 
@@ -108,8 +108,8 @@ def _unaffordable(record: "Record") -> str:
     if not record.study.policy.compares_candidates:
         return ""
     return (
-        "The candidate is the best of those that keep to the budget, by values on training rows "
-        "and spending on held-out rows; others may be worth more and spend more."
+        "The candidate is the best of those within the budget, by values on training rows and "
+        "spending on held-out rows; others may be worth more and spend more."
     )
 
 
@@ -125,10 +125,8 @@ def budget_notes(record: "Record") -> list[str]:
         ]
     unaffordable = _unaffordable(record)
     dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget)]
-    others = (
-        f"giving everybody {' or '.join(dear)} does not keep to the budget, and " if dear else ""
-    )
-    notes = [f"Of what is below, {others}what clients learn alone knows of no budget."]
+    others = f"giving everybody {' or '.join(dear)} is not within the budget, and " if dear else ""
+    notes = [f"Of what is below, {others}what clients learn alone ignores the budget."]
     if unaffordable:
         notes.append(unaffordable)
     spent = curve.done()[1]
@@ -140,8 +138,8 @@ def budget_notes(record: "Record") -> list[str]:
     if budget.is_per_client:
         own = [record.within_budget(name) for name in sorted(curve.clients)]
         notes.append(
-            "The policy is one that keeps to the budget at each client. At its own price each "
-            "could have: "
+            "The policy is one policy that is within the budget at each client. At its own price "
+            "each could have: "
             + "; ".join(
                 f"{one.client} {one.gain.value:+.4g} for {one.spending.value:.4g}" for one in own
             )

@@ -45,7 +45,7 @@ def tree_at(
 def tree_path(
     statistics: TreeStatistics, weights: Weights, costs: FloatArray, most: int
 ) -> list[PricedTree]:
-    """Up to so many trees that are best at some price, by rising price and falling spending."""
+    """A few trees that are best at some price, by rising price and falling spending."""
     shares = renormalised(weights, statistics.cells.keys())
     mixed = mixed_cells(statistics.cells, shares)
     spent, grid = _with_scores(mixed, _weights(mixed, costs)), statistics.grid

@@ -28,8 +28,8 @@ class Statistics(Protocol):
     def solve_contrast(self, signed: Mapping[str, float]) -> Solved:
         """The policy that maximises Σ_c s_c·Q̂_c(π) on training rows, whatever the signs.
 
-        No policy takes an action that a client with weight has no score for: nobody knows its
-        contrast.
+        No policy takes an action that a client with weight has no score for: its contrast is not
+        known.
         """
 
 

@@ -43,11 +43,11 @@ class FiniteStatistics:
         return replace(self, means=of_clients(self.means, names))
 
     def solve(self, weights: Weights) -> str:
-        """The candidate of the largest value in the mixture, less so many standard errors."""
+        """The candidate with the largest value in the mixture, less a number of standard errors."""
         return self.names[int(np.argmax(self.judged(weights)))]
 
     def judged(self, weights: Weights) -> FloatArray:  # (n_candidates,)
-        """What each is worth in the mixture, less so many standard errors."""
+        """What each is worth in the mixture, less a number of standard errors."""
         return self._judged(renormalised(weights, self.means.keys()), self.caution)
 
     def solve_contrast(self, signed: Mapping[str, float]) -> str:

@@ -12,8 +12,9 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 class ForNewcomers:
     """What a newcomer's rows are scored with, and what terms of a basis are chosen from.
 
-    Outcome models were made from one total over the clients of the run. Nobody's part is told apart
-    in it, so that whoever was in the run stays in these models, also after leaving.
+    Outcome models were made from one total over the clients of the run. The total does not show the
+    part of a single client, so a client that was in the run stays in these models, also after
+    leaving.
     """
 
     counted: tuple[str, ...] = ()  # whose rows are in the total, sorted

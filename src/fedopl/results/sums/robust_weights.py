@@ -1,4 +1,4 @@
-"""Weights that do not follow a few clients away: from the clients' sums, by agreement of most.
+"""Weights that a few clients cannot dominate: from the sums on which most clients agree.
 
 Both ways leave a mixture of the clients' own sums, so that everything else stays as it is: what is
 learned, valued and reported is for these weights. Distances between clients' sums are measured
@@ -46,7 +46,7 @@ def robust_weights(
     if len(names) < FEWEST_CLIENTS:
         raise FederationError(
             f'mixture: robust = "{how}" needs {FEWEST_CLIENTS} clients with weight to tell most '
-            f"from a few, came {len(names)}; leave it out, or win more clients"
+            f"from a few, came {len(names)}; leave it out, or add more clients"
         )
     numbers = _scaled(np.stack([_numbers(statistics.sums[name]) for name in names]))
     shares = np.array([weights[name] for name in names])

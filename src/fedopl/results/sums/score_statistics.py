@@ -62,7 +62,7 @@ class ScoreStatistics:
         return replace(self, sums=of_clients(self.sums, names))
 
     def solve(self, weights: Weights) -> LinearPolicy:
-        """The exact CSOAA policy for these weights; nobody is asked anything."""
+        """The exact CSOAA policy for these weights; no client is asked."""
         parameters = self._solved(self._means(weights))
         if self.study.linear.precision == "clients":
             parameters = self._solved(self._by_precision(weights, parameters))
@@ -141,7 +141,7 @@ class ScoreStatistics:
         return replace(self, study=study, sums=flipped, taken=None).solve(sizes(signed))
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
-        """The value of each constant arm on training rows; NaN where nobody has a score."""
+        """The value of each constant arm on training rows; NaN if no client has a score."""
         _, products, _, shares = self._means(weights)
         return np.where(shares > 0, products[:, -1], np.nan)
 
@@ -155,7 +155,7 @@ class ScoreStatistics:
         return np.where(known, scores / np.where(known, left, 1.0), np.nan)
 
     def unknown(self, weights: Weights) -> BoolArray:  # (n_actions,)
-        """The actions that nobody has a score for."""
+        """The actions that no client has a score for."""
         return np.isnan(self.arm_values(weights))
 
     def loss(self, weights: Weights) -> Callable[[FloatArray], float]:
@@ -220,7 +220,7 @@ class ScoreStatistics:
         return self._latest[key]
 
     def _pooled(self, weights: Weights, emphasis: Mapping[str, FloatArray] | None = None) -> Pooled:
-        """Mixture means, which nobody writes to."""
+        """Mixture means, read-only."""
         grams, products, squares, shares = map(frozen, pooled_means(self.sums, weights, emphasis))
         return grams, products, squares, shares
 

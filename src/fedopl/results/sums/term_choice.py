@@ -31,7 +31,7 @@ class TermChoice:
 
 
 def plain_terms(study: Study) -> TermChoice:
-    """Features themselves, as they are: where nobody reported sums that tell more."""
+    """Features as they are, if no client reported sums that allow more."""
     return TermChoice(n_terms=study.n_features, penalties=np.zeros(study.n_actions), losses={})
 
 
@@ -42,10 +42,10 @@ def choose_terms(
     folds: Collection[int] | None = None,
     by_noise: NoiseWeights | None = None,
 ) -> TermChoice:
-    """The terms and penalties that the loss in the mixture speaks for, each fold left out in turn.
+    """The terms and penalties with the least loss in the mixture, each fold left out in turn.
 
-    Only the clients that reported sums by fold have a say; of their folds only these, if said.
-    Where clients count by noise for what is learned, they do so for what it is learned from.
+    Only clients that reported sums by fold count; of their folds only these, if given. Where
+    clients count by noise for what is learned, they do so for what it is learned from.
     """
     terms = study.terms
     by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}

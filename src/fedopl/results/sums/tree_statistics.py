@@ -62,7 +62,7 @@ class TreeStatistics:
         return replace(self, cells=cells, lost=lost, closer=closer)
 
     def solve(self, weights: Weights) -> TreePolicy:
-        """The best tree for these weights; nobody is asked anything.
+        """The best tree for these weights; no client is asked.
 
         If clients were asked about thresholds close to its own, these move; otherwise they are
         those of the grid.

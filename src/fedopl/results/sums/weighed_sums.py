@@ -16,7 +16,7 @@ from fedopl.study.mixture import Counted, Weights
 def weighed(
     statistics: ScoreStatistics, counted: Counted, by_fold: Mapping[str, ScoreSumsByFold]
 ) -> tuple[Weights, ScoreStatistics]:
-    """The weights by the study's mixture, and the sums with the terms that these speak for."""
+    """The weights by the study's mixture, and the sums with the terms chosen by them."""
     study = statistics.study
     weights = weights_for(study.mixture, statistics, counted)
     if study.chooses_terms:

@@ -78,12 +78,12 @@ def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimat
 
 
 def _whole(number: float) -> int:
-    """Rounded down, but for what rounding errors took away: those of one client are its own."""
+    """Rounded down, but for rounding errors; those of one client are its own."""
     return int(number * (1 + 1e-9))
 
 
 def _variance(values: Values, contrast: FloatArray) -> float:
-    """The variance of a contrast; policies that decide alike differ by nothing but rounding."""
+    """The variance of a contrast; policies that decide alike differ only by rounding."""
     found = float(contrast @ values.covariances @ contrast)
     if isinstance(values, ValuesWithNoise):
         return found  # those of several clients are added up before one below zero is ruled out
@@ -92,7 +92,7 @@ def _variance(values: Values, contrast: FloatArray) -> float:
 
 
 def _noises(parts: list[tuple[float, Values]], contrast: FloatArray) -> list[tuple[float, float]]:
-    """What noise alone makes of a contrast's variance, by client, and how far that one is off."""
+    """The part of a contrast's variance that is noise, by client, and the error of that part."""
     return [
         (weight**2 * float(contrast @ values.noise @ contrast), values.doubt)
         for weight, values in parts
@@ -165,7 +165,7 @@ def improvement_table(
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
-    """All clients together, and each alone; those whose spread is unknown have no say in all.
+    """All clients together, and each alone; clients of unknown spread are left out of the whole.
 
     Under masks all together is a total of its own, whoever is read apart.
     """

@@ -17,7 +17,7 @@ def without_models(study: Study) -> SumScores:
 
 
 def unsupported_models(study: Study) -> SumScores:
-    """The query with models of nothing, where nobody can release the sums they are made from."""
+    """The query with empty models, if no client can release the sums they are made from."""
     shape = (study.n_outcome_models, study.n_actions, study.n_terms + 1)
     return SumScores(models=np.zeros(shape), supported=np.zeros(shape[:2]))
 

@@ -24,7 +24,7 @@ MOST_COUNTS = 2
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Everybody's rows between public cuts, by the name of the column."""
+    """The rows of all clients between public cuts, by the name of the column."""
 
     cuts: Mapping[str, FloatArray]  # each (n_fine_bins − 1,)
     rows: Mapping[str, FloatArray]  # each (n_fine_bins,)

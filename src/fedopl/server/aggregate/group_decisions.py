@@ -16,7 +16,7 @@ _QUARTER = 0.6745  # standard deviations
 
 
 def described(setting: Setting, answers: Answers[Description] | None) -> Descriptions | None:
-    """What clients reported; None if nobody did."""
+    """What clients reported; None if no client did."""
     return Descriptions(cuts=public_cuts(setting), by_client=dict(answers)) if answers else None
 
 

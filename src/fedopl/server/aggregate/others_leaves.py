@@ -46,7 +46,7 @@ def leaf_fields_for_each(
 
 
 def _is_moved(policy: TreePolicy, statistics: TreeStatistics) -> bool:
-    """Whether a threshold of this tree is none of the grid's."""
+    """Whether a threshold of this tree is not on the grid."""
     grid = statistics.grid
     return any(branch.cut not in grid.cuts[branch.column] for branch in branches_of(policy.root))
 

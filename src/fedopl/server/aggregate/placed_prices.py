@@ -1,4 +1,4 @@
-"""Where to ask what a policy spends: prices at which about as many rows each decide anew.
+"""Prices at which clients are asked what a policy spends: about as many rows change between each.
 
 A row decides for b instead of a while the price is below (τ_b(x) − τ_a(x)) / (c_b − c_a). Means and
 variances of these differences follow from the sums that the policy was learned from, and prices lie
@@ -24,7 +24,7 @@ _LEAST_STEP = 1e-9
 def placed_prices(
     means: FloatArray, covariances: FloatArray, costs: FloatArray, known: BoolArray
 ) -> FloatArray:  # (N_PRICES,)
-    """Zero, quantiles of the prices at which rows decide anew, and one that next to nobody pays.
+    """Zero, quantiles of the prices at which rows decide anew, and one that hardly any row pays.
 
     `means` (n_actions,) and `covariances` are of the index, `costs` on average, by action.
     """

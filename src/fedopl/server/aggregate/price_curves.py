@@ -63,7 +63,7 @@ def _spent(study: Study) -> FloatArray:  # (n_actions, n_features + 1)
 def curve_of(
     setting: Setting, prices: list[float], against: int, answers: Mapping[str, PriceCurve]
 ) -> BudgetCurve:
-    """The curve of what clients told, at so many prices."""
+    """The curve of what clients reported, at this number of prices."""
     actions = setting.study.actions
     return BudgetCurve(
         prices=tuple(prices),

@@ -1,4 +1,4 @@
-"""What a run knows once clients have enrolled and summed: where learning starts."""
+"""What is known once clients have enrolled and sent sums: where learning starts."""
 
 from dataclasses import dataclass
 

@@ -17,7 +17,7 @@ _SECOND_ORDER, _LARGEST = 1.5, 0.8
 class ValuesWithNoise(Values):
     """Means with noise, and covariances that are right on average but may even be negative.
 
-    Nobody sends these: the server makes them of `NoisedValues`.
+    No client sends these: the server makes them from `NoisedValues`.
     """
 
     noise: FloatArray  # (n_candidates, n_candidates), what noise alone adds to covariances

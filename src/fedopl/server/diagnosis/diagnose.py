@@ -76,7 +76,7 @@ def diagnose(
     """Ask the clients that reported values; `names` are the candidates in their answers."""
     clients = tuple(sorted(answers))
     if statistics is None or len(clients) < 2:
-        why = "There is nobody to join: values were reported by one client only."
+        why = "There are no others to join: only one client reported values."
         return Diagnosis(clients=clients, unknown={"everything": why})
     has_all_values = setting.study.policy.compares_candidates
     ask = picking(names, answers) if has_all_values else asking(conversation, clients)

@@ -1,1 +1,1 @@
-"""Finished runs that clients join or leave: solved again from sums, with nobody else asked."""
+"""Finished runs that clients join or leave: solved again from sums; no other client is asked."""

@@ -1,7 +1,7 @@
-"""A client joins a finished run: it is asked what all were, its sums are added, no one else's.
+"""A client joins a finished run: it is asked what the others were asked; only its sums are added.
 
 The newcomer's rows are scored by outcome models from everybody's sums, its own among them, as they
-would be in a run with all. The others' scores are as they were: nobody asks them again.
+would be in a run with all. The others' scores do not change: they are not asked again.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -116,7 +116,7 @@ def _with_cells(
 def _with_second_look(record: Record, conversation: Conversation) -> Record:
     """What newcomers say of thresholds close to the tree's, if it is the one others were asked of.
 
-    Another tree keeps the thresholds of the grid: nobody else is asked about those beside them.
+    Another tree keeps the thresholds of the grid: no other client is asked about nearby ones.
     """
     tree = record.tree
     if tree is None or tree.closer is None:
@@ -144,7 +144,7 @@ def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
             elif why := one.rejected.get(name):
                 found[name] = why
     reasons = "; ".join(f"{name}: {found.get(name, 'no answer')}" for name in lacking)
-    raise FederationError(f"join: nobody joins without its sums. {reasons}")
+    raise FederationError(f"join: a client cannot join without its sums. {reasons}")
 
 
 def _numbered_on(rounds: Sequence[Round], before: Sequence[Round]) -> tuple[Round, ...]:

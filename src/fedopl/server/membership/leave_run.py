@@ -24,7 +24,7 @@ FEWEST_LEFT = 2
 
 
 def leave_run(record: Record, client: str) -> Record:
-    """The run without this client; nobody is asked."""
+    """The run without this client; no client is asked."""
     require_open(record, why_fixed(record.study))
     _check_in(record, client)
     staying = [name for name in record.rows if name != client]
@@ -38,12 +38,12 @@ def leave_run(record: Record, client: str) -> Record:
 def _check_in(record: Record, client: str) -> None:
     if client not in record.rows:
         raise OptionError(
-            f"leave: '{client}' is not in this run; those who are: {quoted(sorted(record.rows))}"
+            f"leave: '{client}' is not in this run; clients in it: {quoted(sorted(record.rows))}"
         )
     if len(record.rows) <= FEWEST_LEFT:
         raise OptionError(
-            f"leave: {quoted(sorted(record.rows))} are in this run, and {FEWEST_LEFT} must stay: "
-            "what follows from one client's sums is that client's own policy"
+            f"leave: {quoted(sorted(record.rows))} are in this run, and {FEWEST_LEFT} must "
+            "stay: the sums of one client alone would only give that client's own policy"
         )
 
 

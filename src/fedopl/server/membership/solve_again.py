@@ -24,11 +24,11 @@ from fedopl.server.exchange.answers import Answers
 def require_open(record: Record, why_not: str | None) -> None:
     """An error, in words, if the clients of this run are fixed, or it does not keep their sums."""
     if why_not:
-        raise OptionError(f"clients: nobody can join or leave this run: {why_not}")
+        raise OptionError(f"clients: no client can join or leave this run: {why_not}")
     if record.for_newcomers is None or record.chosen != LEARNED or record.policy is None:
         raise OptionError(
-            "clients: this run does not keep what a policy is solved from again; it was made by an "
-            "earlier version, or only values policies. Run the study again"
+            "clients: this run does not store the sums from which a policy is solved again; "
+            "it was made by an earlier version, or only values policies. Run the study again"
         )
 
 
@@ -56,7 +56,7 @@ def setting_of(record: Record) -> Setting:
 
 
 def policy_of(record: Record, setting: Setting) -> Policy:
-    """The policy that these sums give; nobody is asked."""
+    """The policy that these sums give; no client is asked."""
     study = record.study
     tree = record.tree
     solved = tree.solve(setting.weights) if tree else setting.statistics.solve(setting.weights)
@@ -69,8 +69,8 @@ def policy_of(record: Record, setting: Setting) -> Policy:
 def solved_again(record: Record, membership: Membership) -> Record:
     """The record with the policy that its sums give, and only such values as are of that policy.
 
-    Where all are in who were asked in the run before, and nobody else, everything that was said of
-    its policy is true again.
+    If the present clients are exactly those asked in the earlier run, everything that was said
+    about its policy holds again.
     """
     setting = setting_of(record)
     solved = replace(
@@ -116,7 +116,7 @@ def _as_before(solved: Record, before: Record) -> Record:
 
 
 def history_of(record: Record) -> Membership:
-    """Who joined or left so far; nobody, where the run is as everybody was asked in it."""
+    """Who joined or left so far; empty if the present clients are those asked in the run."""
     if record.membership:
         return record.membership
     without_sums = ScoreStatistics(

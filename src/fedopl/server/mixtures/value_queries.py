@@ -105,7 +105,7 @@ def asking(
 
 
 def picking(names: Sequence[str], answers: Mapping[str, Values]) -> Ask:
-    """Values of any of these candidates, picked from answers about all of them: nobody is asked."""
+    """Values of any of these candidates, from answers about all of them: no client is asked."""
     own = range(len(names), len(names) + N_OWN_CANDIDATES)
 
     def pick(wanted: Sequence[object]) -> Mapping[str, Values]:

@@ -1,4 +1,4 @@
-"""`direct`: climb the estimated value itself, from the exact start, and keep only what pays."""
+"""`direct`: maximise the estimated value itself, from the exact start; keep what pays."""
 
 from typing import Any
 

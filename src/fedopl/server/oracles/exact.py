@@ -6,5 +6,5 @@ from fedopl.server.exchange.conversation import Conversation
 
 
 def learn(setting: Setting, _conversation: Conversation) -> LinearPolicy:
-    """Solve from the sums at hand; nobody is asked again."""
+    """Solve from the available sums; no client is asked again."""
     return setting.statistics.solve(setting.weights)

@@ -35,12 +35,12 @@ class _HeldOut:
 
     @property
     def surely_helps(self) -> bool:
-        """By more than a standard error: the simpler policy has the benefit of the doubt."""
+        """By more than a standard error; otherwise the simpler policy is kept."""
         return self.loss + self.standard_error < 0
 
 
 def learn(setting: Setting, conversation: Conversation) -> NeuralPolicy:
-    """FedAvg (McMahan et al. 2017) on what the exact policy leaves of scores."""
+    """FedAvg (McMahan et al. 2017) on the residuals of scores after the exact policy."""
     study, statistics = setting.study, setting.statistics
     start, width = statistics.solve(setting.weights), study.n_features
     centre, scale = (of_all[:width] for of_all in statistics.standardisation(setting.weights))
@@ -61,7 +61,7 @@ def learn(setting: Setting, conversation: Conversation) -> NeuralPolicy:
 
 
 def _trained(setting: Setting, conversation: Conversation, first: TrainNetwork) -> _HeldOut | None:
-    """The network of least held-out loss, after as many rounds as that went on falling."""
+    """The network with the least held-out loss; rounds end when that stops falling."""
     plan, query = setting.study.neural, first
     best: _HeldOut | None = None
     for turn in range(plan.rounds):

@@ -1,4 +1,4 @@
-"""`wap`: weighted all pairs. Which of two actions is better, asked for every two."""
+"""`wap`: weighted all pairs: which of two actions is better, for every pair."""
 
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.policies.pairwise import PairwisePolicy

@@ -78,7 +78,7 @@ def _predicted(grams: FloatArray, theta: FloatArray) -> FloatArray:  # shaped as
 def without_each(learned: Learned) -> dict[str, Solved]:
     """What would be learned without each influential client.
 
-    Nobody is asked: only what follows from sums at hand can be solved for again.
+    No client is asked: only what the available sums determine can be solved again.
     """
     setting, statistics = learned.setting, learned.statistics
     if statistics is None or not follows_from_sums(setting.study, learned.tree):

@@ -1,4 +1,4 @@
-"""What would come out without one client, from values that come with those of the learned one."""
+"""The result without one client, from values reported with those of the learned policy."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ class WithoutOne:
         self._learned, self._answers, self._places = learned, answers, places
 
     def judged(self, client: str, solved: Solved | None) -> LeftOut | None:
-        """What would have come out without this client; None if no other reported values."""
+        """The result without this client; None if no other client reported values."""
         setting, chosen = self._learned.setting, self._learned.chosen
         others = {name: reported for name, reported in self._answers.items() if name != client}
         if not others or not any(setting.weights[name] > 0 for name in others):

@@ -27,7 +27,7 @@ def what_rests_on_whom(
     places: Mapping[str, int],
     outcomes: Mapping[str, MeanAndVariance],
 ) -> Reliance | None:
-    """What would come out without each influential client, and who contradicts itself."""
+    """The result without each influential client, and which clients contradict themselves."""
     setting = learned.setting
     if len(setting.weights) < 2:
         return None

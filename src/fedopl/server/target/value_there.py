@@ -94,7 +94,7 @@ def _packed(record: Record, setting: Setting) -> dict[str, Any]:
 def _models(setting: Setting) -> FloatArray:  # (n_actions, n_terms + 1)
     """Scores by the terms that were chosen, in the mixture; NaN of an action that has none.
 
-    They follow from the sums that the policy was learned from, so nobody is asked for them.
+    They follow from the sums that the policy was learned from, so no client is asked for them.
     """
     certain = replace(setting.statistics, taken=None)
     plain = certain.solve(setting.weights).parameters
@@ -154,11 +154,11 @@ def _why_not(plan: TargetPlan, found: AtTarget, screened: Screened) -> str:
     if found.effective_rows < plan.least_rows:
         return (
             f"the sources' rows that look like the target's come to {found.effective_rows:,.0f} "
-            f"effective rows, of which the study wants {plan.least_rows}"
+            f"effective rows, and the study requires {plan.least_rows}"
         )
     if screened.disagree:
         return (
-            "sources disagree about outcomes at the same contexts, and it cannot be told which "
+            "sources disagree about outcomes at the same contexts, and it is not known which "
             "of them the target is like"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Who takes part where answers are added up under masks, and what each one's rows count there.
+"""Who takes part when answers are added up under masks, and how much each client's rows count.
 
 The server and every client find the same from the roster: rows that clients signed for, and the
 mixture that all agreed on.

@@ -41,15 +41,22 @@ class PrivacyPlan(Checked):
     epsilon: float = Field(
         gt=0,
         le=50,
-        description="chances of any result change by a factor of at most e^epsilon; 50, which "
-        "promises next to nothing, where masks alone are to protect",
+        description="the chance of any result changes by a factor of at most e^epsilon; set 50, "
+        "which promises next to nothing, if masks alone are to protect",
     )
-    delta: float = Field(default=1e-6, gt=0, lt=0.5, description="save for so small a probability")
+    delta: float = Field(
+        default=1e-6,
+        gt=0,
+        lt=0.5,
+        description="the small probability by which that may be exceeded",
+    )
     unit: Literal["row", "person"] = Field(
         default="row", description="what is protected; a person is all rows of one group"
     )
     most_rows_per_person: int = Field(
-        default=1, ge=1, description="of a person with more rows, the first so many are used"
+        default=1,
+        ge=1,
+        description="of a person with more rows, only this many are used, the first ones",
     )
     aggregation: Literal["plain", "secure"] = Field(
         default="plain",
@@ -57,52 +64,60 @@ class PrivacyPlan(Checked):
     )
     noise: Literal["local", "total"] = Field(
         default="local",
-        description="each client's answers have all the noise of the promise, or, with secure "
-        "aggregation and by default there, their total has",
+        description="local: each client's answers have all the noise of the promise; total: "
+        "their sum has. total needs secure aggregation, and is the default there",
     )
     colluders: int = Field(
         default=1,
         ge=0,
-        description="secure: the promise holds if so many clients tell the server all they know",
+        description="secure: the promise holds even if this many clients tell the server all they "
+        "know",
     )
     dropouts: int = Field(
         default=0,
         ge=0,
-        description="secure: so many clients may be lacking in a sum, which is then of the others; "
-        "each sum takes two trips. 0: all have to be there",
+        description="secure: this many clients may be lacking in a sum, which is then over the "
+        "others; each sum takes two trips. 0: all clients must answer",
     )
     values_apart: float = Field(
         default=0.0,
         ge=0,
         le=0.9,
-        description="secure: of the budget of held-out rows, this share is spent on each client's "
-        "own values, which the server then reads with all the noise of the promise. 0: nobody's "
-        "are read",
+        description="secure: this share of the budget of held-out rows is spent on each client's "
+        "own values. The server reads them, with all the noise of the promise. 0: it reads no "
+        "client's own values",
     )
     keys: dict[str, str] = Field(
         default_factory=dict,
         description="secure: by client, the public key that `fedopl keys` prints",
     )
     steps: int = Field(
-        default=4, ge=1, le=20, description="of learning, each an exchange, after the first sums"
+        default=4,
+        ge=1,
+        le=20,
+        description="number of steps of learning after the first sums; each is an exchange",
     )
     sampled: float = Field(
-        default=1.0, gt=0, le=1, description="share of rows in each step of csoaa-sgd, by chance"
+        default=1.0,
+        gt=0,
+        le=1,
+        description="share of rows in each step of csoaa-sgd, drawn at random",
     )
     scales: Literal["declared", "measured"] = Field(
         default="declared",
-        description="measured: a tenth of the budget is spent first, on one trip more, to find "
-        "where numbers lie within their ranges, which may then be wide",
+        description="measured: a tenth of the budget is spent first, in one more trip, to find "
+        "where numbers lie within their ranges. The ranges may then be wide",
     )
-    outcome: Range = Field(description="where outcomes lie; those beyond count as at its ends")
+    outcome: Range = Field(
+        description="where outcomes lie; outcomes beyond the range are moved to its ends"
+    )
     ranges: dict[str, Range] = Field(
         default_factory=dict,
         description="for each number, where most values lie; rows far beyond count for less",
     )
     declared_ranges: dict[str, Range] | None = Field(
         default=None,
-        description="ranges as they were agreed on, where others were measured since; a run fills "
-        "it in",
+        description="the agreed ranges, if others were measured since; a run fills it in",
     )
 
     @property
@@ -138,7 +153,7 @@ class PrivacyPlan(Checked):
         return self.noise_of(len(self.keys))
 
     def noise_of(self, n_clients: int) -> float:
-        """The same in a total over so many of them."""
+        """The same in a total over this number of them."""
         return math.sqrt(n_clients / self.n_sharing_noise)
 
     @property
@@ -162,7 +177,7 @@ class PrivacyPlan(Checked):
                 ):
                     raise PlacedError(name, 'only with aggregation = "secure"')
             if self.noise == "total":
-                message = "noise is shared by all only where nobody sees one answer alone: set "
+                message = "clients can share the noise only if nobody sees a single answer: set "
                 raise PlacedError("noise", message + 'aggregation = "secure"')
             return self
         for name, key in self.keys.items():
@@ -178,7 +193,10 @@ class PrivacyPlan(Checked):
             raise PlacedError("keys", "two clients have the same key; each needs its own secret")
         if self.keys and len(self.keys) - self.colluders < LEAST_HONEST:
             message = f"of {len(self.keys)} clients, at most {len(self.keys) - LEAST_HONEST} may "
-            raise PlacedError("colluders", message + "collude: the last one has nobody to hide by")
+            raise PlacedError(
+                "colluders",
+                message + "collude: otherwise a single client would have no other to hide among",
+            )
         if (
             self.keys
             and self.dropouts
@@ -186,9 +204,9 @@ class PrivacyPlan(Checked):
         ):
             most = (len(self.keys) - self.colluders - 1) // 2
             message = (
-                f"of {len(self.keys)} clients of whom {self.colluders} may collude, at most {most} "
-                "may be lacking: of the others, more than half have to be honest and there, or the "
-                "server could tell one half this and the other half that"
+                f"of {len(self.keys)} clients of which {self.colluders} may collude, at most "
+                f"{most} may be lacking. Of the others, more than half must be honest and "
+                "answer, or the server could tell different things to two halves"
             )
             raise PlacedError("dropouts", message)
         return self
@@ -228,7 +246,7 @@ class PrivacyPlan(Checked):
         if self.delta * n_rows >= 1:
             raise OptionError(
                 f"privacy.delta: {self.delta:g} is no promise for {client}, which has {n_rows:,} "
-                "rows: so likely could one of them be told as it is. Take less than "
+                "rows: with that probability a row could be revealed as it is. Take less than "
                 f"{1 / n_rows:.1g}"
             )
 
@@ -275,7 +293,9 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
             within = ("policy",) if place.startswith("tree.") else ()
             raise PlacedError(place, _PRIVATELY[place], (*within, *place.split(".")))
     if lacking:
-        raise PlacedError("privacy.ranges", f"no range of {quoted(lacking)}; say where most lie")
+        raise PlacedError(
+            "privacy.ranges", f"no range of {quoted(lacking)}; say where most values lie"
+        )
     if unknown:
         raise PlacedError("privacy.ranges", f"{quoted(unknown)} is no feature")
 
@@ -283,15 +303,18 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
 def _check_secure(study: "Study", plan: PrivacyPlan) -> None:
     """A PlacedError, unless the study can do with totals, and says whose they are."""
     if study.policy.kind == "linear" and study.linear.by_gradients:
-        message = "csoaa-sgd takes many steps, each with masks of its own; use csoaa-exact"
+        message = "csoaa-sgd takes many steps, each with its own masks; use csoaa-exact"
         raise PlacedError("privacy.aggregation", f"with secure aggregation, {message}")
     if plan.values_apart and not study.evaluation.share:
-        message = "no rows are held out, so nobody has values to tell apart; hold some out: share"
+        message = (
+            "no rows are held out, so no client has values to report apart; hold some out: share"
+        )
         raise PlacedError("privacy.values_apart", f"{message} = 0.25 under [evaluation]")
     if not plan.keys:
         message = (
-            "secure aggregation needs every client's public key, or the server could put itself "
-            "between them; `fedopl keys clients` prints the lines to add under [privacy.keys]"
+            "secure aggregation needs every client's public key, or the server could "
+            "impersonate clients; `fedopl keys clients` prints the lines to add under "
+            "[privacy.keys]"
         )
         raise PlacedError("privacy.keys", message)
 
@@ -303,7 +326,7 @@ def check_gradients(study: "Study", plan: PrivacyPlan) -> None:
     """
     if study.policy.kind != "linear" or not study.linear.by_gradients:
         if plan.sampled < 1:
-            raise PlacedError("privacy.sampled", "only steps of csoaa-sgd may be of sampled rows")
+            raise PlacedError("privacy.sampled", "only csoaa-sgd can take steps on sampled rows")
         return
     usual, training = type(study.linear.training)(), study.linear.training
     for name in ("local_steps", "batch_size", "clients_per_round", "proximal", "average"):
@@ -323,25 +346,26 @@ def check_gradients(study: "Study", plan: PrivacyPlan) -> None:
 _PRIVATELY = {
     "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact "
     "or csoaa-sgd, trees, or the best of candidates",
-    "tree.thresholds": "observed ones are somebody's values; with differential privacy, use the "
-    "grid",
+    "tree.thresholds": "observed thresholds are values of rows; with differential privacy, "
+    "use the grid",
     "tree.depth": "with differential privacy, a tree asks one question or two, one after the "
-    f"other: each level more would take tables of its own, with their noise; depth = "
+    "other. Each further level would need its own tables, with their noise; depth = "
     f"{MOST_PRIVATE_DEPTH} at most",
-    "tree.minimum_leaf": "with differential privacy, nobody counts the rows of a leaf; leave it "
-    "out, or let every question have a price: split_cost",
-    "policy.never": "with differential privacy, who may get what is obeyed by linear policies and "
-    "candidates; a tree's tables would need noise for what is given in place of an action, too",
+    "tree.minimum_leaf": "with differential privacy, the rows of a leaf are not counted; leave "
+    "it out, or give every question a price: split_cost",
+    "policy.never": "with differential privacy, only linear policies and candidates obey rules "
+    "on who may get what; a tree's tables would need noise for the replacing action, too",
     "basis.screened_pairs": "with differential privacy, pairs are named, not screened",
-    "basis.screened_thresholds": "with differential privacy, no thresholds are screened for",
-    "basis.waves": "with differential privacy there are none: noise would drown so many terms",
+    "basis.screened_thresholds": "with differential privacy, thresholds are not screened",
+    "basis.waves": "with differential privacy there are no waves: there would be too many terms "
+    "for the noise",
     "mixture": "with differential privacy, weights of clients are agreed, not found",
     "mixture.count": "with differential privacy, clients count by rows",
-    "joining.diagnose": "what joining is worth takes many more answers than the noise is for",
+    "joining.diagnose": "what joining is worth takes many more answers than the noise allows for",
     "evaluation.kind": "with differential privacy, values are of held-out rows",
-    "evaluation.splits": "every split would be another study, with its own noise",
-    "nuisances.propensity": "with differential privacy they are known, or follow from noisy sums: "
-    "auto or known",
+    "evaluation.splits": "every split would be a further study, with its own noise",
+    "nuisances.propensity": "with differential privacy, propensities are known or computed from "
+    "noisy sums: auto or known",
     "rows.weight": "with differential privacy, all rows weigh the same",
     "rows.group": 'unit = "person", so say which column has the person',
     "declared.overlap": "with differential privacy, say how small propensities may be, as in "

@@ -1,8 +1,8 @@
-"""What follows from a private study's settings: units, bounds, and the noise of what leaves.
+"""What a private study's settings determine: units, bounds, and the noise of what leaves.
 
 Features are measured from the middle of their range, in quarters of its width, so that most are
 about one in size, and outcomes likewise; terms of a basis, so that they would be round where
-features vary by themselves within their ranges. Ranges are public: nobody's value decides them.
+features vary by themselves within their ranges. Ranges are public: no row's value decides them.
 """
 
 import math
@@ -38,7 +38,7 @@ FIRST_SHARE_OF_GRADIENTS = 0.1
 VALUE_SHARE = 0.8
 # Of μ² in training, with secure aggregation: what a client finds its propensities from by itself.
 OWN_SHARE = 0.1
-OWN_SUMS = "Kept at home, for propensities: squares of features"
+OWN_SUMS = "Kept at the client, for propensities: squares of features"
 # Policies that are valued, beside what was done and the client's own: the learned one and an arm.
 N_VALUED = 2
 # Made-up contexts that terms of a basis are made round with; so much is added to variances first.
@@ -384,6 +384,6 @@ class PrivateSetting:
         return FirstNoise(self.deviation("squares"), self.deviation("products"))
 
     def step_deviation(self, n_terms: int) -> float:
-        """How much noise a step has that is of the first so many terms."""
+        """How much noise a step on a number of first terms has."""
         bound = Bounds(n_terms, self._study.n_actions).step
         return self.releases["step"].deviation_for(self.plan.most_rows_per_person * bound)

@@ -1,7 +1,8 @@
 """Tables of sums that a tree is found from with differential privacy.
 
 A coarse table of every two columns says which questions are worth asking; then narrow bins beside
-each threshold say where it is best. Bins follow from public ranges, so nobody's value decides them.
+each threshold say where it is best. Bins are computed from public ranges, so no row's value decides
+them.
 """
 
 import math

@@ -24,7 +24,8 @@ class Budget(Checked):
         default=None, gt=0, description="the mean cost of a decision, at most, in the costs' unit"
     )
     shares: dict[str, float] = Field(
-        default_factory=dict, description="or the action that at most this share of people may get"
+        default_factory=dict,
+        description="or an action, and the largest share of people who may get it",
     )
     per: Literal["all", "each client"] = Field(
         default="all", description="whether it holds for all clients together, or at each of them"
@@ -33,14 +34,14 @@ class Budget(Checked):
         default=0.5,
         ge=0.5,
         lt=1,
-        description="with which the budget holds: at 0.5 the estimated spending keeps to it, at "
-        "0.95 an upper bound of it does",
+        description="confidence with which the budget holds: at 0.5 the estimated spending stays "
+        "within it, at 0.95 an upper bound of the spending does",
     )
 
     between: Literal["price", "cheaper"] = Field(
         default="price",
-        description="where the budget falls between two prices that were asked about: a price "
-        "between them, or the higher one",
+        description="if the budget falls between two prices that clients were asked about: take "
+        "a price between them, or the higher one",
     )
 
     @model_validator(mode="after")
@@ -89,8 +90,8 @@ class Budget(Checked):
         refused = {
             "only a linear policy by csoaa-exact, on shared features, a tree of depth 1 or 2 on a "
             "grid, and candidates have prices for what they spend": not _has_prices(study),
-            "what a tree spends follows from sums over its grid, which have none of a column of "
-            "costs; name numbers, or learn a linear policy": (
+            "what a tree spends is computed from sums over its grid, which do not contain a "
+            "column of costs; give costs as numbers, or learn a linear policy": (
                 study.policy.on_grid and study.costs is not None and bool(study.costs.columns)
             ),
             "spending is measured on held-out rows; hold some out ([evaluation] share)": (
@@ -103,8 +104,8 @@ class Budget(Checked):
             "joining is judged by policies without a budget; judge it in a study without one": (
                 study.joining.diagnose
             ),
-            f"a {study.mixture.kind} mixture is found with policies that know no budget; agree on "
-            "the weights": study.mixture.kind in FOUND,
+            f"a {study.mixture.kind} mixture is found with policies that ignore the budget; "
+            "agree on the weights": study.mixture.kind in FOUND,
             "sums with noise have no prices for what is spent": study.privacy is not None,
         }
         for message, is_so in refused.items():

@@ -22,14 +22,14 @@ Cost = float | str
 class Costs(Checked):
     """What each action costs per decision; those not named cost nothing.
 
-    In the unit of the outcome, costs are subtracted: everything is then about net values. In
-    another unit they have no part in values, and a budget says how much may be spent.
+    Costs in the unit of the outcome are subtracted from it, so all values are net values. Costs in
+    another unit are not part of values; a budget then says how much may be spent.
     """
 
     by_action: dict[str, Cost] = Field(
         min_length=1,
-        description="what an action costs: a number, or the feature that says it row by row; "
-        "nothing if not named",
+        description="what an action costs: a number, or the feature with its cost in each row; "
+        "actions not named cost nothing",
     )
     unit: str | None = Field(
         default=None,
@@ -90,8 +90,9 @@ class Costs(Checked):
             numbers = study.encoding.numeric if study.encoding else study.features
             if isinstance(cost, str) and cost not in numbers:
                 message = (
-                    f"'{action}' costs '{cost}', which is no feature with numbers: a decision at a "
-                    f"price depends on it. Name a number, or one of {quoted(numbers)}"
+                    f"'{action}' costs '{cost}', which is not a feature with numbers: a "
+                    "decision at a price depends on the cost. Name a number, or one of "
+                    f"{quoted(numbers)}"
                 )
                 raise PlacedError("costs", message, place)
         if not self.are_net and (study.budget is None or study.budget.most is None):

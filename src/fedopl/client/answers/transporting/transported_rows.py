@@ -1,4 +1,4 @@
-"""Means of rows under weights that make them look like others, and what may be said of them."""
+"""Means of rows under weights that make them look like others, and what may be released of them."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,7 +85,7 @@ def to_digits_that_count(query: ValueAtTarget) -> ValueAtTarget:
 
 
 def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
-    """The policy as it would decide at the target, whoever is asked."""
+    """The policy as it would decide at the target, at any client."""
     assert space.study.target is not None  # noqa: S101  (or nobody would ask)
     for field in POLICY_FIELDS:
         for numbers in getattr(query, field):
@@ -102,7 +102,7 @@ def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
 def decided_by(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> IntArray:
     """What the policy decides in each row; what only a few would get is the commonest instead.
 
-    A policy that treats one person apart from all others would tell of that person.
+    A policy that treats one person differently from all others would disclose that person.
     """
     decided = asked_policy(space, query).decide(contexts)
     counts = np.bincount(decided, minlength=space.study.n_actions)

@@ -74,7 +74,7 @@ def values_on_split(
 def most_valued(study: Study) -> float:
     """How many policies the study may ask about in all, by any outcome.
 
-    Whoever has outcomes that are alike averages noise over all of them.
+    A server with similar outcomes could average the noise over all of them.
     """
     further = ValueOutcome.most_amount(study) if study.guardrails else 0
     personal = AsksPersonal.most_amount(study) if study.personalises else 0

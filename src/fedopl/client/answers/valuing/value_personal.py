@@ -1,4 +1,4 @@
-"""The client's personal policy, and what it is worth beside others; it never leaves itself."""
+"""The client's personal policy, and its value beside others; the policy itself never leaves."""
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
 
 
 def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
-    """Everybody else's policy, moved toward own rows as far as these and others speak for it."""
+    """The policy of all others, moved toward own rows as far as these and others support it."""
     task = PersonalTask(
         study=space.study,
         rows=space.study_rows,
@@ -76,7 +76,7 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
 
 
 def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
-    """The shared tree with the actions that own rows and others' speak for."""
+    """The shared tree with the actions that own rows and others' rows support."""
     alone = space.local_policy
     if not isinstance(alone, TreePolicy):
         raise TypeError(f"alone, a client of this study learns a tree, came a {alone.kind} policy")
@@ -94,7 +94,7 @@ def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
 
 
 def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
-    """The place of the candidate that own training rows and others' values speak for."""
+    """The place of the candidate that own training rows and others' values support."""
     found, _ = estimate_candidates(space, query, RowSplit.TRAINING)
     n = query.n_policies
     path = ChoicePath(

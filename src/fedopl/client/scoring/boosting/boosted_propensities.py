@@ -1,8 +1,8 @@
-"""Propensities by boosted trees, for logging that no logistic model follows.
+"""Propensities by boosted trees, for logging policies that no logistic model fits.
 
-How many rounds are worth having is seen on rows that are kept back from those that a fold learns
-from; the model of the fold then has just so many, fitted to all of them. It may have none: then it
-is the share of each action.
+The number of rounds is chosen on rows kept back from those that a fold learns from. The model of
+the fold then has that number of rounds, fitted to all of these rows. With no rounds it is the share
+of each action.
 """
 
 from itertools import islice

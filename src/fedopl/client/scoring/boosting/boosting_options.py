@@ -1,4 +1,4 @@
-"""What boosted trees are like here, whether they predict actions or outcomes."""
+"""Settings of boosted trees, for actions and for outcomes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ SHORT_STEP, LONG_STEP, MANY_ROWS_BOOSTED = 0.1, 0.2, 2_000
 
 
 def step_for(n_rows: int) -> float:
-    """The learning rate for so many rows."""
+    """The learning rate for this number of rows."""
     return LONG_STEP if n_rows > MANY_ROWS_BOOSTED else SHORT_STEP
 
 

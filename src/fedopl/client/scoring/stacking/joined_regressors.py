@@ -206,7 +206,7 @@ class BoostedTrees:
         return np.array([weights @ (rewards - one) ** 2 for one in predicted])
 
     def _fit(self, place: int, n_rounds: int) -> None:
-        """Let a model have so many rounds or more, in the same steps whoever needs them."""
+        """Let a model have this many rounds or more, in the same steps for all callers."""
         model, rows = self._models[place], self._rows[place]
         weights = None if self._data.weights is None else self._data.weights[rows]
         for most in ROUNDS:
