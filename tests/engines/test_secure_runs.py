@@ -180,7 +180,7 @@ def test_a_study_file_in_which_a_client_may_be_lacking_is_checked_previewed_and_
     tiny.add(said("keys", tiny.clients).out)
     few = tiny.check()
     assert few.code == 1
-    assert "of 3 clients of whom 1 may collude, at most 0 may be lacking" in few.text
+    assert "of 3 clients of which 1 may collude, at most 0 may be lacking" in few.text
     tiny.edit("colluders = 1", "colluders = 0\nvalues_apart = 0.5")
     assert tiny.check().code == 0
     preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
