@@ -170,9 +170,9 @@ def test_what_was_only_valued_cannot_be_joined(rows, tmp_path):
 # --- runs in which the clients are fixed ----------------------------------------------------------
 
 FIXED = {
-    "sgd": ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, r"asking everybody \(csoaa-sgd\)"),
-    "finite": ({"policy": "finite"}, r"asking everybody \(kind = 'finite'\)"),
-    "neural": ({"policy": "neural"}, r"asking everybody \(kind = 'neural'\)"),
+    "sgd": ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, r"asking all clients \(csoaa-sgd\)"),
+    "finite": ({"policy": "finite"}, r"asking all clients \(kind = 'finite'\)"),
+    "neural": ({"policy": "neural"}, r"asking all clients \(kind = 'neural'\)"),
     "deep": ({"policy": fedopl.Tree(depth=3)}, "a tree of depth 3 is grown by asking"),
     "observed": ({"policy": fedopl.Tree(thresholds="observed")}, "observed values of one client"),
     "minimax": ({"mixture": fedopl.mixture.minimax()}, "'minimax', was found by asking"),
@@ -344,7 +344,7 @@ def test_a_tree_with_other_questions_stays_on_the_grid_and_says_so(rows):
     page = render(joined)
     assert "and this tree has other questions" in page
     assert "became" not in page
-    assert "Not so d, who joined later" in page
+    assert "This does not hold for d, who joined later" in page
     assert joined.leave("d").second_look
 
 

@@ -88,7 +88,7 @@ def test_every_kind_of_policy_is_learned_and_valued_from_totals_alone(policy, kn
     page = " ".join(re.sub(r"<[^>]+>", " ", render(run)).split())
     assert "nothing is claimed about any client" in page
     assert "if at most 1 client tells it all they know" in page
-    assert "which client's answer was wrong" in page
+    assert "s answer was wrong if one was" in page
 
 
 def test_a_total_has_less_noise_than_answers_of_each_and_the_order_of_clients_changes_nothing():
@@ -180,7 +180,7 @@ def test_a_study_file_in_which_a_client_may_be_lacking_is_checked_previewed_and_
     tiny.add(said("keys", tiny.clients).out)
     few = tiny.check()
     assert few.code == 1
-    assert "of 3 clients of whom 1 may collude, at most 0 may be lacking" in few.text
+    assert "of 3 clients of which 1 may collude, at most 0 may be lacking" in few.text
     tiny.edit("colluders = 1", "colluders = 0\nvalues_apart = 0.5")
     assert tiny.check().code == 0
     preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out

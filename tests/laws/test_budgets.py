@@ -157,7 +157,7 @@ def test_where_a_client_tells_nothing_of_prices_spending_is_not_said_to_be_of_al
     clients = CLIENTS | {"west": _client(7, 300)}  # 75 rows held out, of 134 that it takes
     run = fedopl.learn(clients, costs=EUROS, budget=0.3, limits=Limits(), **PLAN)
     assert set(run.curve.clients) == {"north", "south"}
-    said = "What is spent is of 'north', 'south' alone, 86% of the mixture: 'west' told nothing"
+    said = "What is spent is of 'north', 'south' alone, 86% of the mixture: 'west' reported nothing"
     assert said in run.verdict
     assert said.replace("'", "&#39;") in render(run)
     assert said in point_in_words(run, run.at_budget(0.5))

@@ -149,7 +149,7 @@ def test_without_caution_nothing_is_said_of_it_and_nothing_is_longer():
                 "policy": fedopl.Linear(caution=1),
                 "nuisances": fedopl.NuisancePlan(kind="local", propensity="marginal"),
             },
-            "everybody's outcome models",
+            "federated outcome models",
         ),
     ],
 )

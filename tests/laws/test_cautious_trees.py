@@ -207,7 +207,7 @@ def test_one_row_with_nearly_all_of_a_sum_tells_its_chance_to_a_factor_of_two():
                 "policy": fedopl.Tree(caution=1),
                 "nuisances": fedopl.NuisancePlan(kind="local", propensity="marginal"),
             },
-            "everybody's outcome models",
+            "federated outcome models",
         ),
         (
             {"policy": fedopl.Tree(caution=1), "budget": fedopl.Budget(shares={"pill": 0.5})},

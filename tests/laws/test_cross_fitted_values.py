@@ -172,7 +172,7 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
         ({"policy": fedopl.Linear(oracle="wap")}, "csoaa-exact"),
         ({"mixture": "minimax"}, "minimax mixture"),
         ({"diagnose": True}, "joining is judged on held-out rows"),
-        ({"evaluation": {"kind": "cross-fitted", "share": 0.3}}, "none is held out"),
+        ({"evaluation": {"kind": "cross-fitted", "share": 0.3}}, "hold no rows out"),
     ],
 )
 def test_what_cannot_be_learned_without_each_fold_is_refused(draw, options, said):

@@ -83,6 +83,6 @@ def test_saved_policies_are_valued_on_rows_held_out_and_the_error_says_what_to_s
 
     doors = {"north": Door("north", patients(1), crossed.study, secret=SEED_ALONE)}
     conversation = Conversation(crossed.study, InProcess(doors))
-    said = r"cross-fitted.*each fold.*a saved policy.*share = 0.25 under \[evaluation\]"
+    said = r"cross-fitted.*each fold.*A saved policy.*share = 0.25 under \[evaluation\]"
     with pytest.raises(fedopl.OptionError, match=said):
         evaluate_policies(conversation, {"saved": crossed.policy})

@@ -176,7 +176,7 @@ def test_clients_count_by_their_rows_and_pairs_come_by_strength():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"evaluation": "cross-fitted"}, "every row has a say"),
+        ({"evaluation": "cross-fitted"}, "every row influences"),
         ({"evaluation": fedopl.EvaluationPlan(splits=3)}, "another split may find other pairs"),
         ({"features": ("a",)}, "pairs of 2 to 200 features"),
     ],
