@@ -48,7 +48,7 @@ class PrivacyPlan(Checked):
         default=1e-6,
         gt=0,
         lt=0.5,
-        description="the small probability by which that may be exceeded",
+        description="by this much a chance may exceed that factor",
     )
     unit: Literal["row", "person"] = Field(
         default="row", description="what is protected; a person is all rows of one group"
