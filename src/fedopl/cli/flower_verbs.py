@@ -1,10 +1,7 @@
 """`fedopl flower`: a real federation. Here, on this machine, or prepared for many."""
 
-import signal
-import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -14,6 +11,7 @@ from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, Stu
 from fedopl.cli.printing import note, resumable, say_paths
 from fedopl.cli.run_summary import say_run
 from fedopl.cli.serving import Port, Serve, serving_run
+from fedopl.cli.signals import stop_when_told
 
 flower = typer.Typer(
     help="A real federation over Flower: prepared for many machines, or tried on this one.",
@@ -93,9 +91,7 @@ def up(
     from fedopl.server.exchange_counts import expected_exchanges, expected_trips
     from fedopl.study.study_file import read_study
 
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):  # Windows has but one of them
-            signal.signal(getattr(signal, name), _stop)
+    stop_when_told()
     agreed, _ = read_study(study)
     check_folder(out, agreed, resume=resume)
     taking_part = read_clients(clients)
@@ -131,8 +127,3 @@ def _need(package: str) -> None:
     """Refuse in words where an optional package of the verb is not installed."""
     if find_spec(package) is None:
         raise OptionError(f"{package} is not installed; pip install 'fedopl[flower]'")
-
-
-def _stop(number: int, _frame: FrameType | None) -> None:
-    """End as Ctrl-C does: what was started is stopped on the way out."""
-    sys.exit(128 + number)

@@ -41,10 +41,10 @@ class ClientPage:
     )
     waiting_headers = tuple(
         (name, True)
-        for name in ("Question", "The answer would hold", "Study", "Asked by", "Since", "Decide")
+        for name in ("Question", "The answer would hold", "Decide", "Asked by", "Study", "Since")
     )
     ledger_headers = (
-        *((name, True) for name in ("When", "Question", "Outcome", "Owner", "Study", "Asked by")),
+        *((name, True) for name in ("When", "Question", "Outcome", "Decided", "Study", "Asked by")),
         ("Bytes", False),
     )
 
@@ -136,7 +136,8 @@ class ClientPage:
         late = (
             "" if one.is_waited_for else "; nobody waits for it now, so this is for the next time"
         )
-        cells = [query.title, holds, one.study_name, one.to or "unknown", f"{_at(one.since)}{late}"]
+        since = f"{_at(one.since)}{late}"
+        cells = [query.title, holds, None, one.to or "unknown", one.study_name, since]
         about = f"{query.title}, exchange {one.exchange + 1} of {one.study_name}"
         approve = Button(label="Approve", about=about, action="approve", value=one.sha256)
         refuse = Button(label="Refuse", about=about, action="refuse", value=one.sha256)
@@ -161,7 +162,9 @@ class ClientPage:
         self.events.set_text("bytes", size(sum(entry.n_bytes for entry in answers)))
         studies, limits = summaries(self._entries), self.client.settings.limits
         has_promise = any(study.privacy for study in studies)
-        promised = promised_in_all(studies, limits) if has_promise else "no study with noise"
+        promised = (
+            promised_in_all(studies, limits) if has_promise else "no study had differential privacy"
+        )
         self.events.set_text("privacy", promised)
 
 

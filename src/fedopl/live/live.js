@@ -13,7 +13,8 @@ function rowOf(table, key) {
 }
 
 async function send(button) {
-  button.disabled = true;
+  if (button.ariaBusy === "true") return;
+  button.ariaBusy = "true"; // a disabled one would lose the focus
   try {
     await fetch(button.dataset.action, {
       method: "POST", body: new URLSearchParams({ value: button.dataset.value }),
@@ -21,7 +22,7 @@ async function send(button) {
   } catch {
     announce("This could not be sent: the program does not answer.");
   }
-  button.disabled = false;
+  button.ariaBusy = "false";
 }
 
 function buttonFor(what) {
@@ -41,14 +42,14 @@ function fill(row, table, event) {
     const cell = document.createElement(place ? "td" : "th");
     if (!place) cell.scope = "row";
     cell.className = heads[place].className;
-    cell.textContent = text;
+    if (text === null) {
+      cell.className = "buttons";
+      cell.append(...event.buttons.map(buttonFor));
+    } else {
+      cell.textContent = text;
+    }
     return cell;
   }));
-  if (event.buttons.length) {
-    const cell = row.insertCell();
-    cell.className = "buttons";
-    cell.append(...event.buttons.map(buttonFor));
-  }
 }
 
 const shows = {

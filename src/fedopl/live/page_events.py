@@ -42,9 +42,12 @@ class PageEvents:
         self._append(kind="show", id=element, shown=shown)
 
     def put_row(
-        self, table: str, key: str, cells: Sequence[str], buttons: Sequence[Button] = ()
+        self, table: str, key: str, cells: Sequence[str | None], buttons: Sequence[Button] = ()
     ) -> None:
-        """Put a row first in a table, or in the place of the row with this key."""
+        """Put a row into a table, or in the place of the row with this key.
+
+        Its buttons go into the cell that is None.
+        """
         self._append(
             kind="row", id=table, key=key, cells=list(cells), buttons=[vars(b) for b in buttons]
         )

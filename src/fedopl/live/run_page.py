@@ -4,7 +4,7 @@ from fedopl.live.page_events import PageEvents
 from fedopl.live.page_server import form_of
 from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
-from fedopl.report.words.numbers import count, plural, size
+from fedopl.report.words.numbers import count, listed, plural, size
 from fedopl.results.round import Round
 from fedopl.results.so_far import SoFar
 from fedopl.study.study import Study
@@ -37,8 +37,8 @@ class RunPage:
         named = [
             ("sent", "Sent to clients"),
             ("received", "Received from clients"),
-            ("value", "Value of the policy, estimated"),
-            ("loss", "Loss, where the policy is learned in rounds"),
+            ("value", "Value, estimated"),
+            ("loss", "Loss"),
         ]
         return [*named, ("privacy", _PRIVACY)] if self.study.privacy else named
 
@@ -155,15 +155,15 @@ class RunPage:
 
     def _put_exchange(self, latest: Round) -> None:
         others = {
-            "refused": len(latest.refused),
-            "rejected": len(latest.rejected),
-            "silent": len(latest.silent),
+            "refused": [f"{name} ({code})" for name, code in sorted(latest.refused.items())],
+            "rejected": sorted(latest.rejected),
+            "no answer": list(latest.silent),
         }
         answers = [f"{count(len(latest.answered))} of {count(len(latest.asked))}"]
-        answers += [f"{count(number)} {what}" for what, number in others.items() if number]
+        answers += [f"{what}: {listed(names)}" for what, names in others.items() if names]
         cells = [
             f"{latest.exchange + 1}. {QUERY_NAMED[latest.query].title}",
-            ", ".join(answers),
+            "; ".join(answers),
             size(latest.bytes_sent),
             size(latest.bytes_received),
             _number(latest.loss),
