@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedopl.report.words.printable_text import printable
+
 
 @dataclass(frozen=True, kw_only=True)
 class Button:
@@ -31,7 +33,7 @@ class PageEvents:
 
     def set_text(self, element: str, text: str) -> None:
         """Let an element of the page hold this text."""
-        self._append(kind="text", id=element, text=text)
+        self._append(kind="text", id=element, text=printable(text))
 
     def set_bar(self, element: str, done: int, of: int) -> None:
         """Let a bar show how much is done."""
@@ -48,8 +50,9 @@ class PageEvents:
 
         Its buttons go into the cell that is None.
         """
+        shown = [None if text is None else printable(text) for text in cells]
         self._append(
-            kind="row", id=table, key=key, cells=list(cells), buttons=[vars(b) for b in buttons]
+            kind="row", id=table, key=key, cells=shown, buttons=[vars(one) for one in buttons]
         )
 
     def drop_row(self, table: str, key: str) -> None:
