@@ -167,11 +167,13 @@ class _Handler(BaseHTTPRequestHandler):
             found, after, is_over = events.after(position, BEAT_SECONDS)
             first = after - len(found)
             lines = [f"id: {first + k + 1}\ndata: {one}\n\n" for k, one in enumerate(found)]
-            self.wfile.write("".join(lines or [":\n\n"]).encode())
-            self.wfile.flush()
+            try:
+                self.wfile.write("".join(lines or [":\n\n"]).encode())
+                self.wfile.flush()
+            finally:  # whoever reads may leave as soon as it knows
+                if self.server.owner.page.has_failed:
+                    self.server.owner.end_was_read.set()
             position = after
-            if self.server.owner.page.has_failed:
-                self.server.owner.end_was_read.set()
 
     def _send(self, text: str, kind: str, policy: str) -> None:
         content = text.encode()
