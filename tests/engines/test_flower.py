@@ -439,11 +439,11 @@ def test_a_node_whose_owner_approves_by_hand_refuses_where_no_page_is_served(own
     settings.write_text('approve = "ask"\n' + settings.read_text())
     agreed, _ = read_study(own)
     queries = bundled(queries_of(agreed))
-    reasons = [
-        codec.decode(part, axis_sizes(agreed)).reason
+    refusals = [
+        codec.decode(part, axis_sizes(agreed))
         for part in unbundled(payload(asked(queries, files_of(own))))
     ]
-    assert reasons == [RefusalCode.NOT_APPROVED] * 2
+    assert [asdict(one)["reason"] for one in refusals] == [RefusalCode.NOT_APPROVED] * 2
     approvals = read_client(settings).approvals()
     assert [one.to for one in approvals.waiting()] == [f"Flower run {context_of().run_id}"] * 2
     for one in approvals.waiting():

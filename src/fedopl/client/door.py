@@ -10,7 +10,7 @@ from typing import Any
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
-from fedopl.client.disclosure.approvals import Approvals, Decision, Question
+from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history, require_survivors
@@ -105,15 +105,15 @@ class Door:
         decisions = self._decisions(queries)
         return bundled(list(map(self._handle, queries, decisions)))
 
-    def _decisions(self, queries: Sequence[bytes]) -> Sequence[Decision]:
+    def _decisions(self, queries: Sequence[bytes]) -> Sequence[OwnerDecision]:
         """What the owner decides about each query; no lock is held while it does."""
         if self.approvals is None or not self.approvals.are_needed:
-            return [Decision.NOT_ASKED] * len(queries)
+            return [OwnerDecision.NOT_ASKED] * len(queries)
         try:
             return self.approvals.decided([self._question(query) for query in queries])
         except Exception:
             # Where it cannot be known whether the owner approves, nothing leaves.
-            return [Decision.NO_PAGE] * len(queries)
+            return [OwnerDecision.NO_PAGE] * len(queries)
 
     def _question(self, content: bytes) -> Question | None:
         """A query in the owner's words; None where the door refuses it, whatever the owner says."""
@@ -130,7 +130,7 @@ class Door:
             study_name=self.study.name,
         )
 
-    def _handle(self, content: bytes, decision: Decision) -> bytes:
+    def _handle(self, content: bytes, decision: OwnerDecision) -> bytes:
         """Answer a query while no other process can, so that budgets count for all of them."""
         try:
             with self.ledger.locked():
@@ -179,7 +179,7 @@ class Door:
         except WireError:
             return None
 
-    def _handle_alone(self, content: bytes, decision: Decision) -> bytes:
+    def _handle_alone(self, content: bytes, decision: OwnerDecision) -> bytes:
         """Answer a query, or refuse it with a code."""
         query: Message | None = None
         why = ""
@@ -198,7 +198,7 @@ class Door:
         return self._written_down(query, asked, answer, why, decision)
 
     def _written_down(
-        self, query: Message | None, asked: str, answer: Message, why: str, decision: Decision
+        self, query: Message | None, asked: str, answer: Message, why: str, decision: OwnerDecision
     ) -> bytes:
         encoded = codec.encode(answer)
         try:
@@ -243,7 +243,7 @@ class Door:
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
         return query
 
-    def _answer(self, query: Query[Any], asked: str, decision: Decision) -> Message:
+    def _answer(self, query: Query[Any], asked: str, decision: OwnerDecision) -> Message:
         if not decision.lets_through:
             raise RefusedError(RefusalCode.NOT_APPROVED)
         self._budgets.check(query, asked)

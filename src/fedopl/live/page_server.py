@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 from fedopl.base.errors import OptionError
 from fedopl.live.page_events import PageEvents
 
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 # Names by which a browser calls this machine, here or at the far end of a tunnel.
-NAMES = frozenset({HOST, "localhost"})
+NAMES = frozenset({LOOPBACK, "localhost"})
 MOST_BYTES = 4096  # of what a page sends
 BEAT_SECONDS, REQUEST_SECONDS = 10.0, 30.0
 HTML = "text/html; charset=utf-8"
@@ -62,7 +62,7 @@ class PageServer:
         self.page, self.token = page, secrets.token_urlsafe(32)
         self.end_was_read = threading.Event()  # the report, or why there is none
         try:
-            self._server = _Server((HOST, port), self)
+            self._server = _Server((LOOPBACK, port), self)
         except OSError as error:
             raise OptionError(
                 f"--port {port}: cannot be used ({error.strerror}); choose another, or leave it out"
@@ -76,7 +76,7 @@ class PageServer:
     @property
     def address(self) -> str:
         """What to open in a browser."""
-        return f"http://{HOST}:{self.port}/{self.token}/"
+        return f"http://{LOOPBACK}:{self.port}/{self.token}/"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()

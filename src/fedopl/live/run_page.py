@@ -9,7 +9,7 @@ from fedopl.results.round import Round
 from fedopl.results.so_far import SoFar
 from fedopl.study.study import Study
 
-MOST_CLIENTS = 200  # that have a row of their own
+MOST_CLIENT_ROWS = 200  # that have a row of their own
 _PRIVACY = "Privacy spent"
 _PAID = (
     "The study promises ε = {epsilon:g} at δ = {delta:g}. A client pays for all of it with its "
@@ -84,10 +84,10 @@ class RunPage:
     def begin(self, clients: tuple[str, ...], n_expected: int) -> None:
         """Say who takes part, and how many exchanges there may be."""
         self._clients, self._n_expected = clients, n_expected
-        for name in clients[:MOST_CLIENTS]:
+        for name in clients[:MOST_CLIENT_ROWS]:
             self._put_client(name)
-        if len(clients) > MOST_CLIENTS:
-            hidden = f"and {count(len(clients) - MOST_CLIENTS)} more"
+        if len(clients) > MOST_CLIENT_ROWS:
+            hidden = f"and {count(len(clients) - MOST_CLIENT_ROWS)} more"
             cells = [hidden, "in the report", "", "", *([""] if self.study.privacy else [])]
             self.events.put_row("clients", "", cells)
         self.events.set_text("heard", f"{plural(len(clients), 'client')} will be asked.")
@@ -101,7 +101,7 @@ class RunPage:
         """Show an exchange, or what it came to."""
         self._so_far.tell(latest)
         self._put_exchange(latest)
-        for name in self._clients[:MOST_CLIENTS]:
+        for name in self._clients[:MOST_CLIENT_ROWS]:
             self._put_client(name)
         self._put_figures()
         title = QUERY_NAMED[latest.query].title

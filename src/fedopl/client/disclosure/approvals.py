@@ -26,13 +26,13 @@ from fedopl.base.files import refuse_link, write_atomically
 
 POLL_SECONDS = 0.2
 # Whoever waits for a decision says so by touching its file; after so long it waits no more.
-ABANDONED_SECONDS = 10.0
+WAITED_FOR_SECONDS = 10.0
 _SERVED, _PAUSED = "served", "paused"
 _WAITING, _APPROVED, _REFUSED = ".waiting", ".approved", ".refused"
 _TAKE_SECONDS = 2.0
 
 
-class Decision(enum.Enum):
+class OwnerDecision(enum.Enum):
     """What became of a query before it was answered, in the words of the ledger."""
 
     NOT_ASKED = ""
@@ -45,7 +45,7 @@ class Decision(enum.Enum):
     @property
     def lets_through(self) -> bool:
         """Whether the query may be answered."""
-        return self in (Decision.NOT_ASKED, Decision.APPROVED)
+        return self in (OwnerDecision.NOT_ASKED, OwnerDecision.APPROVED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +91,13 @@ class Approvals:
 
     # --- the door's side -----------------------------------------------------------------------
 
-    def decided(self, questions: Sequence[Question | None]) -> list[Decision]:
+    def decided(self, questions: Sequence[Question | None]) -> list[OwnerDecision]:
         """What the owner decided about each; waits until all are.
 
         None is a query that the owner was not shown, as the door refuses it.
         """
         open_ = {one.sha256: one for one in questions if one is not None}
-        found: dict[str, Decision] = {}
+        found: dict[str, OwnerDecision] = {}
         end = time.monotonic() + self.within
         self._put_up([one for one in open_.values() if self._decision(one.sha256) is None])
         while open_:
@@ -111,22 +111,22 @@ class Approvals:
             self._touch(open_)
             if open_:
                 time.sleep(POLL_SECONDS)
-        return [Decision.NOT_SHOWN if one is None else found[one.sha256] for one in questions]
+        return [OwnerDecision.NOT_SHOWN if one is None else found[one.sha256] for one in questions]
 
-    def _ending(self, end: float) -> Decision | None:
+    def _ending(self, end: float) -> OwnerDecision | None:
         """Why nobody can decide any more, if so."""
         if not self.is_served:
-            return Decision.NO_PAGE
-        return Decision.TOO_LATE if time.monotonic() > end else None
+            return OwnerDecision.NO_PAGE
+        return OwnerDecision.TOO_LATE if time.monotonic() > end else None
 
-    def _decision(self, sha256: str) -> Decision | None:
+    def _decision(self, sha256: str) -> OwnerDecision | None:
         if self._file(sha256, _REFUSED).exists():
-            return Decision.REFUSED
+            return OwnerDecision.REFUSED
         if self.is_paused:
             return None
         if not self.asks:
-            return Decision.NOT_ASKED
-        return Decision.APPROVED if self._file(sha256, _APPROVED).exists() else None
+            return OwnerDecision.NOT_ASKED
+        return OwnerDecision.APPROVED if self._file(sha256, _APPROVED).exists() else None
 
     def _put_up(self, questions: Sequence[Question]) -> None:
         since = datetime.now(UTC).isoformat(timespec="seconds")
@@ -139,11 +139,11 @@ class Approvals:
             with suppress(OSError):  # the owner may have decided just now
                 os.utime(self._file(sha256, _WAITING))
 
-    def _taken_down(self, sha256: str, decision: Decision) -> None:
+    def _taken_down(self, sha256: str, decision: OwnerDecision) -> None:
         """Remove what is decided; what nobody decided stays, to be approved for the next time."""
-        if decision.lets_through or decision is Decision.REFUSED:
+        if decision.lets_through or decision is OwnerDecision.REFUSED:
             self._file(sha256, _WAITING).unlink(missing_ok=True)
-        if decision is Decision.REFUSED:
+        if decision is OwnerDecision.REFUSED:
             self._file(sha256, _REFUSED).unlink(missing_ok=True)
 
     # --- the owner's side ----------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Approvals:
         found = []
         for path in self.folder.glob(f"*{_WAITING}"):
             with suppress(OSError, ValueError, TypeError):  # it may have been decided just now
-                touched = time.time() - path.stat().st_mtime < ABANDONED_SECONDS
+                touched = time.time() - path.stat().st_mtime < WAITED_FOR_SECONDS
                 content = json.loads(path.read_text(encoding="utf-8"))
                 found.append(Waiting(**content, is_waited_for=touched))
         undecided = [one for one in found if not self._file(one.sha256, _APPROVED).exists()]
