@@ -508,9 +508,9 @@ class Reads:
             self.of_last += bool(reaches_the_end and rows.indices(len(array))[1] == len(array))
             return found
 
-        def handled(door, content):
+        def handled(door, content, decision):
             before = self.of_last
-            answer = handle(door, content)
+            answer = handle(door, content, decision)
             name = MESSAGES[struct.unpack_from("<4sHH", content)[2]].__name__
             self.by_query.setdefault(name, []).append(self.of_last - before)
             return answer

@@ -23,7 +23,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fedopl
 from fedopl.base.errors import FederationError, StudyError
-from fedopl.client.client_file import read_clients
+from fedopl.client.client_file import read_client, read_clients
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.personal_store import kept_personal
 from fedopl.client.disk.store import FolderStore
@@ -432,6 +432,25 @@ def test_a_node_that_would_share_its_personal_policy_says_that_nothing_can_carry
     settings.write_text("share_personal = true\n" + settings.read_text())
     asked(queries_of(read_study(own)[0])[0], files_of(own))
     assert "no message carries a personal policy" in caplog.text
+
+
+def test_a_node_whose_owner_approves_by_hand_refuses_where_no_page_is_served(own):
+    settings = own.parent / "clients/north/client.toml"
+    settings.write_text('approve = "ask"\n' + settings.read_text())
+    agreed, _ = read_study(own)
+    queries = bundled(queries_of(agreed))
+    refusals = [
+        codec.decode(part, axis_sizes(agreed))
+        for part in unbundled(payload(asked(queries, files_of(own))))
+    ]
+    assert [asdict(one)["reason"] for one in refusals] == [RefusalCode.NOT_APPROVED] * 2
+    approvals = read_client(settings).approvals()
+    assert [one.to for one in approvals.waiting()] == [f"Flower run {context_of().run_id}"] * 2
+    for one in approvals.waiting():
+        approvals.approve(one.sha256)
+    # Approved once, they are answered when they are asked again.
+    for part in unbundled(payload(asked(queries, files_of(own)))):
+        assert not isinstance(codec.decode(part, axis_sizes(agreed)), Refusal)
 
 
 def road_to(study, clock, n_messages=10, names=NAMES):

@@ -5,7 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +36,8 @@ class Watched:
     said: str
     sockets: set = field(default_factory=set)
     most_processes: int = 0
+    events: list = field(default_factory=list)  # of the page that --serve serves
+    report: bytes = b""  # what that page turned into
 
     @property
     def clients(self):
@@ -59,15 +64,36 @@ def watched(tmp_path_factory):
     out = folder / "run"
     command = [FEDOPL, "flower", "up", study, "--clients", study.parent / "clients", "--out", out]
     with (folder / "said").open("w") as said:
-        process = subprocess.Popen([*command, "--json"], stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [*command, "--json", "--serve"], stdout=said, stderr=subprocess.STDOUT
+        )
         seen = Watched(study, out, -1, "")
+        reader = threading.Thread(target=follow, args=(process, folder / "said", seen))
+        reader.start()
         try:
             watch(process, seen)
         finally:
             process.terminate()
             process.wait(60)
+            reader.join()
     seen.code, seen.said = process.returncode, (folder / "said").read_text()
     return seen
+
+
+def follow(process, said, seen):
+    """Read the page of the run to its end, and then the report, so that the command ends."""
+    while not (found := re.search(r"http://\S+/", said.read_text())):
+        if process.poll() is not None:
+            return
+        time.sleep(0.2)
+    with suppress(OSError), urllib.request.urlopen(f"{found[0]}events", timeout=60) as stream:
+        for line in stream:
+            if line.startswith(b"data: "):
+                seen.events.append(json.loads(line[6:]))
+                if seen.events[-1]["kind"] == "go":
+                    break
+        with urllib.request.urlopen(f"{found[0]}report", timeout=60) as page:
+            seen.report = page.read()
 
 
 def watch(process, seen):
@@ -93,6 +119,17 @@ def test_flower_and_in_process_learn_the_same_policy_bit_for_bit(watched, tmp_pa
         assert (watched.out / name).read_bytes() == (tmp_path / name).read_bytes(), name
     over_flower = fedopl.load_run(watched.out)
     assert over_flower.rounds == run.rounds
+
+
+def test_the_page_shows_every_exchange_that_the_record_holds_and_turns_into_the_report(watched):
+    assert watched.report == (watched.out / "report.html").read_bytes()
+    rows = [event for event in watched.events if event.get("id") == "exchanges"]
+    rounds = fedopl.load_run(watched.out).rounds
+    # The last trip may be over before anybody looks: then the report says it.
+    seen = {int(event["key"]) for event in rows}
+    assert seen >= {one.exchange for one in rounds if one.trip < rounds[-1].trip}
+    assert seen <= {one.exchange for one in rounds}
+    assert not (watched.out / "progress.jsonl").exists()
 
 
 def test_an_exact_study_takes_three_trips(watched):

@@ -1,29 +1,22 @@
 """The page in a real browser: in the light and the dark, on a phone, in print, by keyboard."""
 
-import shutil
 from itertools import pairwise
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+from browsing import DESK, PHONE, chromium
+
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
 
 PAGES = ("lower", "hostile", "deep", "apart", "large")
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1200, "height": 900}
 # Colours are all that differs in the dark.
 DARK_RULES = {"runOnly": ["color-contrast"]}
 
 
 @pytest.fixture(scope="module")
 def browser():
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("chromium is not installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module", params=PAGES)

@@ -49,6 +49,14 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
         yield
 
 
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock on this file."""
+    if not path.exists():
+        return False
+    with _opened(path) as handle:
+        return not _taken(handle, path, 0)
+
+
 @contextmanager
 def occupied(folder: Path, name: str, advice: str) -> Iterator[None]:
     """Have a folder to oneself, as its file of this name says; or an error that says who has it."""

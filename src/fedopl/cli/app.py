@@ -15,6 +15,7 @@ from fedopl.cli import (
     flower_verbs,
     init_verb,
     membership_verbs,
+    node_verb,
     reproduce_verb,
     result_verbs,
     run_verbs,
@@ -33,7 +34,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
-        *(membership_verbs.join, membership_verbs.leave),
+        *(membership_verbs.join, membership_verbs.leave, node_verb.node),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

@@ -1,10 +1,7 @@
 """`fedopl flower`: a real federation. Here, on this machine, or prepared for many."""
 
-import signal
-import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -13,6 +10,8 @@ from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath
 from fedopl.cli.printing import note, resumable, say_paths
 from fedopl.cli.run_summary import say_run
+from fedopl.cli.serving import Port, Serve, serving_run
+from fedopl.cli.signals import stop_when_told
 
 flower = typer.Typer(
     help="A real federation over Flower: prepared for many machines, or tried on this one.",
@@ -78,6 +77,8 @@ def up(
     resume: Resume = False,
     arrival: Arrival = 120.0,
     deadline: Deadline = 120.0,
+    serve: Serve = False,
+    port: Port = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run the study with a SuperLink and a SuperNode for each client, all on this machine."""
@@ -87,30 +88,42 @@ def up(
     from fedopl.engines.flower_up import run_over_flower
     from fedopl.engines.run import check_folder
     from fedopl.report.page import write_report
-    from fedopl.server.exchange_counts import expected_trips
+    from fedopl.server.exchange_counts import expected_exchanges, expected_trips
     from fedopl.study.study_file import read_study
 
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):  # Windows has but one of them
-            signal.signal(getattr(signal, name), _stop)
+    stop_when_told()
     agreed, _ = read_study(study)
     check_folder(out, agreed, resume=resume)
     taking_part = read_clients(clients)
     trips = expected_trips(agreed, len(taking_part))
     note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
-    with resumable("flower", "up", study, "--clients", clients, "--out", out, "--resume"):
-        record = run_over_flower(study, taking_part, out=out, wait=wait, tell=note)
+    again = ("flower", "up", study, "--clients", clients, "--out", out, "--resume")
+    with serving_run(study, serve=serve, port=port) as page, resumable(*again):
+
+        def tell(text: str) -> None:
+            note(text)
+            if page is not None:
+                page.note(text)
+
+        if page is not None:
+            names = tuple(sorted(taking_part))
+            page.begin(names, expected_exchanges(agreed, len(names)))
+        record = run_over_flower(
+            study,
+            taking_part,
+            out=out,
+            wait=wait,
+            tell=tell,
+            progress=None if page is None else page.tell,
+        )
         report = write_report(record, out / "report.html")
-    say_run(record, report, as_json=as_json)
+        say_run(record, report, as_json=as_json)
+        if page is not None:
+            page.finish(report.read_text(encoding="utf-8"))
 
 
 def _need(package: str) -> None:
     """Refuse in words where an optional package of the verb is not installed."""
     if find_spec(package) is None:
         raise OptionError(f"{package} is not installed; pip install 'fedopl[flower]'")
-
-
-def _stop(number: int, _frame: FrameType | None) -> None:
-    """End as Ctrl-C does: what was started is stopped on the way out."""
-    sys.exit(128 + number)

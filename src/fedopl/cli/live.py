@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,16 +20,23 @@ class LiveView:
     """What is known so far, drawn again after every exchange."""
 
     def __init__(self, study: "Study", clients: tuple[str, ...], n_expected: int) -> None:
+        from fedopl.results.so_far import SoFar
+
         self.study, self.clients, self.n_expected = study, clients, n_expected
-        self.rounds: dict[int, Round] = {}
+        self.so_far = SoFar()
         self.started = time.monotonic()
         self.scored: tuple[int, float] | None = None  # after how many exchanges, and when
 
     def tell(self, latest: "Round") -> None:
         """Take note of an exchange, or of what it came to."""
-        self.rounds[latest.exchange] = latest
+        self.so_far.tell(latest)
         if latest.query == "SumScores":
             self.scored = (len(self.rounds), time.monotonic())
+
+    @property
+    def rounds(self) -> "Mapping[int, Round]":
+        """All exchanges, by their number."""
+        return self.so_far.rounds
 
     def seconds_left(self) -> float | None:
         """By the pace since rows were scored, which is work that comes once; unknown before."""
@@ -52,10 +59,9 @@ class LiveView:
     def _headline(self) -> str:
         done, left = len(self.rounds), self.seconds_left()
         parts = [f"{self.study.name}: {done} of {self.n_expected} exchanges"]
-        losses = [latest.loss for latest in self.rounds.values() if latest.loss is not None]
-        values = [latest.value for latest in self.rounds.values() if latest.value is not None]
-        parts += [f"loss {losses[-1]:.4g}"] if losses else []
-        parts += [f"value {values[-1]:.4g}"] if values else []
+        loss, value = self.so_far.loss, self.so_far.value
+        parts += [f"loss {loss:.4g}"] if loss is not None else []
+        parts += [f"value {value:.4g}"] if value is not None else []
         parts.append(f"{time.monotonic() - self.started:.0f} s so far")
         parts += [f"about {left:.0f} s left"] if left is not None else []
         return " · ".join(parts)
@@ -74,13 +80,9 @@ class LiveView:
         return table
 
     def _state(self, name: str) -> tuple[str, str, str]:
-        state, answers, sent = "waiting", 0, 0
-        for latest in self.rounds.values():
-            answers += name in latest.answered
-            sent += latest.received.get(name, 0)
-            if name in latest.asked:
-                state = _state_in(latest, name)
-        return state, f"{answers}", f"{sent / 1024:.1f} KB"
+        own = self.so_far.client(name)
+        state = "waiting" if own.last is None else _state_in(own.last, name)
+        return state, f"{own.answers}", f"{own.n_bytes / 1024:.1f} KB"
 
 
 def _state_in(latest: "Round", name: str) -> str:

@@ -12,8 +12,10 @@ from fedopl.cli.demo_summary import say_demo
 from fedopl.cli.live import watched
 from fedopl.cli.printing import note, resumable
 from fedopl.cli.run_summary import say_run
+from fedopl.cli.serving import Port, Serve, serving_run, watch_of
 
 if TYPE_CHECKING:
+    from fedopl.engines.run import Watch
     from fedopl.results.record import Record
 
 
@@ -60,18 +62,31 @@ def run(
     ] = None,
     resume: Resume = False,
     threads: Threads = 1,
+    serve: Serve = False,
+    port: Port = 0,
     as_json: AsJson = False,
 ) -> None:
     """Learn one policy from everybody's data, value it, and write a report."""
     from fedopl.study.study_file import read_study
 
     folder = out or Path("runs") / _slug(read_study(study)[0].name)
-    finished, report = _learn(study, clients, folder, resume=resume, threads=threads)
-    say_run(finished, report, as_json=as_json)
+    with serving_run(study, serve=serve, port=port) as page:
+        finished, report = _learn(
+            study, clients, folder, resume=resume, threads=threads, watch=watch_of(page)
+        )
+        say_run(finished, report, as_json=as_json)
+        if page is not None:
+            page.finish(report.read_text(encoding="utf-8"))
 
 
 def _learn(
-    study: Path, clients: Path, folder: Path, *, resume: bool, threads: int = 1
+    study: Path,
+    clients: Path,
+    folder: Path,
+    *,
+    resume: bool,
+    threads: int = 1,
+    watch: "Watch" = watched,
 ) -> tuple["Record", Path]:
     """The finished run, and the report that was written of it."""
     from fedopl.engines.run import run as run_folders
@@ -79,7 +94,7 @@ def _learn(
 
     with resumable("run", study, "--clients", clients, "--out", folder, "--resume"):
         finished = run_folders(
-            study, clients, out=folder, resume=resume, threads=threads, watch=watched
+            study, clients, out=folder, resume=resume, threads=threads, watch=watch
         )
         return finished, write_report(finished, folder / "report.html")
 

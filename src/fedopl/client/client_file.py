@@ -3,6 +3,7 @@
 The file is the client's own. Nothing in it is sent anywhere.
 """
 
+import math
 import os
 import re
 import warnings
@@ -18,6 +19,7 @@ from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked
+from fedopl.client.disclosure.approvals import Approvals
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
 from fedopl.client.disk.store import FolderStore
@@ -102,6 +104,11 @@ class ClientFile(Checked):
         "written into the run's folder, where everybody with access to the folder can read it. "
         "If not, it is kept here alone. Runs on one machine only: no message carries it",
     )
+    approve: Literal["auto", "ask"] = Field(
+        default="auto",
+        description="auto: queries within the limits are answered by themselves; ask: each waits "
+        "until the client's owner approves it by hand, on the page of `fedopl node --serve`",
+    )
     new_rows: NewRows = Field(
         default="refuse",
         description="what to do with rows that were added after a study was first answered: refuse "
@@ -137,6 +144,27 @@ class Client:
     def secret_path(self) -> Path:
         """Where it keeps its secret, if client.toml has none."""
         return self.path.parent / "secret"
+
+    def approvals(self, asker: str = "", within: float = math.inf) -> Approvals:
+        """Where queries of this asker wait for its owner, for at most so many seconds."""
+        return Approvals(
+            folder=self.path.parent / "approvals",
+            asks=self.settings.approve == "ask",
+            asker=asker,
+            within=within,
+        )
+
+    def check_approvals(self) -> None:
+        """Refuse to begin where nobody could approve a query."""
+        approvals = self.approvals()
+        if approvals.is_served or not approvals.are_needed:
+            return
+        why = 'approve = "ask"' if approvals.asks else "its owner paused it"
+        message = f"{why}, and no page is served on which its owner decides"
+        raise OptionError(
+            f"{self.file.complaint(('approve',), message)}; first start: fedopl node "
+            f"{self.path.parent} --serve"
+        )
 
     def secret(self, *, rehearsing: bool = False) -> str:
         """What its draws are keyed by; made at first use, but for a rehearsal, which needs none."""

@@ -1,7 +1,7 @@
 """The door: bytes in, bytes out. It never raises, and nothing leaves any other way."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import isfinite
@@ -10,6 +10,7 @@ from typing import Any
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
+from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
 from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history, require_survivors
@@ -60,6 +61,7 @@ class Door:
         ledger: where it writes down what it released.
         rules: the study's candidate policies that are code; code never crosses, only its position.
         regressor: the outcome model that is plugged in, where the study says that one is.
+        approvals: where its owner decides about each query, if at all.
 
     """
 
@@ -75,8 +77,10 @@ class Door:
         ledger: Ledger | None = None,
         rules: Mapping[str, Rule] | None = None,
         regressor: object = None,
+        approvals: Approvals | None = None,
     ) -> None:
         self.name, self.study = name, study
+        self.approvals = approvals
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         draws = PrivateDraws(study.seed, name, secret)
@@ -97,13 +101,40 @@ class Door:
 
     def handle(self, content: bytes) -> bytes:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
-        return bundled([self._handle(query) for query in received(content, self._largest)])
+        queries = received(content, self._largest)
+        decisions = self._decisions(queries)
+        return bundled(list(map(self._handle, queries, decisions)))
 
-    def _handle(self, content: bytes) -> bytes:
+    def _decisions(self, queries: Sequence[bytes]) -> Sequence[OwnerDecision]:
+        """What the owner decides about each query; no lock is held while it does."""
+        if self.approvals is None or not self.approvals.are_needed:
+            return [OwnerDecision.NOT_ASKED] * len(queries)
+        try:
+            return self.approvals.decided([self._question(query) for query in queries])
+        except Exception:
+            # Where it cannot be known whether the owner approves, nothing leaves.
+            return [OwnerDecision.NO_PAGE] * len(queries)
+
+    def _question(self, content: bytes) -> Question | None:
+        """A query in the owner's words; None where the door refuses it, whatever the owner says."""
+        try:
+            with self.ledger.locked():
+                door = self._answering(content)
+            query = door._agreed(door._decoder.decode(content))
+        except (WireError, RefusedError):
+            return None
+        return Question(
+            sha256=_sha256(content),
+            query=type(query).__name__,
+            exchange=query.exchange,
+            study_name=self.study.name,
+        )
+
+    def _handle(self, content: bytes, decision: OwnerDecision) -> bytes:
         """Answer a query while no other process can, so that budgets count for all of them."""
         try:
             with self.ledger.locked():
-                return self._answering(content)._handle_alone(content)
+                return self._answering(content)._handle_alone(content, decision)
         except Exception:
             # What cannot be written down does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, self._read_if_any(content)))
@@ -148,7 +179,7 @@ class Door:
         except WireError:
             return None
 
-    def _handle_alone(self, content: bytes) -> bytes:
+    def _handle_alone(self, content: bytes, decision: OwnerDecision) -> bytes:
         """Answer a query, or refuse it with a code."""
         query: Message | None = None
         why = ""
@@ -156,7 +187,7 @@ class Door:
         asked = (_hash_once if is_small else _sha256)(content)
         try:
             query = (_read_once if is_small else codec.Decoder.decode)(self._decoder, content)
-            answer = self._answer(self._agreed(query), asked)
+            answer = self._answer(self._agreed(query), asked, decision)
         except (Exception, SystemExit) as error:
             code = _reason(error)
             # Which of the private reasons it is depends on rows and on numbers of the server's
@@ -164,9 +195,11 @@ class Door:
             withheld = code in PRIVATE_REASONS and not getattr(query, "is_fixed", False)
             why = code.name if withheld else ""
             answer = self._refusal(RefusalCode.WITHHELD if withheld else code, query)
-        return self._written_down(query, asked, answer, why)
+        return self._written_down(query, asked, answer, why, decision)
 
-    def _written_down(self, query: Message | None, asked: str, answer: Message, why: str) -> bytes:
+    def _written_down(
+        self, query: Message | None, asked: str, answer: Message, why: str, decision: OwnerDecision
+    ) -> bytes:
         encoded = codec.encode(answer)
         try:
             entry = entry_for(query, asked, answer, encoded)
@@ -179,6 +212,7 @@ class Door:
                     privacy=mu,
                     slip=slip,
                     agreed=self._agreed_on,
+                    owner=decision.value,
                 )
             )
         except Exception:
@@ -209,7 +243,9 @@ class Door:
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
         return query
 
-    def _answer(self, query: Query[Any], asked: str) -> Message:
+    def _answer(self, query: Query[Any], asked: str, decision: OwnerDecision) -> Message:
+        if not decision.lets_through:
+            raise RefusedError(RefusalCode.NOT_APPROVED)
         self._budgets.check(query, asked)
         answer = self._computed(query)
         party = getattr(self._space, "party", None)

@@ -26,10 +26,11 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.results.progress_file import ProgressFile
 from fedopl.results.record import Record
 from fedopl.results.round import Round
-from fedopl.results.run_folder import FAILURE, save_record, writing
-from fedopl.server.exchange.conversation import Conversation
+from fedopl.results.run_folder import FAILURE, PROGRESS, save_record, writing
+from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.membership.join_run import join_run
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
@@ -64,7 +65,8 @@ def _answer(message: Message, context: Context) -> bytes:
     try:
         asker = f"Flower run {message.metadata.run_id}"
         content = _unpacked(message)
-        return _door(context, asker, content).handle(content)
+        within = message.metadata.ttl  # after that, Flower passes no answer on
+        return _door(context, asker, content, within).handle(content)
     except (Exception, SystemExit):
         # Flower would send an exception's text to the server. It goes to this node's log instead.
         log.exception("fedopl: this node cannot answer")
@@ -83,7 +85,7 @@ def _refused(content: bytes) -> bytes:
     )
 
 
-def _door(context: Context, asker: str, content: bytes) -> Door:
+def _door(context: Context, asker: str, content: bytes, within: float) -> Door:
     client = read_client(str(_setting(context.node_config, "client")))
     agreed, _ = read_study(str(_setting(context.node_config, "study")))
     if agreed.table is None:
@@ -91,7 +93,7 @@ def _door(context: Context, asker: str, content: bytes) -> Door:
     study = _asked_about(agreed, content)
     _check_sharing(client, study)
     pinned = client.pinned(study, client.rows_for(agreed))
-    return door_of(study, client, pinned, asker=asker)
+    return door_of(study, client, pinned, asker=asker, within=within)
 
 
 def _check_sharing(client: Client, study: Study) -> None:
@@ -144,6 +146,7 @@ def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
     with writing(folder):  # outside: a run that finds another here leaves its files alone
         try:
             save_record(_record(grid, study, folder, config), folder)
+            ProgressFile(folder / PROGRESS).clear()  # the record has all of it
         except FedoplError as error:
             # Flower exits with 0 even if a run fails, so that whoever waits for it reads this file.
             write_atomically(folder / FAILURE, f"{error}\n".encode())
@@ -152,30 +155,48 @@ def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
 
 def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) -> Record:
     (folder / FAILURE).unlink(missing_ok=True)
+    tell = _telling(folder)
     agreed, candidates = read_study(study)
     names = tuple(sorted(str(config["clients"]).split(",")))
     transport = FlowerTransport(grid, names, deadline=float(config["deadline"]))
     if config.get("join"):
-        return _joined(Path(str(config["join"])), folder, agreed, transport, config)
+        return _joined(Path(str(config["join"])), folder, agreed, transport, config, tell)
     check_named(study, agreed, names)
     transport.wait_for_all(float(config["arrival"]))
 
     def begin(one: Study, place: int) -> Begun:
         journal = Journal(journal_folder(folder / "exchanges", place))
-        return Begun(Conversation(one, transport, journal, _log_round))
+        return Begun(Conversation(one, transport, journal, tell))
 
     return run_splits(agreed, begin, policies=candidates)
 
 
 def _joined(
-    run: Path, folder: Path, agreed: Study, transport: "FlowerTransport", config: Mapping[str, Any]
+    run: Path,
+    folder: Path,
+    agreed: Study,
+    transport: "FlowerTransport",
+    config: Mapping[str, Any],
+    tell: Progress,
 ) -> Record:
     """The finished run in a folder of the server's, with the nodes that are there now."""
     before = run_to_join(run, folder)
     study, shares = study_to_agree_to(before, agreed, transport.clients)
     transport.wait_for_all(float(config["arrival"]))
     journal = Journal(folder / "exchanges")
-    return join_run(before, Conversation(study, transport, journal, _log_round), shares)
+    return join_run(before, Conversation(study, transport, journal, tell), shares)
+
+
+def _telling(folder: Path) -> Progress:
+    """Says each exchange in the log, and in a file for whoever watches from another process."""
+    written = ProgressFile(folder / PROGRESS)
+    written.clear()
+
+    def tell(latest: Round) -> None:
+        _log_round(latest)
+        written.tell(latest)
+
+    return tell
 
 
 def _log_round(latest: Round) -> None:

@@ -8,41 +8,66 @@ from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
 from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
+from fedopl.results.progress_file import ProgressFile
 from fedopl.results.record import Record
-from fedopl.results.run_folder import FAILURE, is_finished, load_record, writing
+from fedopl.results.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing
+from fedopl.server.exchange.conversation import Progress
 
 STATUS_SECONDS = 15.0  # each time costs a process of a second or two
 Teller = Callable[[str], None]
 
 
 def run_over_flower(
-    study: Path, clients: Mapping[str, Client], *, out: Path, wait: WaitSeconds, tell: Teller
+    study: Path,
+    clients: Mapping[str, Client],
+    *,
+    out: Path,
+    wait: WaitSeconds,
+    tell: Teller,
+    progress: Progress | None = None,
 ) -> Record:
     """Start a federation, run the study, stop the federation, and return the record."""
+    for client in clients.values():
+        client.check_approvals()
     work = out / "flower"
     # The server's own process holds the lock on the run's folder.
     with writing(work):
         app = work / f"app-{int(time.time())}"
         write_flower_app(app, study, list(clients), out=out, wait=wait)
         folders = {name: client.path.parent for name, client in clients.items()}
-        for ending in ("run.json", FAILURE):  # of a run that is gone on with: it ends anew
+        for ending in (
+            "run.json",
+            FAILURE,
+            PROGRESS,
+        ):  # of a run that is gone on with: it ends anew
             (out / ending).unlink(missing_ok=True)
         tell("starting a SuperLink and a SuperNode for each client on 127.0.0.1")
         with LocalFederation(work, folders, study) as federation:
             tell("everybody is started; submitting the run")
-            wait_for_run(federation, federation.run(app), out, tell)
+            wait_for_run(federation, federation.run(app), out, tell, progress)
         tell("everything is stopped")
     return load_record(out)
 
 
-def wait_for_run(federation: LocalFederation, run: str, out: Path, tell: Teller) -> None:
+def wait_for_run(
+    federation: LocalFederation,
+    run: str,
+    out: Path,
+    tell: Teller,
+    progress: Progress | None = None,
+) -> None:
     """Wait until the run's folder is finished, or Flower reports that the run ended without one."""
+    exchanges, read_to = ProgressFile(out / PROGRESS), 0
     failure, trips, asked, status = out / FAILURE, 0, time.monotonic(), ""
     while not is_finished(out):
         done = len(list((out / "exchanges").rglob("*.bin")))
         if done > trips:
             trips = done
             tell(f"trip {trips} is done")
+        if progress is not None:
+            latest, read_to = exchanges.since(read_to)
+            for one in latest:
+                progress(one)
         if time.monotonic() - asked > STATUS_SECONDS:
             asked, status = time.monotonic(), federation.status(run)
         ended = status.startswith("finished") or failure.is_file()

@@ -56,7 +56,7 @@ class LocalFederation:
         try:
             self.port = self.port or free_port()
             self._make_keys()
-            self._watcher = _start_watcher(self._token)
+            self._watcher = start_watcher(self._token)
             self.start_superlink()
             for name in self.clients:
                 self.register(name)
@@ -144,7 +144,7 @@ class LocalFederation:
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """A command of Flower's own, and the JSON it prints; its exit code says nothing."""
-        command = [_program("flwr"), *arguments, "--format", "json"]
+        command = [program("flwr"), *arguments, "--format", "json"]
         try:
             done = subprocess.run(
                 command,
@@ -198,13 +198,13 @@ class LocalFederation:
         write_atomically(self.folder / "home" / "config.toml", config.encode())
 
     def _start(
-        self, part: str, program: str, *arguments: str, environment: Mapping[str, str] | None = None
+        self, part: str, command: str, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> None:
         path = self.folder / "logs" / f"{part}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as log:
             self._processes[part] = subprocess.Popen(
-                [_program(program), *arguments],
+                [program(command), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -242,14 +242,15 @@ def _listens(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """The path of one of Flower's own programs."""
     path = Path(sys.executable).with_name(name)
     if not path.exists():
         raise FederationError(f"{name} is not installed here; pip install 'fedopl[flower]'")
     return str(path)
 
 
-def _start_watcher(token: str) -> subprocess.Popen[bytes]:
+def start_watcher(token: str) -> subprocess.Popen[bytes]:
     """A process that ends ours if we cannot; it holds the other end of a pipe to us alone."""
     return subprocess.Popen(
         [sys.executable, federation_watcher.__file__, token],

@@ -1,5 +1,6 @@
 """Runs studies and evaluates policies with clients in folders, all in this process."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -39,6 +40,7 @@ Opened = tuple[dict[str, LoggedData], dict[str, Door]]
 
 def open_clients(study: Study, clients: Mapping[str, Client]) -> Opened:
     """Everybody's rows and doors; limits that allow less than the study requires are an error."""
+    _check_approvals(clients)
     return _opened(study, clients, _tables(study, clients))
 
 
@@ -55,6 +57,12 @@ def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData
     return {name: client.rows_for(study) for name, client in clients.items()}
 
 
+def _check_approvals(clients: Mapping[str, Client]) -> None:
+    """Before anybody is asked, an error where a client's owner could not approve."""
+    for client in clients.values():
+        client.check_approvals()
+
+
 def _opened(
     study: Study, clients: Mapping[str, Client], tables: Mapping[str, LoggedData]
 ) -> Opened:
@@ -68,11 +76,13 @@ def door_of(
     data: LoggedData,
     rehearsing: MemoryLedger | None = None,
     asker: str = THIS_MACHINE,
+    within: float = math.inf,
 ) -> Door:
     """The client's door for this study and the rows that are pinned for it.
 
     Ledger and scores lie in its folder, but in a rehearsal. It is an error if the ledger has
-    answers of the study whose history is gone. The ledger says who asked.
+    answers of the study whose history is gone. The ledger says who asked. Where the owner approves
+    queries by hand, they wait for that, but no longer than `within` seconds.
     """
     is_rehearsal = rehearsing is not None
     door = Door(
@@ -83,6 +93,7 @@ def door_of(
         store=None if is_rehearsal else FolderStore(client.store_path),
         ledger=FileLedger(client.ledger_path, asker) if rehearsing is None else rehearsing,
         secret=client.secret(rehearsing=is_rehearsal),
+        approvals=None if is_rehearsal else client.approvals(asker, within),
     )
     _check_history(client, door)
     return door
@@ -134,6 +145,7 @@ def run(
     check_folder(folder, agreed, resume=resume)
     found = read_clients(clients)
     check_named(study, agreed, found)
+    _check_approvals(found)
     # All splits before the first of them: rows that come meanwhile are in none.
     tables = _tables(agreed, found)
     opened = [_opened(one, found, tables) for one in split_studies(agreed)]

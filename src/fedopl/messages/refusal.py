@@ -39,6 +39,7 @@ class RefusalCode(enum.Enum):
     WRONG_SHARES = 28
     IMPOSSIBLE_SUMS = 29
     PRIVACY_SPENT = 30
+    NOT_APPROVED = 31
 
 
 # What depends on the rows and on the numbers in the query together. A server that could tell these
@@ -209,6 +210,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "would spend more than its owner allows (epsilon under [limits])",
         "Agree on a study with a smaller epsilon, or let the client raise its limit; `fedopl "
         "privacy --clients` says beforehand what is left.",
+    ),
+    RefusalCode.NOT_APPROVED: Refused(
+        "its owner approves questions by hand, and did not approve this one",
+        "Ask its owner, who decides on the page of `fedopl node --serve`; once the question is "
+        "approved there, resume the run. If time was short, give a longer --deadline.",
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

@@ -23,6 +23,7 @@ before/          then the run as it was before, without sums
 run.json         what was chosen, for whom, with which versions; written last
 personal/        policies of single clients, of those who share theirs
 exchanges/       the journal, from which a killed run goes on; of further splits in split-2/, …
+progress.jsonl   over a network, while a run goes on: its exchanges so far
 failed.txt       over a network: why there is no result
 .lock            while a run writes here: which process that is
 """
@@ -52,6 +53,7 @@ from fedopl.study.study import Study
 _FORMAT, _VERSION = "fedopl-run", 2
 _NEWCOMERS, _MEMBERSHIP, _BEFORE = "newcomers.npz", "membership.json", "before/run.json"
 FAILURE, LOCK, PERSONAL_FOLDER = "failed.txt", ".lock", "personal"
+PROGRESS = "progress.jsonl"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
 
 Content = TypeVar("Content")

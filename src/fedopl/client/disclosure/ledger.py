@@ -58,6 +58,7 @@ class Entry:
     privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
     slip: float = 0.0  # the probability with which it may tell more than that
     agreed: str = ""  # the digest of the study that was agreed on, where it went on as another
+    owner: str = ""  # what the client's owner decided about the query, where it was asked
 
     @property
     def counts_for(self) -> str:

@@ -1,0 +1,95 @@
+"""One client's SuperNode as a process of ours, for as long as a context lasts."""
+
+import os
+import secrets
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.engines.federation_watcher import FINISHED, MARK, end_marked
+from fedopl.engines.local_federation import (
+    HOST,
+    QUIET,
+    STOP_SECONDS,
+    free_port,
+    program,
+    start_watcher,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFiles:
+    """What a node is started with; all are the client's own files."""
+
+    client: Path  # its folder
+    study: Path
+    ca: Path
+    key: Path
+
+    def __post_init__(self) -> None:
+        for name in ("client", "study", "ca", "key"):
+            path = getattr(self, name)
+            if not path.exists():
+                raise OptionError(f"{path}: there is no such file; expected what --{name} names")
+
+
+@dataclass
+class FlowerNode:
+    """A SuperNode that calls this SuperLink; with it ends everything that it started."""
+
+    superlink: str  # HOST:PORT
+    files: NodeFiles
+    _token: str = field(default_factory=lambda: secrets.token_hex(16), init=False)
+
+    def __enter__(self) -> Self:
+        files = self.files
+        config = f'client="{files.client.resolve()}" study="{files.study.resolve()}"'
+        command = [
+            *(program("flower-supernode"), "--superlink", self.superlink),
+            *("--host", HOST, "--port", str(free_port())),
+            *("--root-certificates", str(files.ca)),
+            *("--auth-supernode-private-key", str(files.key)),
+            *("--node-config", config),
+        ]
+        self._watcher = start_watcher(self._token)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            env=self._environment(),
+            start_new_session=True,  # Ctrl-C is for us, who then stop it
+        )
+        self._tell_watcher(f"+{self._process.pid}")
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        end_marked(self._token, STOP_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        self._tell_watcher(FINISHED)
+        self._watcher.communicate()
+
+    def wait(self) -> None:
+        """Wait until the node ends, which it does by itself only if it fails."""
+        code = self._process.wait()
+        raise FederationError(
+            f"the node ended (exit code {code}); what it said last is above. Is its key registered "
+            f"at {self.superlink}, and is the CA that of the server?"
+        )
+
+    def _tell_watcher(self, line: str) -> None:
+        if self._watcher.stdin is not None:
+            with suppress(OSError):
+                self._watcher.stdin.write(f"{line}\n".encode())
+                self._watcher.stdin.flush()
+
+    def _environment(self) -> dict[str, str]:
+        beside = str(Path(sys.executable).parent)
+        path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+        return {**os.environ, **QUIET, "PATH": path, MARK: self._token}

@@ -1,0 +1,229 @@
+"""One page on 127.0.0.1, behind a token in its address; nobody else on the network reaches it.
+
+Other users of this machine and other pages in the same browser do: so every path begins with a
+token that is made anew each time, requests under other host names are refused (DNS rebinding), and
+so is what another page sends (cross-site requests).
+"""
+
+import hmac
+import secrets
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any, Protocol, Self
+from urllib.parse import parse_qs, urlsplit
+
+from fedopl.base.errors import OptionError
+from fedopl.live.page_events import PageEvents
+
+LOOPBACK = "127.0.0.1"
+# Names by which a browser calls this machine, here or at the far end of a tunnel.
+NAMES = frozenset({LOOPBACK, "localhost"})
+MOST_BYTES = 4096  # of what a page sends
+BEAT_SECONDS, REQUEST_SECONDS = 10.0, 30.0
+HTML = "text/html; charset=utf-8"
+_SAFE = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; " + _SAFE
+)
+# The report is one file, with its styles inside and no script.
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; " + _SAFE
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Page(Protocol):
+    """What is served."""
+
+    events: PageEvents
+    has_failed: bool  # what went wrong is shown, and no report will come
+
+    def html(self) -> str:
+        """The page before anything happened; its script fills it in."""
+
+    def report(self) -> str | None:
+        """What the page turns into, once that is there."""
+
+    def act(self, action: str, value: str) -> bool:
+        """Do what a button of the page says; False if there is no such button."""
+
+
+class PageServer:
+    """Serves a page from a thread of its own, as a context."""
+
+    def __init__(self, page: Page, port: int = 0) -> None:
+        self.page, self.token = page, secrets.token_urlsafe(32)
+        self.end_was_read = threading.Event()  # the report, or why there is none
+        try:
+            self._server = _Server((LOOPBACK, port), self)
+        except OSError as error:
+            raise OptionError(
+                f"--port {port}: cannot be used ({error.strerror}); choose another, or leave it out"
+            ) from None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        return f"http://{LOOPBACK}:{self.port}/{self.token}/"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.page.events.close()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a browser may keep its end open
+
+    def __init__(self, address: tuple[str, int], owner: PageServer) -> None:
+        self.owner = owner
+        super().__init__(address, _Handler)
+
+    def handle_error(self, *_request: object) -> None:
+        """Say nothing where a browser went away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version, sys_version = "fedopl", ""
+    timeout = REQUEST_SECONDS
+
+    def log_message(self, *_what: object) -> None:
+        """Say nothing: a log would hold the token."""
+
+    def do_GET(self) -> None:
+        """Serve the page, its parts, what happened, or the report."""
+        name = self._asked_for()
+        if name is None:
+            return
+        page = self.server.owner.page
+        report = page.report()
+        if name == "" and report is not None:
+            self._answer(HTTPStatus.SEE_OTHER, Location="report")
+        elif name == "":
+            self._send(page.html(), HTML, PAGE_POLICY)
+        elif name in _PARTS:
+            self._send(_text_of(name), _PARTS[name], PAGE_POLICY)
+        elif name == "events":
+            self._stream(page.events)
+        elif name == "report" and report is not None:
+            self._send(report, HTML, REPORT_POLICY)
+            self.server.owner.end_was_read.set()
+        else:
+            self._answer(HTTPStatus.NOT_FOUND)
+
+    def do_POST(self) -> None:
+        """Do what a button of the page says, if it is this page's button."""
+        name = self._asked_for()
+        if name is None:
+            return
+        if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
+            self._answer(HTTPStatus.FORBIDDEN)
+            return
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MOST_BYTES:
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        said = parse_qs(self.rfile.read(int(length)).decode("ascii", "replace"))
+        value = said.get("value", [""])[0]
+        known = self.server.owner.page.act(name, value)
+        self._answer(HTTPStatus.NO_CONTENT if known else HTTPStatus.NOT_FOUND)
+
+    def _asked_for(self) -> str | None:
+        """What is asked for below the token; None if that was refused."""
+        if not _is_this_machine(self.headers.get("Host", "")):
+            self._answer(HTTPStatus.FORBIDDEN)
+            return None
+        token, _, name = self.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self.server.owner.token.encode()):
+            self._answer(HTTPStatus.NOT_FOUND)
+            return None
+        return name
+
+    def _stream(self, events: PageEvents) -> None:
+        """Send what happened, and what happens, until the page or the program is closed."""
+        self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream; charset=utf-8"})
+        last = self.headers.get("Last-Event-ID", "")
+        position, is_over = int(last) if last.isdecimal() else 0, False
+        self.wfile.write(b"retry: 1000\n\n")
+        while not is_over:
+            found, after, is_over = events.after(position, BEAT_SECONDS)
+            first = after - len(found)
+            lines = [f"id: {first + k + 1}\ndata: {one}\n\n" for k, one in enumerate(found)]
+            try:
+                self.wfile.write("".join(lines or [":\n\n"]).encode())
+                self.wfile.flush()
+            finally:  # whoever reads may leave as soon as it knows
+                if self.server.owner.page.has_failed:
+                    self.server.owner.end_was_read.set()
+            position = after
+
+    def _send(self, text: str, kind: str, policy: str) -> None:
+        content = text.encode()
+        self._head(
+            HTTPStatus.OK,
+            {
+                "Content-Type": kind,
+                "Content-Length": str(len(content)),
+                "Content-Security-Policy": policy,
+            },
+        )
+        self.wfile.write(content)
+
+    def _answer(self, status: HTTPStatus, **headers: str) -> None:
+        self._head(status, {"Content-Length": "0", **headers})
+
+    def _head(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**HEADERS, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return urlsplit(f"//{host}").hostname in NAMES
+    except ValueError:
+        return False
+
+
+_PARTS = {"live.js": "text/javascript; charset=utf-8", "live.css": "text/css; charset=utf-8"}
+
+
+def _text_of(name: str) -> str:
+    """A file of the page; its styles are the report's, and a few more."""
+    own = files("fedopl.live").joinpath(name).read_text(encoding="utf-8")
+    if name != "live.css":
+        return own
+    return files("fedopl.report").joinpath("page.css").read_text(encoding="utf-8") + own
+
+
+def form_of(page: Any, name: str) -> str:
+    """The page's template, filled in."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("fedopl.live", ""),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    return environment.get_template(name).render(page=page)

@@ -1,0 +1,29 @@
+"""A real browser, and what axe says of a page in it."""
+
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1200, "height": 900}
+
+
+@contextmanager
+def chromium():
+    """A browser, as a context; whoever has none skips."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def violations(page, **options):
+    """All that axe finds, as rule and first element."""
+    axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
+    found = axe.Axe().run(page, options=options)["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found]
