@@ -46,7 +46,11 @@ def run_over_flower(
             tell("everybody is started; submitting the run")
             wait_for_run(federation, federation.run(app), out, tell, progress)
         tell("everything is stopped")
-    return load_record(out)
+    record = load_record(out)
+    if progress is not None:
+        for latest in record.rounds:  # those that nobody saw before it was over, too
+            progress(latest)
+    return record
 
 
 def wait_for_run(

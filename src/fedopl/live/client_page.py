@@ -131,7 +131,9 @@ class ClientPage:
         self._waiting = now
 
     def _put_waiting(self, one: Waiting) -> None:
-        query = QUERY_NAMED[one.query]
+        query = QUERY_NAMED.get(one.query)
+        if query is None:
+            return  # of another version of fedopl, which nobody here could answer
         holds = f"{query.content} ({'; '.join(axes_of(one.query))})"
         late = (
             "" if one.is_waited_for else "; nobody waits for it now, so this is for the next time"
