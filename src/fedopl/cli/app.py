@@ -13,6 +13,7 @@ from fedopl.cli import (
     budget_verb,
     export_verb,
     flower_verbs,
+    https_verbs,
     init_verb,
     membership_verbs,
     reproduce_verb,
@@ -34,6 +35,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
         *(membership_verbs.join, membership_verbs.leave),
+        *(https_verbs.server, https_verbs.node, https_verbs.certs),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

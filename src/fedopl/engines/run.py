@@ -46,13 +46,18 @@ def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData
     """Everybody's rows as they are now."""
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
-    check_packages(study)
     for client in clients.values():
-        lacking = client.settings.limits.lacking(study.requires)
-        if lacking:
-            message = f"limits: {'; '.join(lacking)}"
-            raise StudyError(client.file.complaint(("limits",), message))
+        check_client(study, client)
     return {name: client.rows_for(study) for name, client in clients.items()}
+
+
+def check_client(study: Study, client: Client) -> None:
+    """Refuse a client without the packages that the study needs, or whose limits allow less."""
+    check_packages(study)
+    lacking = client.settings.limits.lacking(study.requires)
+    if lacking:
+        message = f"limits: {'; '.join(lacking)}"
+        raise StudyError(client.file.complaint(("limits",), message))
 
 
 def _opened(
