@@ -99,11 +99,6 @@ class Door:
         """Answer a query, or several that came together; whatever happens, no text leaves."""
         return bundled([self._handle(query) for query in received(content, self._largest)])
 
-    def is_about(self, query: bytes) -> bool:
-        """Whether a query is about this door's study, or about the one that it goes on as."""
-        with self.ledger.locked():
-            return codec.study_asked_about(query) == self._answering(query)._digest
-
     def _handle(self, content: bytes) -> bytes:
         """Answer a query while no other process can, so that budgets count for all of them."""
         try:

@@ -1,7 +1,7 @@
 """Keys and certificates for a federation: a CA, the server's certificate, a key for each client.
 
-Private keys are readable by their owner alone. Over Flower a client is known by its public key, over
-HTTPS by a certificate that it signs itself and that the server has a copy of.
+Private keys are readable by their owner alone. Over Flower a client is known by its public key, and
+over HTTPS by a certificate that it signs itself and that the server has a copy of.
 """
 
 import ipaddress

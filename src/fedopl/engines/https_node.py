@@ -124,8 +124,9 @@ class Node:
             if response.status_code == httpx.codes.GONE:
                 return False
             response.raise_for_status()
-            if response.status_code == httpx.codes.OK:
-                self._take(response.headers[QUESTION], self._read(response))
+            content = self._read(response)
+        if response.status_code == httpx.codes.OK:
+            self._take(response.headers.get(QUESTION), content)
         return True
 
     def _read(self, response: httpx.Response) -> bytes:
@@ -136,7 +137,9 @@ class Node:
                 raise httpx.RemoteProtocolError("a question larger than any of the study")
         return bytes(content)
 
-    def _take(self, known_by: str, content: bytes) -> None:
+    def _take(self, known_by: str | None, content: bytes) -> None:
+        if known_by is None:
+            raise httpx.RemoteProtocolError("what answers there is no fedopl server")
         if known_by != self._latest.known_by:  # else the server was killed before it was written
             self._latest = Answered(known_by, self.answer(content))
         self._unsent = True

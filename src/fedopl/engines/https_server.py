@@ -26,6 +26,7 @@ from fedopl.engines.https_protocol import ANSWERS, NEXT, POLL_SECONDS, QUESTION,
 
 PRESENT_SECONDS = 60.0  # after its last request, a client counts as being there
 START_SECONDS, CLOSING_SECONDS, STOP_SECONDS, WATCH_SECONDS = 10.0, 5.0, 5.0, 0.02
+DRAIN_SECONDS = 0.05
 MOST_AT_ONCE = 16  # requests of one client
 _PEER = "peer"
 
@@ -141,6 +142,7 @@ class HttpsTransport:
     async def _serve(self, listener: socket.socket) -> None:
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
         await self._server.serve([listener])
+        await asyncio.sleep(DRAIN_SECONDS)  # connections that were refused are still being closed
 
     def wait_for_all(self, seconds: float) -> None:
         """Wait until every client has called, or until the deadline."""

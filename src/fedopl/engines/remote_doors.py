@@ -52,20 +52,16 @@ class RemoteDoors:
         return self._door_for(content).handle(content)
 
     def _door_for(self, content: bytes) -> Door:
-        """The door to the split that queries are about; the first refuses what is about none."""
+        """The door to the split that queries are about; the first goes on as another, or refuses.
+
+        A study that goes on as another has one split.
+        """
         try:
-            first = unbundled(content)[0]
-            about = codec.study_asked_about(first)
+            about = codec.study_asked_about(unbundled(content)[0])
         except WireError:
             return self.open()
-        for place, study in enumerate(self._splits):
-            if study.digest == about:
-                return self.open(place)
-        # A split that screens goes on as a study of its own.
-        if self._open is not None and self._open.is_about(first):
-            return self._open
-        doors = (self.open(place) for place in range(len(self._splits)))
-        return next((door for door in doors if door.is_about(first)), None) or self.open()
+        places = (place for place, study in enumerate(self._splits) if study.digest == about)
+        return self.open(next(places, 0))
 
 
 def refused(content: bytes) -> bytes:
