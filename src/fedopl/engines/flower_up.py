@@ -11,7 +11,7 @@ from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, is_finished, load_record, writing
 
-STATUS_SECONDS = 15.0  # each time costs a process of a second or two
+STATUS_SECONDS = 30.0  # each time costs a process of a second or two
 Teller = Callable[[str], None]
 
 
