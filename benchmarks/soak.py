@@ -148,7 +148,9 @@ def live(url: str, keys: Path, name: str, opened: Callable[[], Door]) -> None:
             return
 
 
-def disturbed(keys: Path, folder: Path, n_clients: int, chances: random.Random) -> Row:
+def disturbed(
+    keys: Path, folder: Path, n_clients: int, chances: random.Random, most_kills: int
+) -> Row:
     """One run with kills; the result is in the folder."""
     port, started, n_killed = free_port(), time.monotonic(), 0
     Mortal.killed.clear()
@@ -164,7 +166,7 @@ def disturbed(keys: Path, folder: Path, n_clients: int, chances: random.Random) 
     while not (folder / "result").exists():
         server = subprocess.Popen([*command, str(port), str(folder / "result")])
         try:
-            if n_killed < SERVER_KILLS:
+            if n_killed < most_kills:
                 wait_until_it_listens(server, port)
                 server.wait(chances.uniform(*SERVER_LIVES))
             else:
@@ -212,6 +214,7 @@ def main(given: Options) -> None:
     """Run until the minutes are over, and write."""
     (minutes,) = given.chosen["minutes"] or (MINUTES,)
     n_clients = given.most or (20 if given.quick else CLIENTS)
+    most_kills = 1 if given.quick else SERVER_KILLS
     end = time.monotonic() + 60 * (0.1 if given.quick else minutes)
     started, chances, runs = time.monotonic(), random.Random(0), []  # noqa: S311
     Mortal.chances = random.Random(1)  # noqa: S311
@@ -225,7 +228,7 @@ def main(given: Options) -> None:
         while not runs or time.monotonic() < end:
             folder = Path(temporary) / f"run-{len(runs)}"
             folder.mkdir()
-            runs.append(disturbed(keys, folder, n_clients, chances))
+            runs.append(disturbed(keys, folder, n_clients, chances, most_kills))
             tell(__file__, str(runs[-1]))
             if (folder / "result").read_text() != expected:
                 raise AssertionError("another result than undisturbed")
