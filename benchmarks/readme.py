@@ -33,7 +33,8 @@ SECTIONS = {
     "federation": "Federation",
     "memory": "Memory",
     "startup": "Start-up",
-    "flower": "Flower",
+    "transports": "Transports",
+    "soak": "Two hundred clients, killed at random",
     "reproduction": "One figure of the paper",
 }
 CHARTS = {

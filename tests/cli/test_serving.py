@@ -111,7 +111,9 @@ def test_what_cannot_be_is_said_before_anything_is_started(tiny):
     north = tiny.clients / "north"
     assert "add --serve" in fedopl(*run_of(tiny)[:-1], "--port", 8000).err
     assert "add --serve" in fedopl("node", north, "--port", 8000).err
-    assert "say --superlink" in fedopl("node", north).err
+    assert "say --server URL or --superlink" in fedopl("node", north).err
+    both = fedopl("node", north, "--server", "https://a:1", "--superlink", "a:1").err
+    assert "say one of them" in both
     tiny.settings().write_text('approve = "ask"\n' + tiny.settings().read_text())
     asks = fedopl("node", north, "--superlink", "127.0.0.1:1", "--study", tiny.study)
     assert "no page is served" in asks.err

@@ -92,6 +92,7 @@ def good_commands(tiny, folder):
         "export": ["export", run, "--to", "sql", "--out", folder / "policy.sql"],
         "ledger": ["ledger", clients / "north"],
         "unlock": ["unlock", clients / "north"],
+        "certs": ["certs", folder / "keys", "--client", "north"],
     }
 
 
@@ -123,6 +124,8 @@ BAD_COMMANDS = {
     "decide": ["decide", "no.json", "no.csv"],
     "export": ["export", "no.json", "--to", "sql"],
     "join": ["join", "nowhere", "west"],
+    "server": ["server", "no.toml"],
+    "certs": ["certs", "/dev/null/keys", "--client", "north"],
     "leave": ["leave", "nowhere", "west"],
     "node": ["node", "nowhere", "--serve"],
     "ledger": ["ledger", "nowhere"],
@@ -132,7 +135,8 @@ BAD_COMMANDS = {
 
 
 @pytest.mark.parametrize(
-    "verb", sorted(set(VERBS) - {"demo", "reproduce", "budget", "join", "leave", "node"})
+    "verb",
+    sorted(set(VERBS) - {"demo", "reproduce", "budget", "join", "leave", "server", "node"}),
 )
 def test_the_installed_command_does_what_the_verb_says(finished, tmp_path, verb):
     tiny = shutil.copytree(finished.folder, tmp_path / "tiny")

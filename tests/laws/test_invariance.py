@@ -6,6 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedopl
+from fedopl.client.disclosure.ledger import MemoryLedger
+from fedopl.client.disk.store import MemoryStore
+from fedopl.client.door import Door
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.federation import run_study
 
 
 @st.composite
@@ -82,3 +87,44 @@ def test_a_rows_own_reward_never_enters_its_own_nuisance(outcome, drawn, data):
     if others.any():
         moved = perturbed.outcome_means - nuisances.outcome_means
         assert np.abs(moved[others, fields["actions"][row]]).max() > 100 * tolerance
+
+
+def test_a_door_opened_anew_for_every_question_answers_with_the_same_bytes():
+    """What is too small to be released is struck out of answers, and of nothing that is kept."""
+    study = fedopl.Study(
+        actions=("a0", "a1", "a2"),
+        features=("x0", "x1", "x2"),
+        policy=fedopl.Linear(oracle="csoaa-exact"),
+        nuisances=fedopl.NuisancePlan(propensity="marginal", folds=2),
+    )
+
+    def opening(turn):
+        rng = np.random.default_rng(turn)
+        contexts, actions = rng.standard_normal((80, 3)), rng.integers(0, 3, 80)
+        rewards = actions * contexts[:, 0] + rng.standard_normal(80)
+        data = fedopl.LoggedData(contexts, actions, rewards, action_names=list(study.actions))
+        store, ledger = MemoryStore(), MemoryLedger()
+        return lambda: Door(f"c{turn}", data, study, store=store, ledger=ledger, secret="any")
+
+    class Anew:
+        def __init__(self, is_kept):
+            doors = {f"c{turn}": opening(turn) for turn in range(4)}
+            self.kept = {name: opened() for name, opened in doors.items()}
+            self.doors = {
+                name: (lambda name=name: self.kept[name]) if is_kept else opened
+                for name, opened in doors.items()
+            }
+
+        clients = ("c0", "c1", "c2", "c3")
+
+        def exchange(self, queries):
+            for name, query in queries.items():
+                answer = self.doors[name]().handle(query)
+                answers[-1].append(answer)
+                yield name, answer
+
+    answers = []
+    for is_kept in (True, False):
+        answers.append([])
+        run_study(Conversation(study, Anew(is_kept)))
+    assert answers[0] == answers[1]

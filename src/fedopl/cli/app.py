@@ -13,6 +13,7 @@ from fedopl.cli import (
     budget_verb,
     export_verb,
     flower_verbs,
+    https_verbs,
     init_verb,
     membership_verbs,
     node_verb,
@@ -34,7 +35,8 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
-        *(membership_verbs.join, membership_verbs.leave, node_verb.node),
+        *(membership_verbs.join, membership_verbs.leave),
+        *(https_verbs.certs, https_verbs.server, node_verb.node),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

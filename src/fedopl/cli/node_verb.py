@@ -11,6 +11,7 @@ import typer
 
 from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import ClientPath, StudyOption
+from fedopl.cli.https_verbs import need_https, say_line
 from fedopl.cli.serving import Port, check_port
 from fedopl.cli.signals import stop_when_told
 
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
 
 
 def node(
-    client: ClientPath,
+    client: ClientPath = Path(),
     *,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="the address of `fedopl server`")
+    ] = None,
     superlink: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="the server's SuperLink; without it, only --serve's page"
-        ),
+        str | None, typer.Option(metavar="HOST:PORT", help="the server's SuperLink, over Flower")
     ] = None,
     study: StudyOption = Path("study.toml"),
-    ca: Annotated[Path, typer.Option(help="the certificate of the server's CA")] = Path(
-        "keys/ca.crt"
-    ),
-    key: Annotated[
-        Path | None, typer.Option(help="the client's private key; keys/NAME.key if not said")
-    ] = None,
+    certificates: Annotated[
+        Path,
+        typer.Option(help="the folder of ca.crt, and of the client's NAME.key and NAME.crt"),
+    ] = Path("keys"),
+    patience: Annotated[
+        float, typer.Option(min=1, help="with --server: seconds without it until giving up")
+    ] = 86400.0,
     serve: Annotated[
         bool,
         typer.Option(
@@ -44,15 +46,23 @@ def node(
     ] = False,
     port: Port = 0,
 ) -> None:
-    """Run a client's Flower node, or serve its owner's page, or both."""
+    """Answer a server's queries for one client, or serve the page of its owner, or both.
+
+    With --server it calls `fedopl server` over HTTPS, until the run is over. With --superlink it is
+    a node of Flower. It only calls out, and can be stopped and started at any time.
+    """
     from fedopl.client.client_file import read_client
 
     check_port(port, serve=serve)
-    if superlink is None and not serve:
+    if server is not None and superlink is not None:
+        raise OptionError("node: --server is for HTTPS, --superlink for Flower; say one of them")
+    if server is None and superlink is None and not serve:
         raise OptionError(
-            "node: say --superlink HOST:PORT to run a node, --serve to serve its owner's page, or "
-            "both"
+            "node: say --server URL or --superlink HOST:PORT to answer queries, --serve to serve "
+            "the page of the client's owner, or both"
         )
+    if server is not None:
+        need_https()
     stop_when_told()
     here = read_client(client)
     here.check_folder()
@@ -61,10 +71,12 @@ def node(
             parts.enter_context(_owners_page(here, port))
         else:
             here.check_approvals()
-        if superlink is None:
-            threading.Event().wait()
+        if server is not None:
+            _call(server, client, study, certificates, patience)
+        elif superlink is not None:
+            _run_flower(here, superlink, study, certificates)
         else:
-            _run_node(here, superlink, study, ca, key or Path("keys") / f"{here.name}.key")
+            threading.Event().wait()
 
 
 @contextmanager
@@ -85,13 +97,25 @@ def _owners_page(client: "Client", port: int) -> Iterator[None]:
             following.join()
 
 
-def _run_node(client: "Client", superlink: str, study: Path, ca: Path, key: Path) -> None:
+def _call(server: str, client: Path, study: Path, certificates: Path, patience: float) -> None:
+    from fedopl.engines.https_node import run_node
+
+    run_node(server, client, study, certificates=certificates, patience=patience, tell=say_line)
+    say_line(f"the run is over; what left: fedopl ledger {client}")
+
+
+def _run_flower(client: "Client", superlink: str, study: Path, certificates: Path) -> None:
     if find_spec("flwr") is None:
         raise OptionError("flwr is not installed; pip install 'fedopl[flower]'")
     from fedopl.engines.flower_node import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
     read_study(study)  # or an error before anything is started
-    files = NodeFiles(client=client.path.parent, study=study, ca=ca, key=key)
+    files = NodeFiles(
+        client=client.path.parent,
+        study=study,
+        ca=certificates / "ca.crt",
+        key=certificates / f"{client.name}.key",
+    )
     with FlowerNode(superlink, files) as running:
         running.wait()

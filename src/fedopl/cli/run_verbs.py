@@ -67,9 +67,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Learn one policy from everybody's data, value it, and write a report."""
-    from fedopl.study.study_file import read_study
-
-    folder = out or Path("runs") / _slug(read_study(study)[0].name)
+    folder = out or default_folder(study)
     with serving_run(study, serve=serve, port=port) as page:
         finished, report = _learn(
             study, clients, folder, resume=resume, threads=threads, watch=watch_of(page)
@@ -99,8 +97,12 @@ def _learn(
         return finished, write_report(finished, folder / "report.html")
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w-]+", "-", name.lower()).strip("-") or "study"
+def default_folder(study: Path) -> Path:
+    """The folder of a run if no other is given: runs/NAME of the study."""
+    from fedopl.study.study_file import read_study
+
+    name = read_study(study)[0].name
+    return Path("runs") / (re.sub(r"[^\w-]+", "-", name.lower()).strip("-") or "study")
 
 
 def evaluate(

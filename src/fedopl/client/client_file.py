@@ -3,7 +3,6 @@
 The file is the client's own. Nothing in it is sent anywhere.
 """
 
-import math
 import os
 import re
 import warnings
@@ -145,13 +144,12 @@ class Client:
         """Where it keeps its secret, if client.toml has none."""
         return self.path.parent / "secret"
 
-    def approvals(self, asker: str = "", within: float = math.inf) -> Approvals:
-        """Where queries of this asker wait for its owner, for at most so many seconds."""
+    def approvals(self, asker: str = "") -> Approvals:
+        """Where queries of this asker wait for its owner."""
         return Approvals(
             folder=self.path.parent / "approvals",
             asks=self.settings.approve == "ask",
             asker=asker,
-            within=within,
         )
 
     def check_approvals(self) -> None:

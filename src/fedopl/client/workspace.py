@@ -228,7 +228,8 @@ class Workspace:
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
         sums = self.study_rows.outcome_sums()
-        return measured_from_zero(sums), sums.squared_weights
+        # A copy: what is too small to be released is struck out, and own models need it all.
+        return measured_from_zero(sums), sums.squared_weights.copy()
 
     @cached_property
     def blocks(self) -> list[IntArray] | None:

@@ -1,10 +1,12 @@
 """Keys and certificates for a federation: a CA, the server's certificate, a key for each client.
 
-Made with `cryptography`, which Flower brings along. Private keys are readable by their owner alone.
+Private keys are readable by their owner alone. Over Flower a client is known by its public key, and
+over HTTPS by a certificate that it signs itself and that the server has a copy of.
 """
 
 import ipaddress
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,13 +19,15 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from fedopl.base.errors import StorageError
+from fedopl.base.errors import FedoplWarning, OptionError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import check_node_name
 
 CURVE, PEM = ec.SECP384R1(), Encoding.PEM
 VALID_FOR = timedelta(days=825)
+NOT_OF_CLIENTS = ("ca", "server")  # whose files are beside those of clients
 
 
 def make_certificates(folder: Path, hosts: Iterable[str]) -> list[Path]:
@@ -62,6 +66,71 @@ def make_client_key(folder: Path, name: str) -> list[Path]:
         _write_private(path, key, PrivateFormat.OpenSSH),
         _write(folder / f"{name}.pub", public + b"\n"),
     ]
+
+
+def make_client_certificate(folder: Path, name: str) -> list[Path]:
+    """A client's key and certificate: the key stays with it, the server gets the certificate."""
+    check_node_name(name)
+    if name in NOT_OF_CLIENTS:
+        raise OptionError(
+            f"clients: '{name}' cannot be a client's name, as {name}.crt is another's certificate"
+        )
+    path = folder / f"{name}.key"
+    _refuse_to_replace(path)
+    key = ec.generate_private_key(CURVE)
+    certificate = (
+        _certificate(_name(name), _name(name), key.public_key())
+        # It vouches for nobody else, and not for a server.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
+        .sign(key, hashes.SHA384())
+    )
+    return [
+        _write_private(path, key, PrivateFormat.PKCS8),
+        _write(folder / f"{name}.crt", certificate.public_bytes(PEM)),
+    ]
+
+
+def client_certificates(folder: Path) -> dict[bytes, str]:
+    """Whose each certificate in this folder is, by its DER bytes; files are named for clients.
+
+    A file may hold several, such as the one in use and the one that follows it.
+    """
+    found: dict[bytes, str] = {}
+    for path, certificate in _certificates_in(folder):
+        content, name = certificate.public_bytes(Encoding.DER), path.stem
+        if found.get(content, name) != name:
+            raise StorageError(
+                f"{path}: is the certificate of '{found[content]}', too; every client has its own"
+            )
+        if certificate.not_valid_after_utc < datetime.now(UTC):
+            until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+            warnings.warn(
+                f"{path}: was valid until {until}, so '{name}' cannot connect with it",
+                FedoplWarning,
+                stacklevel=2,
+            )
+        found[content] = name
+    if not found:
+        raise StorageError(
+            f"{folder}: expected the certificate of each client, such as {folder / 'north.crt'}; "
+            "there is none"
+        )
+    return found
+
+
+def _certificates_in(folder: Path) -> Iterator[tuple[Path, x509.Certificate]]:
+    for path in sorted(folder.glob("*.crt")):
+        if path.stem in NOT_OF_CLIENTS:
+            continue
+        check_node_name(path.stem)
+        try:
+            certificates = x509.load_pem_x509_certificates(path.read_bytes())
+        except ValueError:
+            raise StorageError(f"{path}: expected a certificate in PEM") from None
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from None
+        yield from ((path, certificate) for certificate in certificates)
 
 
 def _refuse_to_replace(*paths: Path) -> None:

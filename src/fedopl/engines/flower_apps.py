@@ -16,33 +16,17 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedopl.base.errors import FedoplError, OptionError, StudyError, WireError
-from fedopl.base.files import write_atomically
-from fedopl.client.client_file import Client, read_client
-from fedopl.client.door import Door
-from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
-from fedopl.engines.run import door_of
-from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, unbundled
-from fedopl.messages.message import Axis
-from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.results.progress_file import ProgressFile
-from fedopl.results.record import Record
+from fedopl.base.errors import OptionError
+from fedopl.client.client_file import read_client
+from fedopl.engines.coordinate import coordinate
+from fedopl.engines.remote_doors import RemoteDoors, refused
 from fedopl.results.round import Round
-from fedopl.results.run_folder import FAILURE, PROGRESS, save_record, writing
-from fedopl.server.exchange.conversation import Conversation, Progress
-from fedopl.server.exchange.journal import Journal
-from fedopl.server.membership.join_run import join_run
-from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
-from fedopl.study.splits import split_studies
-from fedopl.study.study import Study
-from fedopl.study.study_file import check_named, read_study
+from fedopl.study.study_file import read_study
 
 RECORD, PAYLOAD = "fedopl", "bytes"
 REPLY_POLL_SECONDS = 0.3
 MOST_TRIES = 3  # of a node that answers with an error
 TTL_GRACE = 60.0  # seconds that Flower keeps a message longer than we wait for its answer
-ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
 log = logging.getLogger("flwr.fedopl")  # so that `flwr log` and a node's own log show it
 
 
@@ -64,57 +48,18 @@ def _answer(message: Message, context: Context) -> bytes:
     """The door's answer; if anything fails before the door, a code is sent and no text."""
     try:
         asker = f"Flower run {message.metadata.run_id}"
-        content = _unpacked(message)
-        within = message.metadata.ttl  # after that, Flower passes no answer on
-        return _door(context, asker, content, within).handle(content)
+        # After its time to live, Flower passes no answer on.
+        return _doors(context, asker).handle(_unpacked(message), within=message.metadata.ttl)
     except (Exception, SystemExit):
         # Flower would send an exception's text to the server. It goes to this node's log instead.
         log.exception("fedopl: this node cannot answer")
-        return _refused(_unpacked(message))
+        return refused(_unpacked(message))
 
 
-def _refused(content: bytes) -> bytes:
-    """A refusal of each query; decoded in any size, as no study is at hand."""
-    try:
-        asked = [codec.decode(query, ANY_SIZE) for query in unbundled(content)]
-    except WireError:
-        asked = [Refusal(study=bytes(codec.DIGEST_BYTES), exchange=0, reason=RefusalCode.FAILED)]
-    failed = RefusalCode.FAILED
-    return bundled(
-        [codec.encode(Refusal(study=q.study, exchange=q.exchange, reason=failed)) for q in asked]
-    )
-
-
-def _door(context: Context, asker: str, content: bytes, within: float) -> Door:
+def _doors(context: Context, asker: str) -> RemoteDoors:
     client = read_client(str(_setting(context.node_config, "client")))
     agreed, _ = read_study(str(_setting(context.node_config, "study")))
-    if agreed.table is None:
-        raise StudyError("study: it does not say what the columns of tables mean")
-    study = _asked_about(agreed, content)
-    _check_sharing(client, study)
-    pinned = client.pinned(study, client.rows_for(agreed))
-    return door_of(study, client, pinned, asker=asker, within=within)
-
-
-def _check_sharing(client: Client, study: Study) -> None:
-    """An error where the owner wants others to have a policy that no message can carry."""
-    if client.settings.share_personal and study.personalises:
-        raise OptionError(
-            f"{client.name}: share_personal = true, and over a network no message carries a "
-            "personal policy; take it out of client.toml, and hand over what `fedopl export "
-            "--client` writes"
-        )
-
-
-def _asked_about(agreed: Study, content: bytes) -> Study:
-    """The split of the study that the queries are about; the first, which refuses any other."""
-    studies = split_studies(agreed)
-    by_digest = {study.digest: study for study in studies}
-    try:
-        first = codec.decode(unbundled(content)[0], ANY_SIZE)
-    except WireError:
-        return studies[0]
-    return by_digest.get(first.study, studies[0])
+    return RemoteDoors(client, agreed, asker)
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:
@@ -142,61 +87,15 @@ def server_app(study: Path) -> ServerApp:
 
 def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
     """Wait for the clients, run the study, and write the run's folder."""
-    folder = Path(str(config["out"]))
-    with writing(folder):  # outside: a run that finds another here leaves its files alone
-        try:
-            save_record(_record(grid, study, folder, config), folder)
-            ProgressFile(folder / PROGRESS).clear()  # the record has all of it
-        except FedoplError as error:
-            # Flower exits with 0 even if a run fails, so that whoever waits for it reads this file.
-            write_atomically(folder / FAILURE, f"{error}\n".encode())
-            raise
-
-
-def _record(grid: Grid, study: Path, folder: Path, config: Mapping[str, Any]) -> Record:
-    (folder / FAILURE).unlink(missing_ok=True)
-    tell = _telling(folder)
-    agreed, candidates = read_study(study)
     names = tuple(sorted(str(config["clients"]).split(",")))
-    transport = FlowerTransport(grid, names, deadline=float(config["deadline"]))
-    if config.get("join"):
-        return _joined(Path(str(config["join"])), folder, agreed, transport, config, tell)
-    check_named(study, agreed, names)
-    transport.wait_for_all(float(config["arrival"]))
-
-    def begin(one: Study, place: int) -> Begun:
-        journal = Journal(journal_folder(folder / "exchanges", place))
-        return Begun(Conversation(one, transport, journal, tell))
-
-    return run_splits(agreed, begin, policies=candidates)
-
-
-def _joined(
-    run: Path,
-    folder: Path,
-    agreed: Study,
-    transport: "FlowerTransport",
-    config: Mapping[str, Any],
-    tell: Progress,
-) -> Record:
-    """The finished run in a folder of the server's, with the nodes that are there now."""
-    before = run_to_join(run, folder)
-    study, shares = study_to_agree_to(before, agreed, transport.clients)
-    transport.wait_for_all(float(config["arrival"]))
-    journal = Journal(folder / "exchanges")
-    return join_run(before, Conversation(study, transport, journal, tell), shares)
-
-
-def _telling(folder: Path) -> Progress:
-    """Says each exchange in the log, and in a file for whoever watches from another process."""
-    written = ProgressFile(folder / PROGRESS)
-    written.clear()
-
-    def tell(latest: Round) -> None:
-        _log_round(latest)
-        written.tell(latest)
-
-    return tell
+    coordinate(
+        study,
+        FlowerTransport(grid, names, deadline=float(config["deadline"])),
+        Path(str(config["out"])),
+        arrival=float(config["arrival"]),
+        join=Path(str(config["join"])) if config.get("join") else None,
+        progress=_log_round,
+    )
 
 
 def _log_round(latest: Round) -> None:

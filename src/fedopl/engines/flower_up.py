@@ -13,7 +13,7 @@ from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing
 from fedopl.server.exchange.conversation import Progress
 
-STATUS_SECONDS = 15.0  # each time costs a process of a second or two
+STATUS_SECONDS = 30.0  # each time costs a process of a second or two
 Teller = Callable[[str], None]
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,12 +26,15 @@ from fedopl.engines.federation_watcher import FINISHED, MARK, end_marked
 
 HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
+MOST_AT_ONCE = 4  # clients that are registered
 CONNECTION = "local-federation"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
+# How often a part looks for work, in seconds; Flower's own second is for many machines.
+PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
 
 
 @dataclass
@@ -58,8 +62,10 @@ class LocalFederation:
             self._make_keys()
             self._watcher = start_watcher(self._token)
             self.start_superlink()
+            # At once, as each is a process of Flower's that mostly imports and waits.
+            with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+                list(pool.map(self.register, self.clients))
             for name in self.clients:
-                self.register(name)
                 self.start_node(name)
         except BaseException:
             self.stop()
@@ -224,6 +230,7 @@ class LocalFederation:
         return {
             **os.environ,
             **QUIET,
+            **PROMPT,
             "PATH": f"{beside}{os.pathsep}{os.environ.get('PATH', '')}",
             "FLWR_HOME": str((self.folder / "home").resolve()),
             MARK: self._token,

@@ -1,6 +1,5 @@
 """Runs studies and evaluates policies with clients in folders, all in this process."""
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -48,12 +47,8 @@ def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData
     """Everybody's rows as they are now."""
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
-    check_packages(study)
     for client in clients.values():
-        lacking = client.settings.limits.lacking(study.requires)
-        if lacking:
-            message = f"limits: {'; '.join(lacking)}"
-            raise StudyError(client.file.complaint(("limits",), message))
+        check_client(study, client)
     return {name: client.rows_for(study) for name, client in clients.items()}
 
 
@@ -61,6 +56,15 @@ def _check_approvals(clients: Mapping[str, Client]) -> None:
     """Before anybody is asked, an error where a client's owner could not approve."""
     for client in clients.values():
         client.check_approvals()
+
+
+def check_client(study: Study, client: Client) -> None:
+    """Refuse a client without the packages that the study needs, or whose limits allow less."""
+    check_packages(study)
+    lacking = client.settings.limits.lacking(study.requires)
+    if lacking:
+        message = f"limits: {'; '.join(lacking)}"
+        raise StudyError(client.file.complaint(("limits",), message))
 
 
 def _opened(
@@ -76,13 +80,11 @@ def door_of(
     data: LoggedData,
     rehearsing: MemoryLedger | None = None,
     asker: str = THIS_MACHINE,
-    within: float = math.inf,
 ) -> Door:
     """The client's door for this study and the rows that are pinned for it.
 
     Ledger and scores lie in its folder, but in a rehearsal. It is an error if the ledger has
-    answers of the study whose history is gone. The ledger says who asked. Where the owner approves
-    queries by hand, they wait for that, but no longer than `within` seconds.
+    answers of the study whose history is gone. The ledger says who asked.
     """
     is_rehearsal = rehearsing is not None
     door = Door(
@@ -93,7 +95,7 @@ def door_of(
         store=None if is_rehearsal else FolderStore(client.store_path),
         ledger=FileLedger(client.ledger_path, asker) if rehearsing is None else rehearsing,
         secret=client.secret(rehearsing=is_rehearsal),
-        approvals=None if is_rehearsal else client.approvals(asker, within),
+        approvals=None if is_rehearsal else client.approvals(asker),
     )
     _check_history(client, door)
     return door

@@ -50,6 +50,11 @@ def unbundled(content: bytes) -> list[bytes]:
     return messages
 
 
+def largest_bundle(largest: int) -> int:
+    """How many bytes messages have together, where none has more than `largest`."""
+    return _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest)
+
+
 def received(content: bytes, largest: int) -> list[bytes]:
     """The queries, in which one of more than `largest` bytes is replaced by what stands for it.
 
@@ -58,7 +63,7 @@ def received(content: bytes, largest: int) -> list[bytes]:
     """
     if len(content) <= largest and not content.startswith(BUNDLE_MAGIC):
         return [content]  # the usual case, a million times a run
-    if len(content) > _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest):
+    if len(content) > largest_bundle(largest):
         return [_stand_in(content)]
     try:
         queries = unbundled(content)

@@ -14,6 +14,8 @@ from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
+from fedopl.messages.refusal import Refusal
+from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
@@ -50,6 +52,15 @@ def largest_query(study: Study) -> int:
     largest = with_most_found(study)
     sizes = axis_sizes(largest)
     return max(most_bytes(query, sizes) for query in queries_of(largest))
+
+
+@lru_cache(16)
+def largest_answer(study: Study) -> int:
+    """The bytes of the largest answer in this study, whatever pairs it may come to have."""
+    largest = with_most_found(study)
+    sizes = axis_sizes(largest)
+    answers = {query.answer for query in queries_of(largest)} | {MaskedSums, Refusal}
+    return max(most_bytes(answer, sizes) for answer in answers)
 
 
 def axis_sizes(study: Study) -> Sizes:

@@ -9,7 +9,6 @@ for every r, and the likelihood of r, where θ ~ N(θ₋c, r·σ²) and scores h
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.linear import NEVER
@@ -228,6 +227,8 @@ class Strengths:
     @property
     def weights(self) -> FloatArray:  # (n_strengths,)
         """What each counts for: a mean over all is surer than the likeliest alone."""
+        from scipy.special import softmax  # here, as it is slow to import
+
         return np.asarray(softmax(self.own + self.others))
 
     @property
@@ -241,6 +242,8 @@ class Strengths:
 
         Without what the others say: not every way of differing is one that they can tell of.
         """
+        from scipy.special import logsumexp  # here, as it is slow to import
+
         return float(logsumexp(self.own) - np.log(len(self.own)))
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import DataError, OptionError
@@ -73,6 +72,8 @@ def gaussian_tv(p: Gaussian, q: Gaussian) -> float:
     Equal covariances: 2Φ(½√(mᵀΣ⁻¹m)) − 1. One dimension: P and Q cross in two points, between
     which the narrower one is the larger. Other pairs have no closed form: `gaussian_tv_interval`.
     """
+    from scipy.special import ndtr  # here, as it is slow to import
+
     gap, cov_p, cov_q = _difference(p, q)
     if np.allclose(cov_p, cov_q, rtol=1e-12, atol=0):
         distance = math.sqrt(float(gap @ np.linalg.solve(cov_p, gap)))
@@ -125,6 +126,8 @@ def _variances(variance: ArrayLike, means: FloatArray) -> FloatArray:
 
 
 def _tv_of_unequal_variances(gap: float, var_p: float, var_q: float) -> float:
+    from scipy.special import ndtr  # here, as it is slow to import
+
     sd_p, sd_q = math.sqrt(var_p), math.sqrt(var_q)
     # log p − log q = 0 with P at `gap` and Q at 0: a·x² + 2b·x + c = 0.
     a, b = 1 / var_p - 1 / var_q, -gap / var_p

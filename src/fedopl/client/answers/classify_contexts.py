@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
@@ -58,6 +57,8 @@ def _slopes(
     features: FloatArray, weights: FloatArray, parameters: FloatArray, needed: int
 ) -> dict[str, Any]:
     """Mean loss, pulls and Hessian for one target, or nothing if they rest on a few rows."""
+    from scipy.special import expit  # here, as it is slow to import
+
     margins = features @ parameters
     chances = expit(margins)
     pulls, rest = weights * chances, weights * (1 - chances)

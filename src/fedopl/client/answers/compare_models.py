@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, to_eight_digits
 from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
@@ -69,6 +68,8 @@ class ComparedRows:
 
     def chances(self, parameters: FloatArray) -> FloatArray:  # (n_repeats, n_rows, n_actions)
         """How likely each action is in each row."""
+        from scipy.special import softmax  # here, as it is slow to import
+
         chances = np.maximum(softmax(self.means(parameters), axis=-1), SHARE_TOLERANCE)
         shares: FloatArray = chances / chances.sum(axis=-1, keepdims=True)
         return shares

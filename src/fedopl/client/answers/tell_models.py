@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import logsumexp
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
@@ -165,6 +164,8 @@ def _with_rare_actions(
 
     How many did is not disclosed; a chance of zero would be infinitely far from any other.
     """
+    from scipy.special import logsumexp  # here, as it is slow to import
+
     n_rare = int((~supported).sum())
     if not n_rare:
         return scores

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.rows.chunks import ScoredRows
@@ -138,6 +137,8 @@ def _add_block(
     ones, ends = np.ones(len(contexts)), np.arange(len(contexts) + 1, dtype=np.int32)
 
     def add(columns: tuple[int, int]) -> None:
+        from scipy.sparse import csc_array  # here, as it is slow to import
+
         first, second = columns
         table = grid.tables[columns]
         size = table.stop - table.start

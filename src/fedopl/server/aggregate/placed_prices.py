@@ -6,7 +6,6 @@ at quantiles of distributions that have them.
 """
 
 import numpy as np
-from scipy.special import stdtrit
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.messages.evaluation.price_curve import N_PRICES
@@ -28,6 +27,8 @@ def placed_prices(
 
     `means` (n_actions,) and `covariances` are of the index, `costs` on average, by action.
     """
+    from scipy.special import stdtrit  # here, as it is slow to import
+
     cheap, dear = np.nonzero(known[:, None] & known & (costs[:, None] < costs))
     apart = costs[dear] - costs[cheap]
     variances = np.diagonal(covariances)

@@ -9,8 +9,6 @@ connect them, so that every cut passes through a large cell (secondary suppressi
 """
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from fedopl.base.arrays import BoolArray, FloatArray
 
@@ -41,6 +39,9 @@ def suppressed_cells(
 
 def _connecting_cells(counts: FloatArray, suppressed: BoolArray, needed: int) -> BoolArray:
     """Large cells that connect the margins of small suppressed ones, with few data rows in all."""
+    from scipy.sparse import csr_array  # here, as it is slow to import
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
     n_across, n_down = counts.shape
     first, second = np.nonzero(suppressed & are_few(counts, needed))
     ends = np.zeros(n_across + n_down, bool)
@@ -89,6 +90,9 @@ def has_small_cut(counts: FloatArray, needed: int) -> bool:
 
 def _merged(weights: FloatArray, inseparable: BoolArray) -> FloatArray:
     """The weights between points once inseparable ones have become one."""
+    from scipy.sparse import csr_array  # here, as it is slow to import
+    from scipy.sparse.csgraph import connected_components
+
     n_groups, group = connected_components(csr_array(inseparable), directed=False)
     if n_groups == len(weights):
         return weights

@@ -1,0 +1,116 @@
+"""`fedopl certs` and `server`: a federation over plain HTTPS, for sites without Flower."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedopl.base.errors import OptionError
+from fedopl.cli.arguments import AsJson, Resume, StudyPath
+from fedopl.cli.printing import resumable, say_paths
+from fedopl.cli.run_summary import say_run
+from fedopl.cli.run_verbs import default_folder
+from fedopl.cli.serving import Port, Serve, serving_run, watch_of
+from fedopl.cli.signals import stop_when_told
+
+Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients to be there")]
+Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]
+PACKAGES = ("httpx", "starlette", "uvicorn")
+
+
+def certs(
+    folder: Annotated[Path, typer.Argument(help="where to write")] = Path("keys"),
+    *,
+    host: Annotated[
+        list[str] | None, typer.Option(help="the server's name or address; may be repeated")
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help="make this client's key and certificate; may be repeated"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make keys and certificates for `fedopl server` and `fedopl node`.
+
+    At the server, with --host: ca.crt, which every client gets, and the server's own. At a client,
+    with --client: NAME.key, which stays there, and NAME.crt, which the server gets.
+    """
+    from fedopl.engines.certificates import make_certificates, make_client_certificate
+
+    if not host and not client:
+        raise OptionError("certs: say --host of the server, or --client, or both")
+    written = make_certificates(folder, host) if host else []
+    for name in client or ():
+        written += make_client_certificate(folder, name)
+    say_paths(written, as_json=as_json)
+
+
+def server(
+    study: StudyPath = Path("study.toml"),
+    *,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="where clients call")
+    ] = "127.0.0.1:8443",
+    certificates: Annotated[
+        Path,
+        typer.Option(help="the folder of server.crt, server.key and NAME.crt of each client"),
+    ] = Path("keys"),
+    out: Annotated[
+        Path | None, typer.Option(help="the run's folder; runs/NAME of the study if not said")
+    ] = None,
+    resume: Resume = False,
+    join: Annotated[
+        Path | None, typer.Option(help="a finished run that these clients join")
+    ] = None,
+    arrival: Arrival = 120.0,
+    deadline: Deadline = 120.0,
+    serve: Serve = False,
+    port: Port = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the study with clients that call over HTTPS, each with `fedopl node`.
+
+    Those take part whose certificate NAME.crt is in the folder of certificates. Nothing is started
+    at clients, and nothing calls them.
+    """
+    need_https()
+    from fedopl.engines.https_run import run_over_https
+    from fedopl.report.page import write_report
+
+    stop_when_told()
+    folder = out or default_folder(study)
+    more = ("--join", join) if join else ()
+    with serving_run(study, serve=serve, port=port) as page:
+        with resumable(
+            *("server", study, "--listen", listen, "--certificates", certificates),
+            *("--out", folder, *more, "--resume"),
+        ):
+            record = run_over_https(
+                study,
+                certificates=certificates,
+                listen=listen,
+                out=folder,
+                resume=resume,
+                join=join,
+                arrival=arrival,
+                deadline=deadline,
+                watch=watch_of(page),
+                tell=say_line,
+            )
+            report = write_report(record, folder / "report.html")
+        say_run(record, report, as_json=as_json)
+        if page is not None:
+            page.finish(report.read_text(encoding="utf-8"))
+
+
+def say_line(text: str) -> None:
+    """A line for a log: both verbs are left alone for a long time."""
+    typer.echo(f"fedopl: {text}", err=True)
+
+
+def need_https() -> None:
+    """Refuse to go on without the packages of the extra."""
+    missing = [package for package in PACKAGES if find_spec(package) is None]
+    if missing:
+        raise OptionError(f"{', '.join(missing)}: not installed; pip install 'fedopl[https]'")

@@ -1,0 +1,284 @@
+"""Plain HTTPS as transport, the server's side: clients dial in, and nothing dials them."""
+
+import asyncio
+import hashlib
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple, Self
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fedopl.base.errors import FederationError
+from fedopl.engines.certificates import client_certificates
+from fedopl.engines.https_protocol import (
+    ANSWERS,
+    NEXT,
+    POLL_SECONDS,
+    QUESTION,
+    SECONDS,
+    server_context,
+)
+
+PRESENT_SECONDS = 60.0  # after its last request, a client counts as being there
+START_SECONDS, CLOSING_SECONDS, STOP_SECONDS, WATCH_SECONDS = 10.0, 5.0, 5.0, 0.02
+DRAIN_SECONDS = 0.05
+MOST_AT_ONCE = 16  # requests of one client
+_PEER = "peer"
+
+
+class Question(NamedTuple):
+    """What a client is asked on a trip."""
+
+    known_by: str
+    content: bytes
+
+
+@dataclass
+class _Trip:
+    """The questions that are open; each client's answers, once for all that are the same."""
+
+    questions: Mapping[str, Question] = field(default_factory=dict)
+    end: float = 0.0  # when answers are no longer waited for
+    answers: SimpleQueue[tuple[str, bytes]] = field(default_factory=SimpleQueue)
+    given: set[tuple[str, bytes]] = field(default_factory=set)
+    answered: set[str] = field(default_factory=set)
+
+    def take(self, name: str, content: bytes) -> None:
+        """Answers that differ are both taken, for the server to see that a client gave two."""
+        known = (name, hashlib.sha256(content).digest())
+        if known not in self.given:
+            self.given.add(known)
+            self.answered.add(name)
+            self.answers.put((name, content))
+
+
+class HttpsTransport:
+    """A transport to clients that long-poll over mutual TLS, as a context: it listens meanwhile.
+
+    Whoever dies before answering finds the same question when it is back; whoever missed a deadline
+    and is not there is not waited for.
+
+    Args:
+        certificates: the folder of server.crt, server.key and NAME.crt of every client.
+        listen: host and port; port 0 takes one that is free.
+        deadline: seconds that a trip may take.
+        largest: bytes that an answer may have.
+
+    """
+
+    def __init__(
+        self, certificates: Path, listen: tuple[str, int], *, deadline: float, largest: int
+    ) -> None:
+        self.deadline, self.largest = deadline, largest
+        self._known = client_certificates(certificates)
+        self._names = tuple(sorted(set(self._known.values())))
+        self._context = server_context(certificates, self._known)
+        self._listen = listen
+        self._trip, self._over = _Trip(), False
+        self._seen: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._latest: dict[str, str] = {}  # by client, what it answered last
+        self._requests: Counter[str] = Counter()
+        self._missed: set[str] = set()
+        self._all_there = threading.Event()
+
+    # --- the run's side ------------------------------------------------------------------------
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """All clients whose certificate is here, connected or not."""
+        return self._names
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self._listen[0]}]" if ":" in self._listen[0] else self._listen[0]
+        return f"https://{host}:{self._listen[1]}"
+
+    def __enter__(self) -> Self:
+        listener = _listener(self._listen)
+        self._listen = (self._listen[0], listener.getsockname()[1])
+        config = Config(
+            Starlette(
+                routes=[
+                    Route(NEXT, self._for_client(self._next)),
+                    Route(
+                        f"{ANSWERS}/{{known_by}}", self._for_client(self._post), methods=["POST"]
+                    ),
+                ]
+            ),
+            http=_WithPeer,
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        config.load()
+        config.ssl = self._context
+        self._server = Server(config)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(listener)), name="https", daemon=True
+        )
+        self._thread.start()
+        end = time.monotonic() + START_SECONDS
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > end:
+                raise FederationError(f"{self.url}: the server did not start")
+            time.sleep(WATCH_SECONDS)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._server.should_exit = True
+        self._announce()
+        self._thread.join(STOP_SECONDS)
+
+    async def _serve(self, listener: socket.socket) -> None:
+        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
+        await self._server.serve([listener])
+        await asyncio.sleep(DRAIN_SECONDS)  # connections that were refused are still being closed
+
+    def wait_for_all(self, seconds: float) -> None:
+        """Wait until every client has called, or until the deadline."""
+        self._all_there.wait(seconds)
+
+    def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Open a question to each client; yield answers as they come, until the deadline."""
+        end = time.monotonic() + self.deadline
+        there = self._present()
+        waiting = {name for name in queries if name in there or name not in self._missed}
+        trip = _Trip({name: _question(content) for name, content in queries.items()}, end)
+        self._trip = trip
+        self._announce()
+        try:
+            while waiting and (left := end - time.monotonic()) > 0:
+                try:
+                    name, content = trip.answers.get(timeout=left)
+                except Empty:
+                    break
+                waiting.discard(name)
+                yield name, content
+        finally:
+            self._trip = _Trip()
+        while not trip.answers.empty():  # of those who were not waited for
+            yield trip.answers.get()
+        self._missed = (self._missed - queries.keys()) | (queries.keys() - trip.answered)
+
+    def end(self) -> None:
+        """Say to whoever is there that the run is over, and wait until they have heard it."""
+        self._over = True
+        self._announce()
+        end = time.monotonic() + CLOSING_SECONDS
+        while not self._present() <= self._told and time.monotonic() < end:
+            time.sleep(WATCH_SECONDS)
+
+    def _present(self) -> set[str]:
+        now = time.monotonic()
+        return {name for name, at in list(self._seen.items()) if now - at < PRESENT_SECONDS}
+
+    def _announce(self) -> None:
+        """Wake everybody who waits for the next question."""
+
+        def wake() -> None:
+            self._news.set()
+            self._news = asyncio.Event()
+
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(wake)
+
+    # --- the clients' side ---------------------------------------------------------------------
+
+    def _for_client(
+        self, handler: Callable[[str, Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The handler with the caller's name, which its certificate alone decides."""
+
+        async def handle(request: Request) -> Response:
+            name = self._known.get(request.scope["state"][_PEER])
+            if name is None:
+                return Response(status_code=403)
+            if self._requests[name] >= MOST_AT_ONCE:
+                return Response(status_code=429)
+            self._requests[name] += 1
+            self._seen[name] = time.monotonic()
+            if len(self._seen) == len(self._names):
+                self._all_there.set()
+            try:
+                return await handler(name, request)
+            except ClientDisconnect:
+                return Response(status_code=400)
+            finally:
+                self._requests[name] -= 1
+
+        return handle
+
+    async def _next(self, name: str, _request: Request) -> Response:
+        end = time.monotonic() + POLL_SECONDS
+        while True:
+            news, trip = self._news, self._trip
+            if self._over:
+                self._told.add(name)
+                return Response(status_code=410)
+            if name in trip.questions and name not in trip.answered:
+                known_by, content = trip.questions[name]
+                left = max(trip.end - time.monotonic(), 0.0)
+                return Response(content, headers={QUESTION: known_by, SECONDS: f"{left:.3f}"})
+            try:
+                await asyncio.wait_for(news.wait(), end - time.monotonic())
+            except TimeoutError:
+                return Response(status_code=204)
+            if self._server.should_exit:
+                return Response(status_code=204)
+
+    async def _post(self, name: str, request: Request) -> Response:
+        known_by, trip = request.path_params["known_by"], self._trip
+        asked = trip.questions.get(name)
+        if asked is None or asked.known_by != known_by:
+            return Response(status_code=204 if self._latest.get(name) == known_by else 409)
+        content = bytearray()
+        async for chunk in request.stream():
+            content += chunk
+            if len(content) > self.largest:
+                return Response(status_code=413)
+        if trip is not self._trip:
+            return Response(status_code=409)
+        trip.take(name, bytes(content))
+        self._latest[name] = known_by
+        return Response(status_code=204)
+
+
+class _WithPeer(H11Protocol):
+    """A connection that knows the certificate of its other end."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        peer = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        self.app_state = {**self.app_state, _PEER: peer}
+
+
+def _question(content: bytes) -> Question:
+    return Question(hashlib.sha256(content).hexdigest(), content)
+
+
+def _listener(listen: tuple[str, int]) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+        return socket.create_server(listen, family=family, backlog=1024)
+    except OSError as error:
+        raise FederationError(
+            f"{listen[0]}:{listen[1]}: cannot listen there: {error.strerror or error}"
+        ) from None

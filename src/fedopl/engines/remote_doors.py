@@ -1,0 +1,95 @@
+"""A client's side of a study over a network: its doors, opened from its own files."""
+
+import math
+from dataclasses import replace
+
+from fedopl.base.errors import OptionError, StudyError, WireError
+from fedopl.client.client_file import Client
+from fedopl.client.door import Door
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.run import door_of
+from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.message import Axis
+from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.study.splits import split_studies
+from fedopl.study.study import Study
+
+ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
+
+
+class RemoteDoors:
+    """A client's doors to the splits of its study; the one that was asked last stays open.
+
+    Args:
+        client: the client, whose rows are read at its first question.
+        agreed: the client's own copy of the study.
+        asker: who asks, for the ledger.
+
+    """
+
+    def __init__(self, client: Client, agreed: Study, asker: str) -> None:
+        self.client, self.agreed, self.asker = client, agreed, asker
+        self._rows: LoggedData | None = None
+        self._open: Door | None = None
+        self._splits = split_studies(agreed)
+
+    def open(self, place: int = 0) -> Door:
+        """The door to a split of the study; an error in words for its owner if there is none.
+
+        The rows are read once, and those that come later are in none of the splits.
+        """
+        study = self._splits[place]
+        if self._open is None or self._open.study is not study:
+            if self.agreed.table is None:
+                raise StudyError("study: it does not say what the columns of tables mean")
+            _check_sharing(self.client, study)
+            if self._rows is None:
+                self._rows = self.client.rows_for(self.agreed)
+            pinned = self.client.pinned(study, self._rows)
+            self._open = door_of(study, self.client, pinned, asker=self.asker)
+        return self._open
+
+    def handle(self, content: bytes, within: float = math.inf) -> bytes:
+        """The door's answer to these queries; an error if there is no door to ask.
+
+        Where the owner approves queries by hand, they wait for that `within` seconds at most.
+        """
+        door = self._door_for(content)
+        if door.approvals is not None:
+            door.approvals = replace(door.approvals, within=within)
+        return door.handle(content)
+
+    def _door_for(self, content: bytes) -> Door:
+        """The door to the split that queries are about; the first goes on as another, or refuses.
+
+        A study that goes on as another has one split.
+        """
+        try:
+            about = codec.study_asked_about(unbundled(content)[0])
+        except WireError:
+            return self.open()
+        places = (place for place, study in enumerate(self._splits) if study.digest == about)
+        return self.open(next(places, 0))
+
+
+def refused(content: bytes) -> bytes:
+    """A refusal of each query, where no door opens; decoded in any size, as no study is at hand."""
+    try:
+        asked = [codec.decode(query, ANY_SIZE) for query in unbundled(content)]
+    except WireError:
+        asked = [Refusal(study=bytes(codec.DIGEST_BYTES), exchange=0, reason=RefusalCode.FAILED)]
+    failed = RefusalCode.FAILED
+    return bundled(
+        [codec.encode(Refusal(study=q.study, exchange=q.exchange, reason=failed)) for q in asked]
+    )
+
+
+def _check_sharing(client: Client, study: Study) -> None:
+    """An error where the owner wants others to have a policy that no message can carry."""
+    if client.settings.share_personal and study.personalises:
+        raise OptionError(
+            f"{client.name}: share_personal = true, and over a network no message carries a "
+            "personal policy; take it out of client.toml, and hand over what `fedopl export "
+            "--client` writes"
+        )
