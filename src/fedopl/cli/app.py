@@ -35,7 +35,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
         *(membership_verbs.join, membership_verbs.leave),
-        *(https_verbs.server, https_verbs.node, https_verbs.certs),
+        *(https_verbs.server, https_verbs.node, https_verbs.certificates),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

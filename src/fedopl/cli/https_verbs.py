@@ -1,4 +1,4 @@
-"""`fedopl certs`, `server` and `node`: a federation over plain HTTPS, for sites without Flower."""
+"""`fedopl certificates`, `server`, `node`: a federation over HTTPS, for sites without Flower."""
 
 import re
 import signal
@@ -12,16 +12,15 @@ import typer
 
 from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, Resume, StudyOption, StudyPath
+from fedopl.cli.flower_verbs import Arrival, Deadline
 from fedopl.cli.live import watched
 from fedopl.cli.printing import resumable, say_paths
 from fedopl.cli.run_summary import say_run
 
-Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients to be there")]
-Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]
 PACKAGES = ("httpx", "starlette", "uvicorn")
 
 
-def certs(
+def certificates(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path("keys"),
     *,
     host: Annotated[
@@ -41,7 +40,7 @@ def certs(
     from fedopl.engines.certificates import make_certificates, make_client_certificate
 
     if not host and not client:
-        raise OptionError("certs: say --host of the server, or --client, or both")
+        raise OptionError("certificates: say --host of the server, or --client, or both")
     written = make_certificates(folder, host) if host else []
     for name in client or ():
         written += make_client_certificate(folder, name)
@@ -54,9 +53,12 @@ def server(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="where clients call")
     ] = "127.0.0.1:8443",
-    certificates: Annotated[
+    keys: Annotated[
         Path,
-        typer.Option(help="the folder of server.crt, server.key and NAME.crt of each client"),
+        typer.Option(
+            "--certificates",
+            help="the folder of server.crt, server.key and NAME.crt of each client",
+        ),
     ] = Path("keys"),
     out: Annotated[
         Path | None, typer.Option(help="the run's folder; runs/NAME of the study if not said")
@@ -83,12 +85,12 @@ def server(
     folder = out or Path("runs") / _slug(read_study(study)[0].name)
     more = ("--join", join) if join else ()
     with resumable(
-        *("server", study, "--listen", listen, "--certificates", certificates),
+        *("server", study, "--listen", listen, "--certificates", keys),
         *("--out", folder, *more, "--resume"),
     ):
         record = run_over_https(
             study,
-            certificates=certificates,
+            certificates=keys,
             listen=listen,
             out=folder,
             resume=resume,
@@ -109,8 +111,11 @@ def node(
     ],
     client: Annotated[Path, typer.Option(help="the client's folder, or its client.toml")] = Path(),
     study: StudyOption = Path("study.toml"),
-    certificates: Annotated[
-        Path, typer.Option(help="the folder of ca.crt, and NAME.crt and NAME.key of the client")
+    keys: Annotated[
+        Path,
+        typer.Option(
+            "--certificates", help="the folder of ca.crt, and NAME.crt and NAME.key of the client"
+        ),
     ] = Path("keys"),
     patience: Annotated[
         float, typer.Option(min=1, help="seconds without the server after which to give up")
@@ -125,7 +130,7 @@ def node(
     from fedopl.engines.https_node import run_node
 
     _end_on_signals()
-    run_node(url, client, study, certificates=certificates, patience=patience, tell=_say)
+    run_node(url, client, study, certificates=keys, patience=patience, tell=_say)
     _say(f"the run is over; what left: fedopl ledger {client}")
 
 

@@ -29,7 +29,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 LARGEST_QUESTION = 1 << 20  # at least: a client that does not know a study may refuse it
 # A server that does not accept a certificate may close the connection without a word.
 UNHEARD = "; has the server this client's certificate?"
-Teller = Callable[[str], None]
+_Teller = Callable[[str], None]
 
 
 class Answered(NamedTuple):
@@ -40,7 +40,7 @@ class Answered(NamedTuple):
 
 
 def run_node(
-    server: str, client: Path, study: Path, *, certificates: Path, patience: float, tell: Teller
+    server: str, client: Path, study: Path, *, certificates: Path, patience: float, tell: _Teller
 ) -> None:
     """Answer a server's questions for this client until the run is over.
 
@@ -61,10 +61,10 @@ def run_node(
     doors.open()  # what its owner has to know is said before anything is asked
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     tell(f"{own.name}: ready; asking {server}")
-    Node(server, context, _answering(doors, tell), largest, patience, tell).run()
+    HttpsNode(server, context, _answering(doors, tell), largest, patience, tell).run()
 
 
-def _answering(doors: RemoteDoors, tell: Teller) -> Callable[[bytes], bytes]:
+def _answering(doors: RemoteDoors, tell: _Teller) -> Callable[[bytes], bytes]:
     def answer(content: bytes) -> bytes:
         """The door's answer; if anything fails before the door, a code is sent and no text."""
         try:
@@ -79,7 +79,7 @@ def _answering(doors: RemoteDoors, tell: Teller) -> Callable[[bytes], bytes]:
 
 
 @dataclass
-class Node:
+class HttpsNode:
     """Asks, answers, and goes on where it was after whatever happened."""
 
     server: str
@@ -87,7 +87,7 @@ class Node:
     answer: Callable[[bytes], bytes]
     largest: int  # bytes that a question may have
     patience: float
-    tell: Teller
+    tell: _Teller
     _latest: Answered = field(default=Answered("", b""), init=False)
     _unsent: bool = field(default=False, init=False)
 
