@@ -34,7 +34,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import MemoryStore
 from fedopl.client.door import Door
 from fedopl.engines.certificates import make_certificates, make_client_certificate
-from fedopl.engines.https_node import Node
+from fedopl.engines.https_node import HttpsNode
 from fedopl.engines.https_protocol import NEXT, client_context
 from fedopl.engines.https_server import HttpsTransport
 from fedopl.engines.in_process import InProcess
@@ -67,7 +67,7 @@ class KilledError(Exception):
     """The end of a client, wherever it is."""
 
 
-class Mortal(Node):
+class Mortal(HttpsNode):
     """A node that dies at random steps."""
 
     chances = random.Random()  # noqa: S311

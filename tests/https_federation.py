@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import httpx
 
 from fedopl.engines.certificates import make_certificates, make_client_certificate
-from fedopl.engines.https_node import Node, run_node
+from fedopl.engines.https_node import HttpsNode, run_node
 from fedopl.engines.https_protocol import client_context
 from fedopl.engines.https_server import HttpsTransport
 
@@ -35,7 +35,8 @@ def caller(transport, keys, name):
 
 
 def node(url, keys, name, answer, *, patience=SOON, tell=lambda _text: None):
-    return Node(url, client_context(keys, name), answer, LARGEST, patience, tell)
+    context = client_context(keys, name)
+    return HttpsNode(url, context, lambda asked, _within: answer(asked), LARGEST, patience, tell)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`fedopl certs`, `server` and `node`: a federation over HTTPS by its commands."""
+"""`fedopl certificates`, `server` and `node`: a federation over HTTPS by its commands."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="module")
 def keys(tiny):
     names = [argument for name in NAMES for argument in ("--client", name)]
-    done = fedopl("certs", tiny.folder / "keys", "--host", HOST, *names, "--json")
+    done = fedopl("certificates", tiny.folder / "keys", "--host", HOST, *names, "--json")
     assert done.code == 0
     made = {"ca", "server", *NAMES}
     written = {
@@ -146,6 +146,6 @@ def test_packages_that_are_not_installed_are_named(tiny, keys, verb, monkeypatch
 
 
 def test_certs_need_a_name(tmp_path):
-    done = fedopl("certs", tmp_path)
+    done = fedopl("certificates", tmp_path)
     assert done.code == 1
     assert "say --host of the server, or --client, or both" in done.err

@@ -92,7 +92,7 @@ def good_commands(tiny, folder):
         "export": ["export", run, "--to", "sql", "--out", folder / "policy.sql"],
         "ledger": ["ledger", clients / "north"],
         "unlock": ["unlock", clients / "north"],
-        "certs": ["certs", folder / "keys", "--client", "north"],
+        "certificates": ["certificates", folder / "keys", "--client", "north"],
     }
 
 
@@ -125,7 +125,7 @@ BAD_COMMANDS = {
     "export": ["export", "no.json", "--to", "sql"],
     "join": ["join", "nowhere", "west"],
     "server": ["server", "no.toml"],
-    "certs": ["certs", "/dev/null/keys", "--client", "north"],
+    "certificates": ["certificates", "/dev/null/keys", "--client", "north"],
     "leave": ["leave", "nowhere", "west"],
     "node": ["node", "nowhere", "--serve"],
     "ledger": ["ledger", "nowhere"],

@@ -116,7 +116,7 @@ def test_a_question_that_is_too_large_is_not_read_to_its_end(transport, keys):
 
 
 def test_a_client_asks_so_many_things_at_once_and_no_more(transport, keys, monkeypatch):
-    monkeypatch.setattr(https_server, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(https_server, "MOST_REQUESTS", 1)
     transport.wait_for_all(0)
     with caller(transport, keys, "north") as http, caller(transport, keys, "north") as again:
         waits = threading.Thread(target=lambda: http.get("/next"), daemon=True)
@@ -236,7 +236,7 @@ def test_files_that_are_not_there_or_do_not_fit_are_named(keys, tmp_path):
     with pytest.raises(StorageError, match=r"ca.crt: cannot be read.*operator"):
         client_context(tmp_path, "north")
     (tmp_path / "ca.crt").write_bytes((keys / "ca.crt").read_bytes())
-    with pytest.raises(StorageError, match=r"north.crt: cannot be read.*fedopl certs"):
+    with pytest.raises(StorageError, match=r"north.crt: cannot be read.*fedopl certificates"):
         client_context(tmp_path, "north")
     (tmp_path / "north.crt").write_bytes((keys / "north.crt").read_bytes())
     (tmp_path / "north.key").write_bytes((keys / "south.key").read_bytes())

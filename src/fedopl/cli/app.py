@@ -36,7 +36,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
         *(membership_verbs.join, membership_verbs.leave),
-        *(https_verbs.certs, https_verbs.server, node_verb.node),
+        *(https_verbs.certificates, https_verbs.server, node_verb.node),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

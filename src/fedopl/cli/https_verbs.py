@@ -1,4 +1,4 @@
-"""`fedopl certs` and `server`: a federation over plain HTTPS, for sites without Flower."""
+"""`fedopl certificates` and `server`: a federation over plain HTTPS, for sites without Flower."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,18 +8,17 @@ import typer
 
 from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, Resume, StudyPath
+from fedopl.cli.flower_verbs import Arrival, Deadline
 from fedopl.cli.printing import resumable, say_paths
 from fedopl.cli.run_summary import say_run
 from fedopl.cli.run_verbs import default_folder
 from fedopl.cli.serving import Port, Serve, serving_run, watch_of
 from fedopl.cli.signals import stop_when_told
 
-Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients to be there")]
-Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]
 PACKAGES = ("httpx", "starlette", "uvicorn")
 
 
-def certs(
+def certificates(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path("keys"),
     *,
     host: Annotated[
@@ -39,7 +38,7 @@ def certs(
     from fedopl.engines.certificates import make_certificates, make_client_certificate
 
     if not host and not client:
-        raise OptionError("certs: say --host of the server, or --client, or both")
+        raise OptionError("certificates: say --host of the server, or --client, or both")
     written = make_certificates(folder, host) if host else []
     for name in client or ():
         written += make_client_certificate(folder, name)
@@ -52,9 +51,12 @@ def server(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="where clients call")
     ] = "127.0.0.1:8443",
-    certificates: Annotated[
+    keys: Annotated[
         Path,
-        typer.Option(help="the folder of server.crt, server.key and NAME.crt of each client"),
+        typer.Option(
+            "--certificates",
+            help="the folder of server.crt, server.key and NAME.crt of each client",
+        ),
     ] = Path("keys"),
     out: Annotated[
         Path | None, typer.Option(help="the run's folder; runs/NAME of the study if not said")
@@ -83,12 +85,12 @@ def server(
     more = ("--join", join) if join else ()
     with serving_run(study, serve=serve, port=port) as page:
         with resumable(
-            *("server", study, "--listen", listen, "--certificates", certificates),
+            *("server", study, "--listen", listen, "--certificates", keys),
             *("--out", folder, *more, "--resume"),
         ):
             record = run_over_https(
                 study,
-                certificates=certificates,
+                certificates=keys,
                 listen=listen,
                 out=folder,
                 resume=resume,

@@ -36,9 +36,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 LARGEST_QUESTION = 1 << 20  # at least: a client that does not know a study may refuse it
 # A server that does not accept a certificate may close the connection without a word.
 UNHEARD = "; has the server this client's certificate?"
-Teller = Callable[[str], None]
+_Teller = Callable[[str], None]
 # From a question, and the seconds within which it has to be answered, to the answer.
-Answering = Callable[[bytes, float], bytes]
+_Answering = Callable[[bytes, float], bytes]
 
 
 class Answered(NamedTuple):
@@ -49,7 +49,7 @@ class Answered(NamedTuple):
 
 
 def run_node(
-    server: str, client: Path, study: Path, *, certificates: Path, patience: float, tell: Teller
+    server: str, client: Path, study: Path, *, certificates: Path, patience: float, tell: _Teller
 ) -> None:
     """Answer a server's questions for this client until the run is over.
 
@@ -70,10 +70,10 @@ def run_node(
     doors.open()  # what its owner has to know is said before anything is asked
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     tell(f"{own.name}: ready; asking {server}")
-    Node(server, context, _answering(doors, tell), largest, patience, tell).run()
+    HttpsNode(server, context, _answering(doors, tell), largest, patience, tell).run()
 
 
-def _answering(doors: RemoteDoors, tell: Teller) -> Answering:
+def _answering(doors: RemoteDoors, tell: _Teller) -> _Answering:
     def answer(content: bytes, within: float) -> bytes:
         """The door's answer; if anything fails before the door, a code is sent and no text."""
         try:
@@ -88,15 +88,15 @@ def _answering(doors: RemoteDoors, tell: Teller) -> Answering:
 
 
 @dataclass
-class Node:
+class HttpsNode:
     """Asks, answers, and goes on where it was after whatever happened."""
 
     server: str
     context: ssl.SSLContext
-    answer: Answering
+    answer: _Answering
     largest: int  # bytes that a question may have
     patience: float
-    tell: Teller
+    tell: _Teller
     _latest: Answered = field(default=Answered("", b""), init=False)
     _unsent: bool = field(default=False, init=False)
 

@@ -48,7 +48,7 @@ def client_context(folder: Path, name: str) -> ssl.SSLContext:
 
 def _show(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     for path in (certificate, key):
-        _require(path, "`fedopl certs` makes it")
+        _require(path, "`fedopl certificates` makes it")
     try:
         context.load_cert_chain(certificate, key)
     except ssl.SSLError:

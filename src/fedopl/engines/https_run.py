@@ -15,7 +15,7 @@ from fedopl.server.exchange_counts import expected_exchanges
 from fedopl.study.study_file import check_named, read_study
 
 LARGEST_PORT = (1 << 16) - 1
-Teller = Callable[[str], None]
+_Teller = Callable[[str], None]
 
 
 def run_over_https(
@@ -29,7 +29,7 @@ def run_over_https(
     arrival: float = 120.0,
     deadline: float = 120.0,
     watch: Watch = lambda *_run: nullcontext(),
-    tell: Teller = lambda _text: None,
+    tell: _Teller = lambda _text: None,
 ) -> Record:
     """Listen, run the study with the clients whose certificates are here, and say that it is over.
 

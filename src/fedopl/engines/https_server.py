@@ -34,7 +34,7 @@ from fedopl.engines.https_protocol import (
 PRESENT_SECONDS = 60.0  # after its last request, a client counts as being there
 START_SECONDS, CLOSING_SECONDS, STOP_SECONDS, WATCH_SECONDS = 10.0, 5.0, 5.0, 0.02
 DRAIN_SECONDS = 0.05
-MOST_AT_ONCE = 16  # requests of one client
+MOST_REQUESTS = 16  # requests of one client
 _PEER = "peer"
 
 
@@ -211,7 +211,7 @@ class HttpsTransport:
             name = self._known.get(request.scope["state"][_PEER])
             if name is None:
                 return Response(status_code=403)
-            if self._requests[name] >= MOST_AT_ONCE:
+            if self._requests[name] >= MOST_REQUESTS:
                 return Response(status_code=429)
             self._requests[name] += 1
             self._seen[name] = time.monotonic()

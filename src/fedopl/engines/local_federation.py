@@ -26,7 +26,7 @@ from fedopl.engines.federation_watcher import FINISHED, MARK, end_marked
 
 HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
-MOST_AT_ONCE = 4  # clients that are registered
+REGISTERED_AT_ONCE = 4  # clients that are registered
 CONNECTION = "local-federation"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -63,7 +63,7 @@ class LocalFederation:
             self._watcher = start_watcher(self._token)
             self.start_superlink()
             # At once, as each is a process of Flower's that mostly imports and waits.
-            with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+            with ThreadPoolExecutor(REGISTERED_AT_ONCE) as pool:
                 list(pool.map(self.register, self.clients))
             for name in self.clients:
                 self.start_node(name)
