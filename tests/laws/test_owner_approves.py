@@ -3,18 +3,27 @@
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.client.client_file import read_client
 from fedopl.client.disclosure import approvals as module
 from fedopl.client.disclosure.approvals import Approvals, Question
+from fedopl.client.door import Door
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.run import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.policies.basis import Basis
+from fedopl.study.plans import NuisancePlan
+from fedopl.study.screened_study import FoundTerms, after_screening
+from fedopl.study.study import Study
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl, write_tiny
 
@@ -174,13 +183,31 @@ def test_while_paused_nothing_leaves_that_was_approved_either(tiny, asks):
     assert isinstance(found[0], Enrolment)
 
 
-def test_a_query_that_its_owner_was_not_shown_is_not_answered_later(tiny, monkeypatch):
-    """Such as one that could not be understood before another of its trip was answered."""
-    door = door_to(tiny)
-    monkeypatch.setattr(door, "_question", lambda _content: None)
-    with Owner(door.approvals, approve) as owner:
-        assert reasons(answers(door, enrol(door))) == ["NOT_APPROVED"]
-    assert owner.seen == []
+def test_a_query_that_its_owner_was_not_shown_is_not_answered_later(tmp_path):
+    """It can be understood only once the query after it, which travels with it, was looked at."""
+    rng, names = np.random.default_rng(0), tuple(f"x{place}" for place in range(6))
+    agreed = Study(
+        actions=("a", "b"),
+        features=names,
+        basis=Basis(knots=dict.fromkeys(names, (-1.0, 0.0, 1.0)), screened_pairs=1),
+        nuisances=NuisancePlan(propensity="marginal"),
+    )
+    actions = rng.integers(0, 2, 500)
+    data = LoggedData(
+        rng.standard_normal((500, 6)), actions, rng.standard_normal(500), action_names=("a", "b")
+    )
+    approvals = Approvals(folder=tmp_path / "approvals", asks=True)
+    door = Door("north", data, agreed, secret="of this test", approvals=approvals)
+    after = after_screening(agreed, FoundTerms(pairs=(("x0", "x1"),)))
+    own = {"study": after.digest}
+    smuggled = SumOutcomes(exchange=0, **own)
+    told = replace(TakeFound.of(after), exchange=1, **own)
+    content = bundled([codec.encode(query) for query in (smuggled, told)])
+    with Owner(approvals, approve) as owner:
+        parts = unbundled(door.handle(content))
+    found = [decoder_of(after).decode(part) for part in parts]
+    assert len(owner.seen) == 1
+    assert reasons(found) == ["NOT_APPROVED", ""]
 
 
 def test_nobody_is_bothered_with_what_is_refused_anyway(tiny):
