@@ -86,8 +86,8 @@ class Mortal(HttpsNode):
             raise KilledError
         return super()._turn(http)
 
-    def _take(self, known_by: str | None, content: bytes) -> None:
-        super()._take(known_by, content)
+    def _take(self, headers: httpx.Headers, content: bytes) -> None:
+        super()._take(headers, content)
         self._perhaps_die("before it posted")
 
     def _post(self, http: httpx.Client) -> None:
@@ -143,8 +143,9 @@ def live(url: str, keys: Path, name: str, opened: Callable[[], Door]) -> None:
     context, largest = client_context(keys, name), largest_bundle(largest_query(STUDY))
     while True:
         with suppress(KilledError):
-            node = Mortal(url, context, opened().handle, largest, PATIENCE, lambda _text: None)
-            node.run()
+            door = opened()
+            answer = lambda asked, _within, door=door: door.handle(asked)  # noqa: E731
+            Mortal(url, context, answer, largest, PATIENCE, lambda _text: None).run()
             return
 
 
