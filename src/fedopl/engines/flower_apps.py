@@ -21,7 +21,7 @@ from fedopl.base.files import write_atomically
 from fedopl.client.client_file import Client, read_client
 from fedopl.client.door import Door
 from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
-from fedopl.engines.run import door_of
+from fedopl.engines.run import check_sharing, door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.message import Axis
@@ -96,6 +96,7 @@ def _door(context: Context, asker: str, content: bytes) -> Door:
 
 def _check_sharing(client: Client, study: Study) -> None:
     """An error where the owner wants others to have a policy that no message can carry."""
+    check_sharing(client, study)
     if client.settings.share_personal and study.personalises:
         raise OptionError(
             f"{client.name}: share_personal = true, and over a network no message carries a "

@@ -139,7 +139,8 @@ def learn(
         personal: "ridge" gives each client a policy of its own as well, everybody else's moved
             toward its own rows as far as they speak for it; "none" does without; "auto" has them
             for two clients to a hundred, where the study is one that can: the report says why if
-            it is not.
+            it is not. With `privacy` say "ridge": such policies have no noise, and nothing in the
+            run's values or folder is made of them.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that all vouch for, for regret bounds.
@@ -185,7 +186,8 @@ def learn(
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     few = 1 < len(clients) <= MOST_WITH_THEIR_OWN
-    if personal == "auto" and few and why_not_personal(study) is None:
+    # Whatever a private run returns has noise, so one that has none is only there if asked for.
+    if personal == "auto" and few and not privacy and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     everybody = dict(clients)
@@ -307,7 +309,7 @@ def _run(
             name: Door(name, data, one, ledger=ledgers[name], **own)
             for name, data in clients.items()
         }
-        if study.personalises:
+        if study.personalises or study.personalises_at_home:
             opened.append(doors)
         transport = InProcess(doors, running.threads)
         kept = Journal(journal_folder(journal, place) if journal else None, fingerprint)
@@ -319,7 +321,7 @@ def _run(
             raise OptionError(f"candidates: '{name}': {fault}")
     with writing(journal) if journal else nullcontext():
         record = run_splits(study, begin, policies=policies)
-    found = personal_policies(opened[0]) if opened else {}
+    found = personal_policies(opened[0], record.policy) if opened else {}
     return replace(Run.of(record, ledgers), personal_policies=found)
 
 

@@ -48,11 +48,22 @@ def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData
         raise StudyError("study: it does not say what the columns of tables mean")
     check_packages(study)
     for client in clients.values():
+        check_sharing(client, study)
         lacking = client.settings.limits.lacking(study.requires)
         if lacking:
             message = f"limits: {'; '.join(lacking)}"
             raise StudyError(client.file.complaint(("limits",), message))
     return {name: client.rows_for(study) for name, client in clients.items()}
+
+
+def check_sharing(client: Client, study: Study) -> None:
+    """An error where the owner wants others to have a policy that noise does not cover."""
+    if client.settings.share_personal and study.personalises_at_home:
+        message = (
+            "share_personal: with [privacy] a personal policy is solved from exact rows at home, "
+            "and what was promised of these does not cover it; leave it out"
+        )
+        raise StudyError(client.file.complaint(("share_personal",), message))
 
 
 def _opened(

@@ -37,6 +37,19 @@ class Scaling:
         """Of columns that count as they are, such as the leaves of a tree."""
         return cls(centre=np.zeros(n_columns), scale=np.ones(n_columns))
 
+    @classmethod
+    def at_client(cls, gram: FloatArray, used: BoolArray) -> "Scaling":
+        """By one client's mean squares and products, of the terms that are used.
+
+        A term that never varies there counts as it is: own rows say nothing of it.
+        """
+        centre = gram[-1] / gram[-1, -1]
+        squares = np.diagonal(gram) / gram[-1, -1]
+        variances = squares - centre**2
+        scale = np.sqrt(np.where(variances > _ROUNDING * squares, variances, 1.0))
+        centre[-1], scale[-1] = 0.0, 1.0
+        return cls(centre=centre, scale=np.where(used, scale, 0.0))
+
     @property
     def used(self) -> BoolArray:  # (n_terms + 1,)
         """Which terms there are."""

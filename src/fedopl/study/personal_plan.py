@@ -17,7 +17,8 @@ class PersonalPlan(Checked):
     kind: Literal["ridge", "none"] = Field(
         default="none",
         description="ridge: each client moves everybody else's policy toward its own rows, as far "
-        "as these and the other clients speak for it, and tells what that is worth",
+        "as these and the other clients speak for it, and tells what that is worth; with "
+        "[privacy], the shared policy, at home, and nobody is told anything of it",
     )
 
 
@@ -29,12 +30,17 @@ PersonalSetting = Annotated[
 
 def check_personal(study: "Study") -> None:
     """A PlacedError, unless the personal policies of the study can be solved for and valued."""
-    if study.personalises and (why := why_not_personal(study)):
+    if study.personal.kind != "none" and (why := why_not_personal(study)):
         raise PlacedError("personal.kind", f'{why}; say "none"')
 
 
 def _why_not_this_kind(study: "Study") -> str | None:
     plan = study.policy
+    if study.privacy and plan.kind != "linear":
+        return (
+            "with differential privacy nobody says what leaves or candidates are worth to all, so "
+            "there is nothing that a client could move toward its own rows"
+        )
     if plan.compares_candidates:
         return "a personal choice takes no standard errors from values" if study.caution else None
     if plan.has_leaves:
@@ -53,11 +59,6 @@ def _why_not_this_kind(study: "Study") -> str | None:
 
 def why_not_personal(study: "Study") -> str | None:
     """Why there can be no personal policies in this study, in words; None if there can be."""
-    if study.privacy:
-        return (
-            "the noise of a private study is for one set of values, and what a personal policy is "
-            "worth would be another"
-        )
     if (why := _why_not_this_kind(study)) is not None:
         return why
     if study.budget:
