@@ -172,6 +172,7 @@ def test_clients_join_and_leave_and_only_the_shared_policy_is_solved_again(odd):
     again = without.join({last: world.all_known(400)[last]})
     assert np.array_equal(again.policy.numbers(), run.policy.numbers())
     assert str(again.personal) == str(run.personal)
+    assert again.personal_policies == run.personal_policies
     kinds = [one.query for one in again.rounds[len(run.rounds) :]]
     assert "SumContrasts" not in kinds
     assert "ValuePersonal" not in kinds

@@ -322,7 +322,7 @@ def _run(
     with writing(journal) if journal else nullcontext():
         record = run_splits(study, begin, policies=policies)
     found = personal_policies(opened[0], record.policy) if opened else {}
-    return replace(Run.of(record, ledgers), personal_policies=found)
+    return replace(Run.of(record, ledgers), solved_for_clients=found)
 
 
 def _with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:
