@@ -41,8 +41,13 @@ def _why_not_this_kind(study: "Study") -> str | None:
             "with differential privacy nobody says what leaves or candidates are worth to all, so "
             "there is nothing that a client could move toward its own rows"
         )
+    if study.caution and plan.kind != "linear":
+        return (
+            "caution takes standard errors from what leaves or candidates are worth, and a client "
+            "is not told how sure the others' values are"
+        )
     if plan.compares_candidates:
-        return "a personal choice takes no standard errors from values" if study.caution else None
+        return None
     if plan.has_leaves:
         if not plan.on_grid:
             return "a tree on observed thresholds is one party's alone"
@@ -62,9 +67,10 @@ def why_not_personal(study: "Study") -> str | None:
     if (why := _why_not_this_kind(study)) is not None:
         return why
     if study.budget:
-        return "a budget is kept by one policy for all, and personal ones would spend otherwise"
-    if study.is_cautious:
-        return "personal policies have no standard errors that caution could take from scores"
+        return (
+            "a budget is kept by one policy for all; what personal ones spend, nobody is told, so "
+            "no price could be found at which they keep it"
+        )
     if study.evaluation.is_cross_fitted:
         return (
             "values are cross-fitted, each fold's by policies that were learned without it, and a "

@@ -4,12 +4,13 @@ import hashlib
 
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.kinds import RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
-_SCORES, _KNOTS, _SLOPES = "scores", "knots", "slopes"
+_SCORES, _DOUBTS, _KNOTS, _SLOPES = "scores", "doubts", "knots", "slopes"
 
 
 def keep_personal(
@@ -20,6 +21,8 @@ def keep_personal(
         keep_candidate(store, study, client, {policy.message_field: policy.numbers()})
         return
     kept: Arrays = {_SCORES: policy.parameters}
+    if isinstance(policy, CautiousPolicy):
+        kept |= {_DOUBTS: policy.doubts}
     if isinstance(policy, BentPolicy):
         kept |= {_KNOTS: policy.knots, _SLOPES: policy.slopes}
     store.put(_key(study, client, moved), kept)
@@ -41,6 +44,8 @@ def kept_personal(
         ((field, numbers),) = found.items()
         return unpacked(field, numbers, study)
     policy = LinearPolicy.from_numbers(found[_SCORES], study)
+    if _DOUBTS in found:
+        return CautiousPolicy.doubting(policy, found[_DOUBTS])
     return BentPolicy.bending(policy, found[_KNOTS], found[_SLOPES]) if _KNOTS in found else policy
 
 

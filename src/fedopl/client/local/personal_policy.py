@@ -13,6 +13,7 @@ from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.message import RowSplit
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.solvers.bent_index import Bend, BendSums, knots_of
@@ -42,11 +43,17 @@ class PersonalTask:
     others: FloatArray  # (n_actions, n_terms + 1): θ₋c
     scaling: Scaling
     likelihoods: FloatArray  # (n_strengths,): the mean of the others'
+    doubts: FloatArray | None = None  # (n_actions, …): what caution takes from scores
 
     def solve(self) -> Policy:
-        """Everybody else's policy with slopes moved, or with its index bent: what is likelier."""
+        """Everybody else's policy with slopes moved, or with its index bent: what is likelier.
+
+        With caution slopes are moved alone: doubts are about linear scores.
+        """
         chosen = self._chosen()
         moved = LinearPolicy.from_numbers(chosen.path.mean(chosen.strengths.weights), self.study)
+        if self.doubts is not None:
+            return CautiousPolicy.doubting(moved, self.doubts)
         given = LinearPolicy.from_numbers(self.others, self.study)
         compared = chosen.path.compared
         if compared.sum() < 2:

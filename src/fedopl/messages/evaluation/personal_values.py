@@ -62,7 +62,7 @@ class ValuePersonal(
     title = "What policies, and the client's personal one, are worth"
     content = _CONTENT
 
-    others: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]  # θ₋c
+    others: Annotated[Array, (Axis.ACTIONS, Axis.LINEAR_NUMBERS)]  # θ₋c; with caution, doubts
     centre: Annotated[Array, (Axis.TERMS,)]
     scale: Annotated[Array, (Axis.TERMS,)]  # zero for terms that nobody uses
     likelihoods: Annotated[Array, (Axis.STRENGTHS,)]  # the mean of the others' logarithms
@@ -77,8 +77,8 @@ class ValuePersonal(
         numbers: list[FloatArray] = [self.others, self.centre, self.scale, self.likelihoods]
         if not all(np.isfinite(one).all() for one in numbers) or self.scale.min() < 0:
             return False
-        unused = self.scale == 0
-        ends = self.centre[-1] == 0 and self.scale[-1] == 1 and not self.others[:, unused].any()
+        unused, others = self.scale == 0, self.others[:, : len(self.scale)]
+        ends = self.centre[-1] == 0 and self.scale[-1] == 1 and not others[:, unused].any()
         return bool(ends) and super().is_plausible(study)
 
 

@@ -19,6 +19,7 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
@@ -62,11 +63,15 @@ def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
 
 def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     """Everybody else's policy, moved toward own rows as far as these and others speak for it."""
+    study = space.study
+    is_cautious, width = study.is_cautious, len(query.scale)
+    others = CautiousPolicy.from_numbers(query.others, study) if is_cautious else None
     task = PersonalTask(
-        study=space.study,
+        study=study,
         rows=space.study_rows,
         scored=(space.chunks, space.own_chunks) if _rests_on_others(space) else (space.chunks,),
-        others=_with_never(query.others),
+        others=_with_never(query.others[:, :width]),
+        doubts=others.doubts if others else None,
         scaling=Scaling(centre=query.centre, scale=query.scale),
         likelihoods=query.likelihoods,
     )
@@ -74,7 +79,8 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     if isinstance(policy, BentPolicy):
         return policy
     # As policies that are asked about count, so that the same one has the same noise.
-    return LinearPolicy.from_numbers(to_eight_digits(policy.numbers()), space.study)
+    kind = CautiousPolicy if is_cautious else LinearPolicy
+    return kind.from_numbers(to_eight_digits(policy.numbers()), study)
 
 
 def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
