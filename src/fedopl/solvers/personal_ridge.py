@@ -257,5 +257,32 @@ class Strengths:
         return float(logsumexp(self.own) - np.log(len(self.own)))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeighedPath:
+    """A client's policies at all strengths, and what each strength counts for."""
+
+    path: PersonalPath
+    strengths: Strengths
+
+    @classmethod
+    def of(
+        cls, own: OwnSums, others: FloatArray, scaling: Scaling, likelihoods: FloatArray
+    ) -> "WeighedPath":
+        """By own rows, after how likely strengths are by the others'."""
+        path = PersonalPath.of(own, others, scaling)
+        strengths = Strengths(own=path.log_likelihoods(), others=likelihoods)
+        return cls(path=path, strengths=strengths)
+
+    @property
+    def mean(self) -> FloatArray:  # (n_actions, n_terms + 1)
+        """The mean of the parameters at all strengths."""
+        return self.path.mean(self.strengths.weights)
+
+    @property
+    def variance(self) -> float:
+        """Of what the likeliest strength leaves of scores."""
+        return self.path.path.variance(self.strengths.best)
+
+
 NO_OTHERS: FloatArray = np.zeros(len(RIDGE_STRENGTHS))
 NO_OTHERS.flags.writeable = False
