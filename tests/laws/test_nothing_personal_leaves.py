@@ -6,7 +6,9 @@ What leaves is the same to the last byte, whether or not clients have such polic
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import fedopl
 from fedopl.client.disclosure.private_draws import PrivateDraws
@@ -127,6 +129,36 @@ def test_it_is_valued_on_the_rows_that_the_private_study_holds_out(plain):
     logged = given.rewards[held_out].mean()
     assert np.isclose(found.values.of("logging policy", "west").value, logged)
     assert {row.policy for row in found.values.rows} >= {LEARNED, PERSONAL, LOCAL}
+
+
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_rows_on_disk_and_of_persons_have_the_same_policy_at_home(unit, tmp_path):
+    rng = np.random.default_rng(5)
+    contexts, action = rng.normal(size=(300, 2)), rng.integers(2, size=300)
+    columns = {
+        **dict(zip(FEATURES, contexts.T, strict=True)),
+        "done": np.array(ACTIONS)[action],
+        "gained": contexts[:, 0] * action + rng.normal(size=300),
+        "chance": np.full(300, 0.5),
+        "person": rng.permutation(300) // 3,
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    group = {"group": "person"} if unit == "person" else {}
+    named = {"action": "done", "reward": "gained", "propensity": "chance", **group}
+    schema = fedopl.Schema(actions=ACTIONS, direction="higher", numeric=FEATURES, **named)
+    of_persons = {"unit": "person", "most_rows_per_person": 2} if group else {}
+    study = study_with(of_persons)
+    shared = LinearPolicy(np.array([[0.1, 0.0, 0.0], [0.0, 0.1, 0.0]]), ACTIONS, FEATURES)
+    found = []
+    for kept in ({}, {"on_disk": tmp_path / "rows"}):
+        data = fedopl.read_logged(tmp_path / "rows.parquet", schema, **kept)
+        door = Door("west", data, study, secret=SECRETS["west"])
+        found.append(door.valued_at_home(shared))
+        assert found[-1].values.of(PERSONAL, "west").n_rows == door._space.rows.is_held_out.sum()
+    memory, disk = found
+    assert np.allclose(memory.policy.numbers(), disk.policy.numbers(), rtol=1e-9, atol=1e-12)
+    for row, other in zip(memory.gains.rows[:1], disk.gains.rows[:1], strict=True):
+        assert np.isclose(row.estimate.value, other.estimate.value)
 
 
 def test_outcomes_of_held_out_rows_do_not_move_the_policy(plain):
