@@ -173,7 +173,7 @@ def seen(study: Study, n_runs: int, what: str, *, with_target: bool) -> list[See
     for place in count():
         secret = f"{what}, run {place}, {with_target}".ljust(32)
         door = a_door(study, secret, with_target=with_target)
-        if bool(space_of(door).rows._is_held_out[TARGET]) == (what == "values"):
+        if bool(space_of(door).rows.is_held_out[TARGET]) == (what == "values"):
             found.append(attacked(study, door, what))
         if len(found) == n_runs:
             return found

@@ -101,6 +101,14 @@ def rows(n_rows=160, seed=0):
     }
 
 
+def turned(table):
+    """The same rows, in which the new arm does good where it did harm."""
+    new = np.array([arm == "new" for arm in table["arm"]])
+    effect = np.array(table["severity"], float) - 2
+    gain = np.array(table["gain"], float) - 2 * new * effect
+    return table | {"gain": [f"{number:.4f}" for number in gain]}
+
+
 def write_csv(path, columns, encoding="utf-8"):
     with path.open("w", encoding=encoding, newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

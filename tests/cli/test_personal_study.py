@@ -5,15 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from tiny_study import everything_in, fedopl, rows, write_csv, write_tiny
-
-
-def turned(table):
-    """The same rows, in which the new arm does good where it did harm."""
-    new = np.array([arm == "new" for arm in table["arm"]])
-    effect = np.array(table["severity"], float) - 2
-    gain = np.array(table["gain"], float) - 2 * new * effect
-    return table | {"gain": [f"{number:.4f}" for number in gain]}
+from tiny_study import everything_in, fedopl, rows, turned, write_csv, write_tiny
 
 
 @pytest.fixture(scope="module")

@@ -128,6 +128,7 @@ BAD_COMMANDS = {
     "certificates": ["certificates", "/dev/null/keys", "--client", "north"],
     "leave": ["leave", "nowhere", "west"],
     "node": ["node", "nowhere", "--serve"],
+    "personal": ["personal", "nowhere", "west"],
     "ledger": ["ledger", "nowhere"],
     "unlock": ["unlock", "nowhere"],
     "reproduce": ["reproduce", "everything"],
@@ -136,7 +137,9 @@ BAD_COMMANDS = {
 
 @pytest.mark.parametrize(
     "verb",
-    sorted(set(VERBS) - {"demo", "reproduce", "budget", "join", "leave", "server", "node"}),
+    sorted(
+        set(VERBS) - {"demo", "reproduce", "budget", "join", "leave", "server", "node", "personal"}
+    ),
 )
 def test_the_installed_command_does_what_the_verb_says(finished, tmp_path, verb):
     tiny = shutil.copytree(finished.folder, tmp_path / "tiny")

@@ -101,8 +101,8 @@ def exact(data, rng_seed, nobody=None, study=STUDY):
 def test_no_row_moves_a_release_further_than_it_declares(without_noise, study):
     rng = np.random.default_rng(1)
     furthest = {}
-    held_out = int(np.flatnonzero(space(drawn()).rows._is_held_out)[0])
-    learned_from = int(np.flatnonzero(~space(drawn()).rows._is_held_out)[0])
+    held_out = int(np.flatnonzero(space(drawn()).rows.is_held_out)[0])
+    learned_from = int(np.flatnonzero(~space(drawn()).rows.is_held_out)[0])
     for trial in range(300):
         row = held_out if trial % 2 else learned_from
         reach = 10.0 ** rng.integers(-1, 7)
@@ -148,7 +148,7 @@ def test_noise_is_large_enough_for_the_promise(study):
 @pytest.mark.parametrize("far", [(1.7e308, -1.7e308, 1.7e308), (1e300, 1e300, 1e300), (1e40, 0, 0)])
 def test_a_row_beyond_all_bounds_is_answered_like_any_other(study, far):
     """A refusal, or a number that is none, would tell of the one row that made it so."""
-    own = space(drawn(200), study).rows._is_held_out
+    own = space(drawn(200), study).rows.is_held_out
     for row in (int(np.flatnonzero(own)[0]), int(np.flatnonzero(~own)[0])):
         data = drawn(200, contexts=(row, far), rewards=(row, -1.7e308))
         step, query = query_for(np.random.default_rng(row), study)
@@ -166,7 +166,7 @@ def test_a_row_beyond_all_bounds_is_answered_like_any_other(study, far):
 def test_a_step_of_fewer_terms_has_less_noise_and_no_row_moves_it_further(without_noise):
     few, noise = BENT.n_features, PrivateSetting(BENT)
     assert noise.step_deviation(few) < noise.deviation("step")
-    furthest, row = 0.0, int(np.flatnonzero(~space(drawn(), BENT).rows._is_held_out)[0])
+    furthest, row = 0.0, int(np.flatnonzero(~space(drawn(), BENT).rows.is_held_out)[0])
     for trial in range(60):
         rng = np.random.default_rng(trial)
         own = 10.0 * rng.normal(size=N_FEATURES)
@@ -205,7 +205,7 @@ def test_the_same_question_has_the_same_answer_and_another_secret_other_noise():
 
 def test_who_is_held_out_does_not_depend_on_what_rows_hold():
     one, other = space(drawn(seed=1)), space(drawn(seed=2))
-    np.testing.assert_array_equal(one.rows._is_held_out, other.rows._is_held_out)
+    np.testing.assert_array_equal(one.rows.is_held_out, other.rows.is_held_out)
     assert 0 < one.rows.n_rows(RowSplit.EVALUATION) < 40
 
 

@@ -173,7 +173,7 @@ def test_no_row_moves_what_ranges_are_found_from_further_than_declared(monkeypat
         data = rows("east", 30, moved=scale * rng.normal(size=3) * (trial % 5 > 0))
         told = []
         space = PrivateWorkspace(data, study, Limits.open(), draws)
-        row = int(np.flatnonzero(~space.rows._is_held_out)[0])
+        row = int(np.flatnonzero(~space.rows.is_held_out)[0])
         for is_there in (True, False):
             space.rows.__dict__["_is_used"] = np.arange(data.n_rows) != (-1 if is_there else row)
             told.append(measure_numbers(space, MeasureNumbers()))
@@ -205,7 +205,7 @@ def test_all_that_leaves_costs_what_is_promised_and_a_tenth_is_for_ranges(plan):
 def test_rows_are_held_out_as_before_so_that_none_is_in_both():
     study = study_with()
     after = with_ranges(study, {"x0": (0.0, 6.0), "x1": (1.0, 5.0)})
-    held_out = [door_to("east", one)._space.rows._is_held_out for one in (study, after)]
+    held_out = [door_to("east", one)._space.rows.is_held_out for one in (study, after)]
     np.testing.assert_array_equal(*held_out)
 
 

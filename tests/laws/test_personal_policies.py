@@ -134,8 +134,8 @@ def test_studies_that_do_not_ask_for_them_are_what_they_were():
         ({"policy": fedopl.Tree(depth=3)}, "up to depth 2"),
         ({"policy": "neural"}, "csoaa-exact"),
         ({"policy": fedopl.Finite(caution=1.0)}, "standard errors"),
+        ({"policy": fedopl.Tree(caution=1.0)}, "standard errors"),
         ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, "csoaa-exact"),
-        ({"policy": fedopl.Linear(caution=1.0)}, "caution"),
         ({"evaluation": 0}, "held out"),
         ({"evaluation": "cross-fitted"}, "cross-fitted"),
         ({"budget": fedopl.Budget(shares={"pill": 0.2})}, "budget"),
@@ -172,6 +172,7 @@ def test_clients_join_and_leave_and_only_the_shared_policy_is_solved_again(odd):
     again = without.join({last: world.all_known(400)[last]})
     assert np.array_equal(again.policy.numbers(), run.policy.numbers())
     assert str(again.personal) == str(run.personal)
+    assert again.personal_policies == run.personal_policies
     kinds = [one.query for one in again.rounds[len(run.rounds) :]]
     assert "SumContrasts" not in kinds
     assert "ValuePersonal" not in kinds
@@ -185,11 +186,42 @@ def page_of(run):
 def test_the_report_says_why_there_are_none(asked, says):
     """Where a study can have none, whoever asked; and nothing is said of one that could."""
     world = odd_world(seed=1)
-    options = {"personal": asked, "policy": fedopl.Linear(caution=1.0) if says else "linear"}
+    options = {"personal": asked, "policy": fedopl.Tree(caution=1.0) if says else "linear"}
     run = learned(world, 120, names=world.clients[:2], **options)
     assert not run.personal
     said = "".join(str(part) for part in joining(run).parts)
-    assert ("have no personal policies: personal policies have no standard errors" in said) == says
+    assert ("have no personal policies: caution takes standard errors" in said) == says
+
+
+def test_with_caution_the_personal_policy_has_the_doubts_of_the_shared_one(odd):
+    world, plain = odd
+    run = learned(world, 400, policy=fedopl.Linear(caution=1.0))
+    first = world.clients[0]
+    for name, policy in run.personal_policies.items():
+        # Numbers count to eight digits, as those of policies that are asked about.
+        np.testing.assert_allclose(policy.doubts, run.policy.doubts, rtol=1e-6, atol=1e-8)
+        if not isinstance(plain.personal_policies[name], BentPolicy):
+            own = plain.personal_policies[name].parameters
+            np.testing.assert_allclose(policy.parameters, own, rtol=1e-6, atol=1e-8)
+    assert regret(world, first, run.personal_policies[first]) < 0.25 * regret(
+        world, first, run.policy
+    )
+    assert run.personal.over("learned", first).interval()[0] > 0
+
+
+def test_a_cautious_personal_policy_is_kept_with_its_doubts():
+    study = study_with(personal="ridge", evaluation=0.5, policy=fedopl.Linear(caution=1.0))
+    width = N_FEATURES + 1
+    others = np.zeros((len(ACTIONS), width + width * (width + 1) // 2))
+    others[1, width:] = 1.0
+    server = LyingServer(rows(600, 0), study).score()
+    fields = _fields(study, others, likelihoods=np.zeros(len(RIDGE_STRENGTHS)))
+    assert not isinstance(server.ask(ValuePersonal, **fields), Refusal)
+    kept = server.door.personal_policy
+    assert kept.doubts[1].any()
+    assert not kept.doubts[0].any()
+    contexts = server.door._space.data.contexts[:50]
+    assert (kept.scores(contexts)[:, 1] < kept.linear(contexts)[:, 1]).all()
 
 
 # --- a server that lies -------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from lying_server import ACTIONS, LyingServer, rows, study_with
 from scipy.stats import multivariate_normal
 
 import fedopl
+from fedopl.client.local.leaf_noise import LeafNoise
 from fedopl.client.local.personal_tree import PersonalTreeTask
 from fedopl.messages.evaluation.personal_values import ValuePersonalChoice, ValuePersonalTree
 from fedopl.messages.refusal import Refusal
@@ -105,6 +106,7 @@ def test_strength_none_is_the_others_and_all_the_clients_own(strength):
         own_root=SPLIT,
         others=others,
         likelihoods=likely,
+        noise=LeafNoise.none(),
     ).solve()
     own = leaf_means(space, SPLIT)
     expected = others.T if strength == "none" else own

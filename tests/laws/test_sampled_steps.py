@@ -63,7 +63,7 @@ def a_step(number, parameters):
 def test_no_row_moves_a_step_further_than_declared_and_only_one_that_takes_part(monkeypatch):
     monkeypatch.setattr(Noise, "added", lambda _self, sums, *_: sums / FINE)
     most = declared_moves(ResidualSums)["residuals"].at_most(STUDY)
-    row = int(np.flatnonzero(~space(drawn()).rows._is_held_out)[0])
+    row = int(np.flatnonzero(~space(drawn()).rows.is_held_out)[0])
     moved = []
     for trial in range(120):
         rng = np.random.default_rng(trial)

@@ -137,7 +137,7 @@ def test_what_a_client_tells_apart_moves_no_further_than_its_noise_is_for(monkey
     monkeypatch.setattr(Noise, "_drawn", without)
     space = doors_to(study)["north"]._space
     given = space.rows.given
-    held_out = np.flatnonzero(space.rows._is_held_out)[:40]
+    held_out = np.flatnonzero(space.rows.is_held_out)[:40]
     before = space.values_apart(query, b"")
     spent = []
     for place in held_out:

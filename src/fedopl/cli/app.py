@@ -41,7 +41,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
         *(result_verbs.explain, result_verbs.decide, export_verb.export),
-        budget_verb.budget,
+        *(result_verbs.personal, budget_verb.budget),
         *(result_verbs.ledger, result_verbs.unlock),
     ],
     "The paper": [reproduce_verb.reproduce],

@@ -10,6 +10,7 @@ import typer
 from fedopl.base.errors import FedoplWarning
 from fedopl.cli.arguments import AsJson, ClientHere, ClientPath, PolicyPath, RunFolder, Shared
 from fedopl.cli.printing import say_json, say_paths
+from fedopl.cli.run_summary import rows_as_json
 from fedopl.cli.saved_policy import policy_and_run, policy_here
 
 if TYPE_CHECKING:
@@ -80,6 +81,28 @@ def diagnose(
     if client is None:
         weights = mixture_weights(finished)
         typer.echo(f"\n{as_text((Heading(weights.title), *weights.parts))}")
+
+
+def personal(run: RunFolder, client: ClientPath, *, as_json: AsJson = False) -> None:
+    """Say at home what a client's personal policy is worth, where nothing of it may leave.
+
+    For runs with differential privacy: these numbers have no noise, and are for the client alone.
+    """
+    from fedopl.client.client_file import read_client
+    from fedopl.engines.home_policies import policy_at_home
+    from fedopl.engines.runs import load_run
+
+    here = read_client(client)
+    found = policy_at_home(load_run(run), here)
+    if as_json:
+        values, gains = rows_as_json(found.values, "policy"), rows_as_json(found.gains, "against")
+        say_json({"client": here.name, "values": values, "gains": gains})
+        return
+    typer.echo(f"{found.values}\n\n{found.gains}")
+    typer.echo(
+        f"\nOf {here.name}'s own held-out rows, without noise: for {here.name} alone. What was "
+        "promised of its rows does not cover these numbers, nor the policy."
+    )
 
 
 def explain(

@@ -112,10 +112,10 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "best_arm": finished.best_arm,
         "mixture": finished.mixture,
         "rows": finished.rows,
-        "values": _rows(finished.values, "policy"),
-        "gains": _rows(finished.gains, "against"),
-        "improvements": _rows(finished.improvements, "policy", "level"),
-        **({"personal": _rows(finished.personal, "against")} if finished.personal else {}),
+        "values": rows_as_json(finished.values, "policy"),
+        "gains": rows_as_json(finished.gains, "against"),
+        "improvements": rows_as_json(finished.improvements, "policy", "level"),
+        **({"personal": rows_as_json(finished.personal, "against")} if finished.personal else {}),
         "guardrails": _guardrails(finished),
         **({"target": _target(finished)} if finished.target else {}),
         "splits": _splits(finished),
@@ -144,8 +144,8 @@ def _membership(finished: "Record") -> dict[str, Any]:
     return {
         "membership": {
             "changes": [asdict(change) for change in membership.changes],
-            "values": _rows(ValueTable(known.values), "policy"),
-            "gains": _rows(GainTable(known.gains), "against"),
+            "values": rows_as_json(ValueTable(known.values), "policy"),
+            "gains": rows_as_json(GainTable(known.gains), "against"),
             "in_doubt": list(known.in_doubt),
             "before": membership.before.verdict,
         }
@@ -223,7 +223,7 @@ def _splits(finished: "Record") -> dict[str, Any]:
     }
 
 
-def _rows(
+def rows_as_json(
     table: "ValueTable | GainTable | ImprovementTable | PersonalTable", *names: str
 ) -> list[dict[str, Any]]:
     """Each row with these of its fields, its estimate, and the groups behind that."""

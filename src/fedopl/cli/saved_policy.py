@@ -113,6 +113,8 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
     from fedopl.client.disk.store import FolderStore
     from fedopl.study.splits import split_studies
 
+    if run.study.personalises_at_home:
+        return _personal_at_home(run, client)
     if not run.study.personalises:
         return None
     if run.membership and not run.personal:
@@ -129,7 +131,17 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
             f"{client.name}: its personal choice, {rule}, is a rule in code; --shared uses the "
             "shared policy"
         )
-    found = kept_personal(store, study, client.name)
+    return _said(run, client, kept_personal(store, study, client.name))
+
+
+def _personal_at_home(run: "Run", client: "Client") -> "Policy | None":
+    """With differential privacy: solved at home now, unless it was before."""
+    from fedopl.engines.home_policies import home_policy
+
+    return _said(run, client, home_policy(run, client))
+
+
+def _said(run: "Run", client: "Client", found: "Policy | None") -> "Policy | None":
     if found is None:
         typer.echo(
             f"{client.name} has no personal policy in this run; the shared policy is used", err=True

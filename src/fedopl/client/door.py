@@ -18,6 +18,7 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import Store
 from fedopl.client.going_on import study_gone_on_as
+from fedopl.client.personal_at_home import AtHome, solve_at_home, value_at_home
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.target_workspace import TargetWorkspace
@@ -29,6 +30,7 @@ from fedopl.messages.message import Message, Query
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
@@ -312,6 +314,21 @@ class Door:
         """The client's personal policy, for itself; None before it was solved for."""
         space = (self._after or self)._space
         return space.personal_policy if isinstance(space, Workspace) else None
+
+    def solved_at_home(self, shared: LinearPolicy) -> Policy:
+        """The personal policy in a study with differential privacy, for the client itself."""
+        return solve_at_home(self._private_space, shared)
+
+    def valued_at_home(self, shared: LinearPolicy) -> AtHome:
+        """The same, with what it is worth here; nothing of either is ever an answer."""
+        return value_at_home(self._private_space, shared)
+
+    @property
+    def _private_space(self) -> PrivateWorkspace:
+        space = (self._after or self)._space
+        if not isinstance(space, PrivateWorkspace):
+            raise TypeError("personal policies are solved at home in private studies alone")
+        return space
 
 
 def _reason(error: BaseException) -> RefusalCode:

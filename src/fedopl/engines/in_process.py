@@ -8,6 +8,7 @@ from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
@@ -53,8 +54,15 @@ def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
     return lambda: door.local_policy
 
 
-def personal_policies(doors: Mapping[str, Door]) -> dict[str, Policy]:
-    """The personal policies of clients whose rows the caller holds, by name."""
+def personal_policies(doors: Mapping[str, Door], shared: Policy | None) -> dict[str, Policy]:
+    """The personal policies of clients whose rows the caller holds, by name.
+
+    In a study with differential privacy they are solved now, from the shared policy.
+    """
+    if isinstance(shared, LinearPolicy) and all(
+        d.study.personalises_at_home for d in doors.values()
+    ):
+        return {name: door.solved_at_home(shared) for name, door in sorted(doors.items())}
     found = {name: door.personal_policy for name, door in sorted(doors.items())}
     return {name: policy for name, policy in found.items() if policy is not None}
 

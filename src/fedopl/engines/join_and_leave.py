@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,8 @@ def _as_run(record: Record, before: Run, ledgers: Mapping[str, Ledger] | None = 
     since = Run.of(plain, ledgers or {})
     own = {**before.ledger, **since.ledger}
     ledger = {name: entries for name, entries in sorted(own.items()) if name in record.rows}
-    return Run.with_ledger(plain, ledger)
+    run = Run.with_ledger(plain, ledger)
+    return replace(run, solved_for_clients=before.solved_for_clients)
 
 
 def _folder_for(run: str | Path, ending: str, out: str | Path | None) -> Path:

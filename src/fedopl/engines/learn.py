@@ -141,7 +141,8 @@ def learn(
         personal: "ridge" also gives each client a personal policy: that of all others, moved toward
             its own rows as far as these support it. "none": no personal policies. "auto": personal
             policies for two to a hundred clients, if the study allows them; if not, the report says
-            why.
+            why. With `privacy` say "ridge": personal policies then have no noise, and neither the
+            run's values nor its folder contain anything of them.
         guardrails: what must not get worse, by name: `Guardrail(column="death", at_most=0.005,
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that hold at all clients, used in regret
@@ -189,7 +190,8 @@ def learn(
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     few = 1 < len(clients) <= MOST_WITH_THEIR_OWN
-    if personal == "auto" and few and why_not_personal(study) is None:
+    # Whatever a private run returns has noise, so one that has none is only there if asked for.
+    if personal == "auto" and few and not privacy and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     everybody = dict(clients)
@@ -311,7 +313,7 @@ def _run(
             name: Door(name, data, one, ledger=ledgers[name], **own)
             for name, data in clients.items()
         }
-        if study.personalises:
+        if study.personalises or study.personalises_at_home:
             opened.append(doors)
         transport = InProcess(doors, running.threads)
         kept = Journal(journal_folder(journal, place) if journal else None, fingerprint)
@@ -323,8 +325,8 @@ def _run(
             raise OptionError(f"candidates: '{name}': {fault}")
     with writing(journal) if journal else nullcontext():
         record = run_splits(study, begin, policies=policies)
-    found = personal_policies(opened[0]) if opened else {}
-    return replace(Run.of(record, ledgers), personal_policies=found)
+    found = personal_policies(opened[0], record.policy) if opened else {}
+    return replace(Run.of(record, ledgers), solved_for_clients=found)
 
 
 def _with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:

@@ -59,12 +59,23 @@ def _check_approvals(clients: Mapping[str, Client]) -> None:
 
 
 def check_client(study: Study, client: Client) -> None:
-    """Refuse a client without the packages that the study needs, or whose limits allow less."""
+    """Refuse a client that lacks packages, or whose limits or sharing do not fit the study."""
     check_packages(study)
+    check_sharing(client, study)
     lacking = client.settings.limits.lacking(study.requires)
     if lacking:
         message = f"limits: {'; '.join(lacking)}"
         raise StudyError(client.file.complaint(("limits",), message))
+
+
+def check_sharing(client: Client, study: Study) -> None:
+    """An error where the owner wants others to have a policy that noise does not cover."""
+    if client.settings.share_personal and study.personalises_at_home:
+        message = (
+            "share_personal: with [privacy] a personal policy is solved from exact rows at home, "
+            "and what was promised of these does not cover it; leave it out"
+        )
+        raise StudyError(client.file.complaint(("share_personal",), message))
 
 
 def _opened(

@@ -30,8 +30,8 @@ class Run(Record):
     rounds: RoundTable
     leaves: LeafTable = field(default_factory=LeafTable)
     ledger: dict[str, list[Entry]]
-    # By client, where they were learned in this process; they are not saved with the run.
-    personal_policies: dict[str, Policy] = field(default_factory=dict)
+    # By client, as the run solved for them in this process, before anybody joined or left.
+    solved_for_clients: dict[str, Policy] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: Record, ledgers: Mapping[str, Ledger]) -> Self:
@@ -49,6 +49,14 @@ class Run(Record):
     def with_ledger(cls, record: Record, ledger: dict[str, list[Entry]]) -> Self:
         """The record with what clients wrote down."""
         return cls(**_as_tables(record), ledger=ledger)
+
+    @property
+    def personal_policies(self) -> dict[str, Policy]:
+        """By client, where they were learned in this process; they are not saved with the run.
+
+        None while other clients are in than those that they were solved with.
+        """
+        return {} if self.membership and not self.personal else self.solved_for_clients
 
     def join(
         self,

@@ -36,6 +36,19 @@ class Scaling:
         """Of columns that count as they are, such as the leaves of a tree."""
         return cls(centre=np.zeros(n_columns), scale=np.ones(n_columns))
 
+    @classmethod
+    def at_client(cls, gram: FloatArray, used: BoolArray) -> "Scaling":
+        """By one client's mean squares and products, of the terms that are used.
+
+        A term that never varies there counts as it is: own rows say nothing of it.
+        """
+        centre = gram[-1] / gram[-1, -1]
+        squares = np.diagonal(gram) / gram[-1, -1]
+        variances = squares - centre**2
+        scale = np.sqrt(np.where(variances > _ROUNDING * squares, variances, 1.0))
+        centre[-1], scale[-1] = 0.0, 1.0
+        return cls(centre=centre, scale=np.where(used, scale, 0.0))
+
     @property
     def used(self) -> BoolArray:  # (n_terms + 1,)
         """Which terms there are."""
@@ -245,6 +258,33 @@ class Strengths:
         from scipy.special import logsumexp  # here, as it is slow to import
 
         return float(logsumexp(self.own) - np.log(len(self.own)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WeighedPath:
+    """A client's policies at all strengths, and what each strength counts for."""
+
+    path: PersonalPath
+    strengths: Strengths
+
+    @classmethod
+    def of(
+        cls, own: OwnSums, others: FloatArray, scaling: Scaling, likelihoods: FloatArray
+    ) -> "WeighedPath":
+        """By own rows, after how likely strengths are by the others'."""
+        path = PersonalPath.of(own, others, scaling)
+        strengths = Strengths(own=path.log_likelihoods(), others=likelihoods)
+        return cls(path=path, strengths=strengths)
+
+    @property
+    def mean(self) -> FloatArray:  # (n_actions, n_terms + 1)
+        """The mean of the parameters at all strengths."""
+        return self.path.mean(self.strengths.weights)
+
+    @property
+    def variance(self) -> float:
+        """Of what the likeliest strength leaves of scores."""
+        return self.path.path.variance(self.strengths.best)
 
 
 NO_OTHERS: FloatArray = np.zeros(len(RIDGE_STRENGTHS))

@@ -18,7 +18,8 @@ class PersonalPlan(Checked):
         default="none",
         description="ridge: each client moves the policy of all other clients toward its own rows, "
         "as far as its rows and the other clients support that, and reports what the "
-        "result is worth",
+        "result is worth; with [privacy], each client moves the shared policy, at home, and "
+        "reports nothing about it",
     )
 
 
@@ -30,16 +31,24 @@ PersonalSetting = Annotated[
 
 def check_personal(study: "Study") -> None:
     """A PlacedError, unless the personal policies of the study can be solved for and valued."""
-    if study.personalises and (why := why_not_personal(study)):
+    if study.personal.kind != "none" and (why := why_not_personal(study)):
         raise PlacedError("personal.kind", f'{why}; say "none"')
 
 
 def _why_not_this_kind(study: "Study") -> str | None:
     plan = study.policy
-    if plan.compares_candidates:
+    if study.privacy and plan.kind != "linear":
         return (
-            "a personal choice subtracts no standard errors from values" if study.caution else None
+            "with differential privacy nobody says what leaves or candidates are worth to all, so "
+            "there is nothing that a client could move toward its own rows"
         )
+    if study.caution and plan.kind != "linear":
+        return (
+            "caution takes standard errors from what leaves or candidates are worth, and a client "
+            "is not told how sure the others' values are"
+        )
+    if plan.compares_candidates:
+        return None
     if plan.has_leaves:
         if not plan.on_grid:
             return "a tree on observed thresholds belongs to one client alone"
@@ -56,20 +65,13 @@ def _why_not_this_kind(study: "Study") -> str | None:
 
 def why_not_personal(study: "Study") -> str | None:
     """Why there can be no personal policies in this study, in words; None if there can be."""
-    if study.privacy:
-        return (
-            "the noise of a private study is for one set of values, and values of personal "
-            "policies would be another set"
-        )
     if (why := _why_not_this_kind(study)) is not None:
         return why
     if study.budget:
         return (
-            "the budget is met by one policy for all clients, and personal policies would spend "
-            "other amounts"
+            "the budget is met by one policy for all clients; no client reports what its personal "
+            "policy spends, so no price could be found at which personal policies meet the budget"
         )
-    if study.is_cautious:
-        return "personal policies have no standard errors that caution could subtract from scores"
     if study.evaluation.is_cross_fitted:
         return (
             "values are cross-fitted: each fold is valued by policies learned without it. A "

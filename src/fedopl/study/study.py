@@ -233,8 +233,17 @@ class Study(Checked):
 
     @property
     def personalises(self) -> bool:
-        """Whether each client also has a policy of its own, shrunk toward everybody else's."""
-        return self.personal.kind != "none"
+        """Whether each client also has a policy of its own, whose value it tells."""
+        return self.personal.kind != "none" and self.privacy is None
+
+    @property
+    def personalises_at_home(self) -> bool:
+        """Whether clients may have policies of their own of which nothing is asked and told.
+
+        With differential privacy: a policy of exact sums would tell of rows, and so would its
+        value, which depends on all rows that the policy was solved from.
+        """
+        return self.personal.kind != "none" and self.privacy is not None
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -350,5 +359,10 @@ class Study(Checked):
 
     @cached_property
     def digest(self) -> bytes:
-        """The hash that every message carries, so that no client answers for another study."""
+        """The hash that every message carries, so that no client answers for another study.
+
+        What clients do at home alone is no part of it: the same is asked, with the same noise.
+        """
+        if self.personalises_at_home:
+            return self.model_copy(update={"personal": PersonalPlan()}).digest
         return hashlib.sha256(self.model_dump_json().encode()).digest()

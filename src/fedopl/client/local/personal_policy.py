@@ -1,9 +1,9 @@
 """The personal policy: everybody else's, moved toward the client's own rows; solved at home."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.message import RowSplit
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.solvers.bent_index import Bend, BendSums, knots_of
 from fedopl.solvers.personal_ridge import (
     OwnSums,
-    PersonalPath,
     Scaling,
-    Strengths,
+    WeighedPath,
     scored_in_all_rows,
 )
 from fedopl.study.study import Study
@@ -30,6 +30,16 @@ from fedopl.study.study import Study
 BEYOND_CHANCE = 3.0
 # How much likelier, in logarithms, a bend has to make own rows than other slopes do.
 CLEARLY_LIKELIER = 3.0
+
+
+Parts = TypeVar("Parts")
+
+
+class FoundBy(NamedTuple, Generic[Parts]):
+    """What one set of scores says."""
+
+    parts: Parts  # the rows with these scores
+    weighed: WeighedPath
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,21 +52,27 @@ class PersonalTask:
     others: FloatArray  # (n_actions, n_terms + 1): θ₋c
     scaling: Scaling
     likelihoods: FloatArray  # (n_strengths,): the mean of the others'
+    doubts: FloatArray | None = None  # (n_actions, …): what caution takes from scores
 
     def solve(self) -> Policy:
-        """Everybody else's policy with slopes moved, or with its index bent: what is likelier."""
+        """Everybody else's policy with slopes moved, or with its index bent: what is likelier.
+
+        With caution slopes are moved alone: doubts are about linear scores.
+        """
         chosen = self._chosen()
-        moved = LinearPolicy.from_numbers(chosen.path.mean(chosen.strengths.weights), self.study)
+        moved = LinearPolicy.from_numbers(chosen.weighed.mean, self.study)
+        if self.doubts is not None:
+            return CautiousPolicy.doubting(moved, self.doubts)
         given = LinearPolicy.from_numbers(self.others, self.study)
-        compared = chosen.path.compared
+        compared = chosen.weighed.path.compared
         if compared.sum() < 2:
             return moved
         bend = best_bend(chosen.parts, self.rows, given, compared)
-        if bend.evidence < chosen.strengths.evidence + CLEARLY_LIKELIER:
+        if bend.evidence < chosen.weighed.strengths.evidence + CLEARLY_LIKELIER:
             return moved
         return BentPolicy.bending(given, bend.knots, bend.slopes)
 
-    def _chosen(self) -> "_Found":
+    def _chosen(self) -> FoundBy[ScoredChunks]:
         """By the study's scores, unless own ones are clearly less noisy.
 
         Where a client differs, everybody's outcome models are wrong about it.
@@ -64,64 +80,47 @@ class PersonalTask:
         n_rows = self.rows.n_rows(RowSplit.TRAINING)
         return least_noisy([self._found(one) for one in self.scored], n_rows)
 
-    def _found(self, scored: ScoredChunks) -> "_Found":
+    def _found(self, scored: ScoredChunks) -> FoundBy[ScoredChunks]:
         parts = scored
         if not self.rows.given.is_on_disk:
             held = list(scored())  # scored once, and gone through several times
             parts = lambda: iter(held)  # noqa: E731
-        path = PersonalPath.of(client_sums(parts, self.rows), self.others, self.scaling)
-        strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
-        return _Found(parts, path, strengths)
+        own = client_sums(parts, self.rows)
+        return FoundBy(parts, WeighedPath.of(own, self.others, self.scaling, self.likelihoods))
 
 
-class _HasVariance(Protocol):
-    @property
-    def variance(self) -> float: ...
-
-
-_FoundKind = TypeVar("_FoundKind", bound=_HasVariance)
-
-
-def least_noisy(found: Sequence[_FoundKind], n_rows: int) -> _FoundKind:
+def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: int) -> FoundBy[Parts]:
     """What the first scores say, unless others are clearly less noisy."""
     first, *rest = found
     clearly_less = 1 - BEYOND_CHANCE / math.sqrt(max(n_rows, 1))
-    return next((one for one in rest if one.variance < clearly_less * first.variance), first)
-
-
-class _Found(NamedTuple):
-    """What one set of scores says."""
-
-    parts: ScoredChunks
-    path: PersonalPath
-    strengths: Strengths
-
-    @property
-    def variance(self) -> float:
-        return self.path.path.variance(self.strengths.best)
+    most = clearly_less * first.weighed.variance
+    return next((one for one in rest if one.weighed.variance < most), first)
 
 
 def client_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:
     """Means over training rows of squares and products of terms and scores."""
     complete = all(np.isfinite(one.scores[one.training]).all() for one in parts())
     means = means_of(parts, rows, None, complete=complete)
-    squares = contrast_squares(parts, scored_in_all_rows(means.shares))
+    scored = ((one.scores[one.training], one.weights(one.training)) for one in parts())
+    squares = contrast_squares(scored, scored_in_all_rows(means.shares))
     found = (means.grams, means.products, means.shares)
     return OwnSums.of(found, squares, rows.n_rows(RowSplit.TRAINING))
 
 
-def contrast_squares(parts: ScoredChunks, known: BoolArray) -> float:
-    """The mean over training rows of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions."""
-    squares, total = 0.0, 0.0
-    for chunk in parts():
-        rows = chunk.training
-        scores: FloatArray = chunk.scores[rows][:, known]
-        weights = chunk.weights(rows)
+def contrast_squares(
+    parts: Iterable[tuple[FloatArray, FloatArray | None]], known: BoolArray
+) -> float:
+    """The mean over rows of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions.
+
+    Rows come as scores (n_rows, n_actions), and what each weighs, if not one.
+    """
+    squares = total = 0.0
+    for all_scores, weights in parts:
+        scores: FloatArray = all_scores[:, known]
         total += len(scores) if weights is None else float(weights.sum())
-        if not known.any():
-            continue
-        apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-        squares += float(apart.sum() if weights is None else weights @ apart)
+        if known.any():
+            apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+            squares += float(apart.sum() if weights is None else weights @ apart)
     return squares / total if total else 0.0
 
 

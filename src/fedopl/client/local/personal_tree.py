@@ -7,20 +7,20 @@ does by chance, it has those.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.local.leaf_noise import LeafNoise
 from fedopl.client.local.local_tree import ScoredParts
-from fedopl.client.local.personal_policy import least_noisy
+from fedopl.client.local.personal_policy import FoundBy, contrast_squares, least_noisy
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.linear import NEVER
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid_rules import forbidden_in_leaves
 from fedopl.policies.trees.growing import simplified
 from fedopl.policies.trees.nodes import Leaf, Node, branches_of, leaf_positions, leaves_of
-from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling, Strengths
+from fedopl.solvers.personal_ridge import OwnSums, Scaling, WeighedPath
 from fedopl.study.study import Study
 
 # Of a column's thresholds, about so many divide rows in ways that are not nearly the same.
@@ -38,24 +38,25 @@ class PersonalTreeTask:
     own_root: Node  # of the tree that the client learned alone
     others: FloatArray  # (n_actions, n_leaves): what actions are worth to all others
     likelihoods: FloatArray  # (n_strengths,): the mean of the others'
+    noise: LeafNoise  # on what the shared tree's leaves hold: somebody else chose them
 
     def solve(self) -> TreePolicy:
         """The best action in every leaf of the likelier tree, by own and others' rows."""
-        found = [self._found(one, self.root, self.others) for one in self.scored]
+        found = [self._found(one, self.root, self.others, self.noise) for one in self.scored]
         chosen = least_noisy(found, self.n_rows)
         others = self._others_in_own_leaves(chosen.parts)
-        own = self._found(chosen.parts, self.own_root, others)
+        own = self._found(chosen.parts, self.own_root, others, LeafNoise.none())
         searched = len(branches_of(self.own_root)) * math.log(_n_questions(self.study))
-        if own.evidence > chosen.evidence + searched:
-            chosen = own
-        worth = chosen.path.mean(chosen.strengths.weights).T
-        return with_best_actions(chosen.root, worth, self.study)
+        if _evidence(own.weighed) > _evidence(chosen.weighed) + searched:
+            return with_best_actions(self.own_root, own.weighed.mean.T, self.study)
+        return with_best_actions(self.root, chosen.weighed.mean.T, self.study)
 
-    def _found(self, parts: ScoredParts, root: Node, others: FloatArray) -> "_Found":
-        own = leaf_sums(parts, root, self.study)
-        path = PersonalPath.of(own, others, Scaling.none(others.shape[1]))
-        strengths = Strengths(own=path.log_likelihoods(), others=self.likelihoods)
-        return _Found(root, parts, path, strengths)
+    def _found(
+        self, parts: ScoredParts, root: Node, others: FloatArray, noise: LeafNoise
+    ) -> FoundBy[ScoredParts]:
+        own = leaf_sums(parts, root, self.study, noise)
+        scaling = Scaling.none(others.shape[1])
+        return FoundBy(parts, WeighedPath.of(own, others, scaling, self.likelihoods))
 
     def _others_in_own_leaves(self, parts: ScoredParts) -> FloatArray:  # (n_actions, n_own_leaves)
         """What actions are worth to others, by where own leaves' rows are in the shared tree."""
@@ -66,31 +67,19 @@ class PersonalTreeTask:
                 leaf_positions(root, columns, contexts) for root in (self.root, self.own_root)
             )
             np.add.at(crossed, tuple(places), _weights(rows))
+        crossed = self.noise.on_counts(crossed, "crossed")
         totals = crossed.sum(axis=0)
         everywhere = crossed.sum(axis=1, keepdims=True) / (totals.sum() or 1.0)
         shares = np.where(totals > 0, crossed / np.where(totals > 0, totals, 1.0), everywhere)
         return np.asarray(self.others @ shares)
 
 
-class _Found(NamedTuple):
-    """What one set of scores says of the leaves of one tree."""
-
-    root: Node
-    parts: ScoredParts
-    path: PersonalPath
-    strengths: Strengths
-
-    @property
-    def variance(self) -> float:
-        return self.path.path.variance(self.strengths.best)
-
-    @property
-    def evidence(self) -> float:
-        """The logarithm of how likely own rows are, up to what is the same for every tree."""
-        path = self.path.path
-        if path.n_values <= 0 or path.squares <= 0:
-            return 0.0
-        return self.strengths.evidence - 0.5 * path.n_values * math.log(path.squares)
+def _evidence(weighed: WeighedPath) -> float:
+    """The logarithm of how likely own rows are, up to what is the same for every tree."""
+    path = weighed.path.path
+    if path.n_values <= 0 or path.squares <= 0:
+        return 0.0
+    return weighed.strengths.evidence - 0.5 * path.n_values * math.log(path.squares)
 
 
 def _n_questions(study: Study) -> int:
@@ -113,7 +102,7 @@ def _with_actions(node: Node, actions: Iterator[int]) -> Node:
     return replace(node, yes=yes, no=_with_actions(node.no, actions))
 
 
-def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:
+def leaf_sums(parts: ScoredParts, root: Node, study: Study, noise: LeafNoise) -> OwnSums:
     """Shares of weight and mean scores by leaf, over training rows that have any score."""
     n_leaves, known = len(leaves_of(root)), scored_actions(parts, study.n_actions)
     shares, n_rows = np.zeros(n_leaves), 0
@@ -126,6 +115,9 @@ def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:
             own = np.nan_to_num(scores[:, action]) * weights
             products[action] += np.bincount(leaf, own, minlength=n_leaves)
         n_rows += len(scores)
+    weight = shares.sum() / n_rows if n_rows else 1.0  # of a usual row
+    shares = weight * noise.on_counts(shares / weight, "shares")
+    products = weight * noise.on_sums(products / weight)
     total = shares.sum() or 1.0
     return OwnSums(
         gram=np.diag(shares / total),
@@ -137,16 +129,8 @@ def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:
 
 
 def squares_apart(parts: ScoredParts, known: BoolArray) -> float:
-    """The mean over rows with any score of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions."""
-    squares = total = 0.0
-    for rows in parts():
-        scores: FloatArray = rows.scores[rows.usable][:, known]
-        weights = _weights(rows)
-        total += float(weights.sum())
-        if known.any():
-            apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-            squares += float(weights @ apart)
-    return squares / total if total else 0.0
+    """How far scores lie apart, on average over rows with any score."""
+    return contrast_squares(((rows.scores[rows.usable], _weights(rows)) for rows in parts()), known)
 
 
 def scored_actions(parts: ScoredParts, n_actions: int) -> BoolArray:  # (n_actions,)

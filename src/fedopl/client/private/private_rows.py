@@ -82,7 +82,8 @@ class PrivateRows:
         return found
 
     @cached_property
-    def _is_held_out(self) -> BoolArray:  # (n_rows,)
+    def is_held_out(self) -> BoolArray:  # (n_rows,)
+        """Which rows nothing is learned from."""
         drawn = self._units_held_out
         if self.plan.unit == "row":
             return drawn
@@ -111,7 +112,7 @@ class PrivateRows:
     def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
         """Which of these rows are used in a split."""
         is_wanted = split is RowSplit.EVALUATION
-        return np.asarray(self._is_used[rows] & (self._is_held_out[rows] == is_wanted))
+        return np.asarray(self._is_used[rows] & (self.is_held_out[rows] == is_wanted))
 
     def sampled(self, asked: bytes) -> BoolArray:  # (n_units,)
         """Whose rows take part in the answer to this question.

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, fault_in_values
 from fedopl.messages.message import Array, Asked, Axis, RowSplit, message
@@ -13,7 +12,6 @@ from fedopl.study.study import Study
 
 # Different ones that a study may ask: a run, and others after clients came or left.
 MOST_PERSONAL = 3
-_CONTENT = "means of values, and how precise they are; never the personal policy itself"
 
 
 @message
@@ -22,6 +20,18 @@ class AsksPersonal(AsksAboutPolicies[Values]):
 
     The value of the client's policy comes behind those asked about.
     """
+
+    content = "means of values, and how precise they are; never the personal policy itself"
+    for_kind = ""  # of policy that the study wants
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where clients have policies of their own, of this kind."""
+        return study.personalises and study.policy.kind == cls.for_kind
+
+    def is_plausible(self, study: Study) -> bool:
+        """Numbers, and none that is too large."""
+        return all(np.isfinite(one).all() for one in self.arrays()) and super().is_plausible(study)
 
     @classmethod
     def most(cls, _study: Study) -> int:
@@ -60,26 +70,20 @@ class ValuePersonal(
     """
 
     title = "What policies, and the client's personal one, are worth"
-    content = _CONTENT
+    for_kind = "linear"
 
-    others: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]  # θ₋c
+    others: Annotated[Array, (Axis.ACTIONS, Axis.LINEAR_NUMBERS)]  # θ₋c; with caution, doubts
     centre: Annotated[Array, (Axis.TERMS,)]
     scale: Annotated[Array, (Axis.TERMS,)]  # zero for terms that nobody uses
     likelihoods: Annotated[Array, (Axis.STRENGTHS,)]  # the mean of the others' logarithms
 
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where clients have linear policies of their own."""
-        return study.personalises and study.policy.kind == "linear"
-
     def is_plausible(self, study: Study) -> bool:
         """Terms that can be standardised, and the intercept as it is."""
-        numbers: list[FloatArray] = [self.others, self.centre, self.scale, self.likelihoods]
-        if not all(np.isfinite(one).all() for one in numbers) or self.scale.min() < 0:
+        if not super().is_plausible(study) or self.scale.min() < 0:
             return False
-        unused = self.scale == 0
-        ends = self.centre[-1] == 0 and self.scale[-1] == 1 and not self.others[:, unused].any()
-        return bool(ends) and super().is_plausible(study)
+        unused, others = self.scale == 0, self.others[:, : len(self.scale)]
+        ends = self.centre[-1] == 0 and self.scale[-1] == 1 and not others[:, unused].any()
+        return bool(ends)
 
 
 @message
@@ -98,27 +102,21 @@ class ValuePersonalTree(
     """
 
     title = "What policies, and the shared tree with the client's own actions, are worth"
-    content = _CONTENT
+    for_kind = "tree"
 
     tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
     others: Annotated[Array, (Axis.ACTIONS, Axis.LEAVES)]
     likelihoods: Annotated[Array, (Axis.STRENGTHS,)]
 
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where clients have trees of their own."""
-        return study.personalises and study.policy.kind == "tree"
-
     def is_plausible(self, study: Study) -> bool:
         """A tree of the study, and numbers for each of its leaves."""
-        if not all(np.isfinite(one).all() for one in (self.others, self.likelihoods)):
+        if not super().is_plausible(study):
             return False
         try:
             root = from_array(self.tree, study.columns, range(study.n_actions))
         except ValueError:
             return False
-        n_leaves = len(leaves_of(root))
-        return self.others.shape[1] == n_leaves and super().is_plausible(study)
+        return bool(self.others.shape[1] == len(leaves_of(root)))
 
 
 @message
@@ -137,18 +135,11 @@ class ValuePersonalChoice(
     """
 
     title = "What candidates, and the client's own choice among them, are worth"
-    content = _CONTENT
+    for_kind = "finite"
 
     others: Annotated[Array, (Axis.CHOICES,)]
     likelihoods: Annotated[Array, (Axis.STRENGTHS,)]
 
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where clients choose among candidates for themselves."""
-        return study.personalises and study.policy.kind == "finite"
-
     def is_plausible(self, study: Study) -> bool:
         """A number for each candidate."""
-        if not all(np.isfinite(one).all() for one in (self.others, self.likelihoods)):
-            return False
         return len(self.others) == self.n_policies > 0 and super().is_plausible(study)

@@ -22,6 +22,11 @@ _PARTS = {
     "classifiers": "How far contexts lie apart at least",
     "moments": "How large scores are at most",
 }
+_AT_HOME = (
+    "Each client can have a personal policy: the shared one, moved toward its own rows as far as "
+    "these speak for it. It is solved and valued at home, without noise (`fedopl personal RUN "
+    "CLIENT`). Nothing of it leaves the client, so this page cannot say what it is worth."
+)
 # What an error says → what it says to those who do not know the code. Older runs say "told".
 _REASONS = (
     (
@@ -64,7 +69,9 @@ def joining(record: Record) -> Section:
 
 
 def _why_none(record: Record) -> tuple[Part, ...]:
-    """Why clients have no personal policies, where this study can have none."""
+    """Why clients have no personal policies here, where this study can have none to tell of."""
+    if record.study.personalises_at_home:
+        return (Text(_AT_HOME),)
     why = why_not_personal(record.study)
     if record.study.personalises or len(record.rows) < 2 or why is None or nothing_to_say(record):
         return ()

@@ -27,9 +27,10 @@ def fields_for_each(setting: Setting) -> dict[str, Fields]:
     """By client, the policy of all others and how likely strengths are by the others' rows."""
     scaling, others = _scaling(setting), policies_of_others(setting.statistics, setting.weights)
     curves = _likelihoods(setting, others, scaling)
+    doubts = _doubts(setting)
     return {
         name: {
-            "others": np.maximum(others[name], -LARGEST_ASKED),
+            "others": np.hstack([np.maximum(others[name], -LARGEST_ASKED), doubts]),
             "centre": scaling.centre,
             "scale": scaling.scale,
             "likelihoods": mean_of_others(curves, name),
@@ -49,6 +50,14 @@ def policies_of_others(
         else shared
         for name in sorted(weights)
     }
+
+
+def _doubts(setting: Setting) -> FloatArray:  # (n_actions, numbers of doubts)
+    """What the shared policy's caution takes from scores; no numbers where it has none."""
+    if not setting.study.is_cautious:
+        return np.zeros((setting.study.n_actions, 0))
+    shared = setting.statistics.solve(setting.weights)
+    return np.asarray(shared.numbers()[:, shared.parameters.shape[1] :])
 
 
 def _counting(weights: Weights, client: str) -> list[str]:

@@ -4,9 +4,11 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, to_eight_digits
 from fedopl.client.answers.asked_policies import policies_in
-from fedopl.client.answers.valuing.estimate_values import estimate_candidates, values_on_split
+from fedopl.client.answers.valuing.estimate_values import ScoreSpread, values_on_split
+from fedopl.client.local.leaf_noise import LeafNoise
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
+from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.personal_values import (
     ValuePersonal,
@@ -17,6 +19,7 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
@@ -60,11 +63,15 @@ def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
 
 def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     """The policy of all others, moved toward own rows as far as these and others support it."""
+    study = space.study
+    is_cautious, width = study.is_cautious, len(query.scale)
+    others = CautiousPolicy.from_numbers(query.others, study) if is_cautious else None
     task = PersonalTask(
-        study=space.study,
+        study=study,
         rows=space.study_rows,
         scored=(space.chunks, space.own_chunks) if _rests_on_others(space) else (space.chunks,),
-        others=_with_never(query.others),
+        others=_with_never(query.others[:, :width]),
+        doubts=others.doubts if others else None,
         scaling=Scaling(centre=query.centre, scale=query.scale),
         likelihoods=query.likelihoods,
     )
@@ -72,7 +79,8 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     if isinstance(policy, BentPolicy):
         return policy
     # As policies that are asked about count, so that the same one has the same noise.
-    return LinearPolicy.from_numbers(to_eight_digits(policy.numbers()), space.study)
+    kind = CautiousPolicy if is_cautious else LinearPolicy
+    return kind.from_numbers(to_eight_digits(policy.numbers()), study)
 
 
 def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
@@ -89,13 +97,33 @@ def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
         own_root=alone.root,
         others=_with_never(query.others),
         likelihoods=query.likelihoods,
+        noise=_noise_in(space, query.tree),
     )
     return task.solve()
 
 
+def _noise_in(space: Workspace, tree: FloatArray) -> LeafNoise:
+    """As on values: what a few usual rows change, where the client minds."""
+    limits, deviation = space.limits, 0.0
+    if limits.value_noise:
+        spread = ScoreSpread(space.least_spread)
+        for chunk in space.chunks():
+            rows = chunk.training
+            spread.see(chunk.scores[rows], net_rewards(chunk.data, rows, space.study))
+        deviation = limits.value_noise * spread.usual
+    return LeafNoise(
+        minimum_cell=limits.minimum_cell,
+        deviation=deviation,
+        draws=lambda what: space.noise_for("personal leaves", what, tree),
+    )
+
+
 def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
-    """The place of the candidate that own training rows and others' values support."""
-    found, _ = estimate_candidates(space, query, RowSplit.TRAINING)
+    """The place of the candidate that own training rows and others' values support.
+
+    By values with noise, as they are released: which one is chosen can be read off the answer.
+    """
+    found = values_on_split(space, query, RowSplit.TRAINING)
     n = query.n_policies
     path = ChoicePath(
         own=found.means[:n],

@@ -1,0 +1,63 @@
+"""A client's rows in a study with differential privacy, as it may look at them for itself.
+
+All is exact here: scores, sums and values. So nothing of it may leave, and no answer is made of it.
+Which rows are held out is as in the study: what was learned there has not seen them.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.rows.folds import FoldArray, Folds, assign_folds_and_hold_out
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.outcome import Outcomes, federated_outcomes
+from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.workspace import Workspace
+from fedopl.study.study import Study
+
+
+def study_at_home(study: Study) -> Study:
+    """The study without noise, in which the shared models stand in for actions unseen here."""
+    nuisances = study.nuisances.model_copy(update={"kind": "federated", "unseen": "borrow"})
+    return study.model_copy(update={"privacy": None, "nuisances": nuisances})
+
+
+class HomeRows(StudyRows):
+    """The rows with those held out that the private study holds out."""
+
+    def __init__(self, given: LoggedData, study: Study, space: PrivateWorkspace) -> None:
+        super().__init__(given, study, 0, space.draws)
+        self._is_held_out: BoolArray = space.rows.is_held_out  # (n_rows,)
+
+    def _assigned(self, n_folds: int) -> Folds:
+        seed = self._draws.split_seed(self._study.agreed_digest, self.fingerprint)
+        found = assign_folds_and_hold_out(self.given, n_folds, 0.0, seed)
+        folds = [found.of_row[rows] for rows in self.given.slices()]
+        of_row: FoldArray = np.where(self._is_held_out, n_folds, np.concatenate(folds))
+        return Folds(
+            of_row=of_row.astype(np.uint16),
+            n_folds=n_folds,
+            reason=found.reason,
+            any_held_out=bool(self._is_held_out.any()),
+        )
+
+
+class SharedModels(StudyOutcomes):
+    """Outcome models as they were released: nothing is weighed beside them."""
+
+    def by(self, models: FloatArray) -> Outcomes:
+        """The same models of every action in all folds."""
+        return federated_outcomes(models, self._rows)
+
+
+class HomeWorkspace(Workspace):
+    """Scores by the models that everybody shares, and by the client's own; for itself alone."""
+
+    def __init__(self, space: PrivateWorkspace, shared: FloatArray) -> None:
+        study, given = study_at_home(space.study), space.rows.given
+        super().__init__(given, study, Limits.open(), space.draws)
+        self.study_rows = HomeRows(given, study, space)
+        self.outcomes = SharedModels(self.study_rows, study, self.rows_needed)
+        self.keep(self.scored_with(np.stack([shared] * (study.nuisances.folds + 1))))

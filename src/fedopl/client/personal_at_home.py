@@ -1,0 +1,123 @@
+"""A client's personal policy in a study with differential privacy: solved and valued at home.
+
+The shared policy, which was released with noise, is moved toward the client's own rows, which need
+none here. Nothing of it leaves. Not its value either: that depends on every row that the policy was
+solved from, and nobody could say how far one of these can move it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.errors import DataError
+from fedopl.base.estimates import Estimate
+from fedopl.client.answers.valuing.estimate_values import estimate_candidates
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.home_workspace import HomeWorkspace
+from fedopl.client.local.personal_policy import PersonalTask, client_sums
+from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.scoring.values import JointEstimate
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.messages.refusal import in_words
+from fedopl.policies.kinds import packed
+from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
+from fedopl.results.value_tables import (
+    LEARNED,
+    LOCAL,
+    LOGGING,
+    PERSONAL,
+    GainRow,
+    PersonalTable,
+    ValueRow,
+    ValueTable,
+)
+from fedopl.solvers.personal_ridge import NO_OTHERS, Scaling
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AtHome:
+    """A personal policy, and what it is worth on the client's own held-out rows, without noise."""
+
+    policy: Policy
+    values: ValueTable  # of the shared policy, the personal one, what was done, and one alone
+    gains: PersonalTable  # of the personal policy over each of the others
+
+
+def solve_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> Policy:
+    """The shared policy, moved toward own rows as far as these speak for it."""
+    return _solved(_opened(space, shared), shared)
+
+
+def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
+    """The same, with what it is worth beside the shared policy and what own rows alone teach."""
+    home = _opened(space, shared)
+    policy = _solved(home, shared)
+    valued: dict[str, Any] = packed([shared], home.study)
+    asked = EstimateValues(split=RowSplit.EVALUATION, **valued)
+    try:
+        found, _ = estimate_candidates(home, asked, RowSplit.EVALUATION, further=(policy,))
+    except RefusedError as refused:
+        raise _in_words(space, refused) from None
+    n_held_out, sign = home.n_rows(RowSplit.EVALUATION), home.study.reward_sign
+    units = dict(zip((LEARNED, PERSONAL, LOGGING, LOCAL), np.eye(4), strict=True))
+    client, own = home.client, units[PERSONAL]
+    values = (
+        ValueRow(policy=name, client=client, estimate=_estimate(found, sign * unit, n_held_out))
+        for name, unit in units.items()
+    )
+    gains = (
+        GainRow(against=name, client=client, estimate=_estimate(found, own - unit, n_held_out))
+        for name, unit in units.items()
+        if name != PERSONAL
+    )
+    return AtHome(
+        policy=policy, values=ValueTable(tuple(values)), gains=PersonalTable(tuple(gains))
+    )
+
+
+def _opened(space: PrivateWorkspace, shared: LinearPolicy) -> HomeWorkspace:
+    try:
+        return HomeWorkspace(space, shared.numbers())
+    except RefusedError as refused:
+        raise _in_words(space, refused) from None
+
+
+def _in_words(space: PrivateWorkspace, refused: RefusedError) -> DataError:
+    reason = in_words(refused.code.name)
+    return DataError(f"{space.draws.client}: no personal policy: {reason.why}. {reason.remedy}")
+
+
+def _solved(home: HomeWorkspace, shared: LinearPolicy) -> Policy:
+    """Strengths are weighed by own rows alone: of others' nobody is told how likely they are."""
+    gram = client_sums(home.chunks, home.study_rows).gram
+    task = PersonalTask(
+        study=home.study,
+        rows=home.study_rows,
+        scored=(home.chunks, home.own_chunks),
+        others=shared.numbers(),
+        scaling=Scaling.at_client(gram, _used(home, shared)),
+        likelihoods=NO_OTHERS,
+    )
+    return task.solve()
+
+
+def _used(home: HomeWorkspace, shared: LinearPolicy) -> BoolArray:  # (n_terms + 1,)
+    """The features, and of further terms those that the shared policy uses."""
+    used: BoolArray = np.asarray(shared.numbers().any(axis=0))
+    used[: home.study.n_features] = used[-1] = True
+    return used
+
+
+def _estimate(found: JointEstimate, contrast: FloatArray, of_rows: int) -> Estimate:
+    return Estimate(
+        value=float(found.means @ contrast),
+        standard_error=math.sqrt(max(float(contrast @ found.covariances @ contrast), 0.0)),
+        n_rows=found.n_rows,
+        of_rows=of_rows,
+        degrees_of_freedom=found.degrees_of_freedom,
+    )
