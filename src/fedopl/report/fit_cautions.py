@@ -6,6 +6,7 @@ from fedopl.report.explain.fit_words import shift_in_words
 from fedopl.report.parts import Caution
 from fedopl.report.words.numbers import listed, percent, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.model_doubts import (
     LARGE_INFLUENCE,
     LARGE_WEIGHT,
@@ -15,7 +16,6 @@ from fedopl.results.model_doubts import (
     doubted_clients,
     trimming_matters,
 )
-from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.record import Record
 
 REMEDY = (

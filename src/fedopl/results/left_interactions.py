@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from fedopl.results.record import Record
 
 # At most, where one model is right and the other surely wrong; far less where both are right.
-_FALSE_ALARM = 0.1
+_FALSE_ALARM = 0.05
+_KEPT_BY_CHANCE = 0.1  # products, on average; how many are kept decides how each is tested
 # Of a statistic that is chance: its own, that of rounding (1/12), and of a client's noise.
 _VARIANCE = 1.12
 # Signs show a part of what features do together, so a fourth of a standard error is worth telling.
@@ -56,7 +57,7 @@ class _Told:
         by_weights, by_residuals = (np.square(self.weights), np.square(self.residuals))
         larger = np.maximum(by_weights.sum(axis=0), by_residuals.sum(axis=0)) + self.untold
         both = np.abs((self.weights * self.residuals).sum(axis=0))
-        return both / np.sqrt(_VARIANCE * np.maximum(larger, 1.0))
+        return np.asarray(both / np.sqrt(_VARIANCE * np.maximum(larger, 1.0)))
 
     @property
     def chance(self) -> FloatArray:  # (n_products,)
@@ -68,7 +69,9 @@ class _Told:
 
 
 def left_interactions(record: "Record") -> list[LeftInteraction]:
-    """All that are no chance and no trifle, the strongest first."""
+    """All that are no chance and no trifle, the strongest first; none by known propensities."""
+    if record.study.knows_propensities:
+        return []
     products = feature_products(record.study.n_features)
     told = {
         action: _told(record, place, products)
@@ -77,7 +80,7 @@ def left_interactions(record: "Record") -> list[LeftInteraction]:
     }
     if not told:
         return []
-    least = _FALSE_ALARM / (len(products) * record.study.n_actions)
+    least = _KEPT_BY_CHANCE / (len(products) * record.study.n_actions)
     kept = {action: own.chance < least for action, own in told.items()}
     n_kept = sum(int(own.sum()) for own in kept.values())
     if not n_kept:

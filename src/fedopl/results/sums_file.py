@@ -46,8 +46,8 @@ def sums_npz(record: Record) -> bytes:
         arrays |= {"terms.penalties": choice.penalties, "terms.used": np.array(choice.n_terms)}
         arrays["terms.losses"] = np.array(list(choice.losses.values()))
     arrays |= arrays_of("fit", [record.fitted[name] for name in sorted(record.fitted)])
-    told = record.interactions
-    arrays |= arrays_of("interactions", [told[name] for name in sorted(told)])
+    left = record.interactions
+    arrays |= arrays_of("interactions", [left[name] for name in sorted(left)])
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
