@@ -346,7 +346,7 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
     last = [
         *["EstimateValues"] * around.evaluated,
         *["Describe", "TellFit"] * around.described,
-        *["TellInteractions"] * (around.described and 2 <= letters["p"] <= 40),
+        *["TellInteractions"] * (around.described and 2 <= letters.get("p", 2) <= 40),
         *["ValueLeaves"] * (way.leaves and around.evaluated and around.described),
     ]
     return [

@@ -1,4 +1,4 @@
-"""What features do together, and both models miss, is noticed; what one model sees is not blamed."""
+"""What features do together, and both models miss, is noticed; one right model is enough."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -157,7 +157,7 @@ class Study(Checked):
 
     @property
     def knows_propensities(self) -> bool:
-        """Whether it says that propensities are known; in memory, rows may have them all the same."""
+        """Whether it says that propensities are known; rows in memory may have them anyway."""
         kind, table = self.nuisances.propensity, self.table
         return kind == "known" or bool(kind == "auto" and table and table.propensity)
 
