@@ -203,6 +203,7 @@ QUERIES = {
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
     "ValueApart": Message(110, "3·d·(p + 1)"),
+    "TellInteractions": Message(48, "0"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -253,6 +254,7 @@ ANSWERS = {
     "TellContexts": Message(58, "2·(p + 1) + 1"),
     "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 7"),
     "ValueApart": Message(62, "10"),
+    "TellInteractions": Message(61, "48·d"),
 }
 REFUSAL = Message(48, "1")
 # What messages add that travel together.
@@ -344,6 +346,7 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
     last = [
         *["EstimateValues"] * around.evaluated,
         *["Describe", "TellFit"] * around.described,
+        *["TellInteractions"] * (around.described and 2 <= letters.get("p", 2) <= 40),
         *["ValueLeaves"] * (way.leaves and around.evaluated and around.described),
     ]
     return [

@@ -233,6 +233,8 @@ AXES = {
     Axis.SEALED_WORDS: "6",
     Axis.TARGET_VALUES: "d + 1",
     Axis.REGIONS: "4",
+    Axis.PRODUCTS_TOLD: "8",
+    Axis.INTERACTION_NUMBERS: "6",
 }
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
@@ -597,8 +599,8 @@ def test_rows_on_disk_are_read_as_often_as_the_table_says(given, conditions, row
     assert reads.by_query == expected
     asked = [latest.query for latest in run.rounds]
     through_rows = {one.query for one in costs.PASSES if one.query in asked}
-    # What it tells was worked out, and kept, when rows were scored.
-    assert through_rows | {"TellFit"} == set(reads.by_query)
+    # What they tell was worked out, and kept, when rows were scored.
+    assert through_rows | {"TellFit", "TellInteractions"} == set(reads.by_query)
 
 
 @pytest.mark.parametrize(

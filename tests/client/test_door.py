@@ -31,6 +31,7 @@ from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.personal_values import (
@@ -84,7 +85,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 ON_ROWS_SET_APART = (
     *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
     *(ValuePersonalTree, ValuePersonalChoice),
-    *(ValueAtTarget, ValueSpending),
+    *(ValueAtTarget, ValueSpending, TellInteractions),
     *(SumByFold, ValueAcrossFolds),
 )
 ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
@@ -702,7 +703,7 @@ def test_every_refusal_is_a_code_and_nothing_else(code):
 # --- what no server may ask ---------------------------------------------------------------------
 
 # What every study asks that describes what it learned.
-DESCRIBING = (Describe, TellFit)
+DESCRIBING = (Describe, TellFit, TellInteractions)
 STUDIES = {
     "exact": (study_of(), {SumOutcomes, *DESCRIBING}),
     "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs, *DESCRIBING}),

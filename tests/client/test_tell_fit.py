@@ -84,7 +84,7 @@ def test_many_rows_are_thinned_alike_however_they_come():
     chunk = Chunk(data=data, folds=assign_folds(data, 5, 0))
     sample = FitSample()
     sample.add(chunk, nuisances)
-    found = sample.numbers()
+    found = fit_numbers(sample.rows())
     assert np.isfinite(found.numbers).all()
     assert found.of("effective_rows").max() < 20_000
 

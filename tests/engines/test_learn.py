@@ -11,6 +11,7 @@ from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
 QUICK = fedopl.NuisancePlan(propensity="marginal")
+DESCRIBED = ["Describe", "TellFit", "TellInteractions"]
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clien
     exact = fedopl.learn(clients, basis="linear", nuisances=QUICK)
     same = (direct.policy.parameters == exact.policy.parameters).all()
     asked = [latest.query for latest in direct.rounds]
-    assert asked[-3:] == ["EstimateValues", "Describe", "TellFit"]
+    assert asked[-4:] == ["EstimateValues", *DESCRIBED]
     assert same or true_regret(direct.policy, np.random.default_rng(0)) < 0.1
 
 
@@ -153,8 +154,10 @@ def test_no_better_than_the_best_arm_is_said_plainly():
     assert "does not demonstrably beat" in run.verdict or "is worse than" in run.verdict
 
 
-@pytest.mark.parametrize(("describe", "last"), [(True, ["Describe", "TellFit"]), (False, [])])
-def test_exchanges_are_nine_for_the_exact_oracle_and_two_more_to_describe(clients, describe, last):
+@pytest.mark.parametrize(("describe", "last"), [(True, DESCRIBED), (False, [])])
+def test_exchanges_are_nine_for_the_exact_oracle_and_three_more_to_describe(
+    clients, describe, last
+):
     run = fedopl.learn(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
     )
@@ -173,7 +176,7 @@ def trips_of(run):
 
 ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
 CONTRASTS = ["SumContrasts"]  # for personal policies
-END, OWN_END = ([values, "Describe", "TellFit"] for values in ("EstimateValues", "ValuePersonal"))
+END, OWN_END = ([values, *DESCRIBED] for values in ("EstimateValues", "ValuePersonal"))
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
 CHOSEN_END = ["ValuePersonalChoice", *END[1:]]
 # A trip earlier, what `learn` looks for by itself.

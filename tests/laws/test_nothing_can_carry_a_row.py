@@ -16,6 +16,7 @@ from fedopl.messages import codec
 from fedopl.messages.combining import Combination, PerClient, combinations_of
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.description import N_CUTS, Describe
+from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
@@ -101,6 +102,7 @@ def test_the_size_of_an_answer_does_not_depend_on_how_many_rows_there_are(draw, 
             value_query(study, 4),
             describe_query(study, 5),
             TellFit(study=study.digest, exchange=6),
+            TellInteractions(study=study.digest, exchange=7),
         ]
         assert {type(query) for query in queries} == queries_of(study)
         answers = [door.handle(codec.encode(query)) for query in queries]

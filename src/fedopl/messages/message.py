@@ -67,6 +67,8 @@ class Axis(enum.Enum):
     OPEN_NODES = "open nodes"  # of a tree that is not finished
     CELLS = "cells"  # of every two columns' bins, one table behind the other
     FIT_NUMBERS = "fit numbers"  # what is told of how well models fit for an action
+    PRODUCTS_TOLD = "products told"  # of an action, the strongest first
+    INTERACTION_NUMBERS = "interaction numbers"  # which features, and how strong
     CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
     LEAVES = "leaves"  # of a finished tree
     QUESTIONS = "questions"  # of a tree, each before those below it

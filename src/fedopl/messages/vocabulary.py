@@ -10,6 +10,7 @@ from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.personal_values import (
@@ -104,6 +105,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueApart,
     ShareSecrets,
     ValueSpending,
+    TellInteractions,
 )
 # What a study asks before it is known which terms it has, and in what they are measured.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from fedopl.report.explain.fit_words import shift_in_words
 from fedopl.report.parts import Caution
-from fedopl.report.words.numbers import listed, percent, plural
+from fedopl.report.words.numbers import listed, percent, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.model_doubts import (
     LARGE_INFLUENCE,
     LARGE_WEIGHT,
@@ -27,6 +28,7 @@ REMEDY = (
 def fit_cautions(record: Record) -> Iterator[Caution]:
     """What there is to doubt about models, the gravest first."""
     yield from _too_simple(record)
+    yield from _act_together(record)
     yield from _unbalanced(record)
     yield from _by_few_rows(record)
 
@@ -64,6 +66,47 @@ def _and_others(found: list[ActionFit]) -> str:
 
 def _names(fits: list[ActionFit]) -> str:
     return listed([f"'{one.action}'" for one in fits], 3)
+
+
+def _act_together(record: Record) -> Iterator[Caution]:
+    """Features whose product is left in weights and residuals alike."""
+    found = left_interactions(record)
+    if not found:
+        return
+    first, name = found[0], OutcomeWords.of(record.study).name
+    size = f"by about {plain(abs(first.too_high), 2)} {name} by these features alone"
+    stated = bool(record.values.rows)
+    values = (
+        "Values and gains may be off by more than their intervals say"
+        if stated
+        else ("What the policy was learned from may be off")
+    )
+    yield Caution(
+        "Features act together in ways that the models miss",
+        f"Beyond what each does by itself, {listed(list(first.features))} together are left in "
+        f"both models of '{first.action}': in the residuals of outcome models, and in who got it, "
+        f"weighted by how unlikely that was{_and_products(found)}. Either would be harmless alone, "
+        "and both at once are hardly chance.",
+        f"{values}: what '{first.action}' is worth to everybody is, {size}. {_remedy(first)}",
+    )
+
+
+def _and_products(found: list[LeftInteraction]) -> str:
+    return f" (and so are {plural(len(found) - 1, 'other product')})" if len(found) > 1 else ""
+
+
+def _remedy(found: LeftInteraction) -> str:
+    """What may bring the models to see it."""
+    basis = (
+        "a [basis] that has their product (products)"
+        if len(found.features) == 2
+        else "a [basis] with waves, as products are of two features"
+    )
+    return (
+        f'Give the study {basis}, trees (nuisances.outcome = "boosting", nuisances.propensity = '
+        '"boosting"), or the propensities, if they are known, and run it again; a policy of '
+        'kind = "neural" may follow such effects, but does not put right what is said of them.'
+    )
 
 
 def _unbalanced(record: Record) -> Iterator[Caution]:

@@ -78,7 +78,7 @@ def client_fits(record: "Record", client: str) -> list[ActionFit]:
 def doubted(record: "Record", client: str = GLOBAL) -> list[ActionFit]:
     """Actions whose value richer models move by more than what is said allows."""
     fits = action_fits(record) if client == GLOBAL else client_fits(record, client)
-    stated = _stated_error(record, client)
+    stated = stated_error(record, client)
     return [one for one in fits if one.moved.matters(stated)]
 
 
@@ -122,7 +122,7 @@ def _looks_better(record: "Record") -> bool:
 
 def trimming_matters(record: "Record") -> list[ActionFit]:
     """Actions whose value hangs on rows that were given it against the odds."""
-    stated = _stated_error(record, GLOBAL)
+    stated = stated_error(record, GLOBAL)
     return [
         one
         for one in action_fits(record)
@@ -130,7 +130,7 @@ def trimming_matters(record: "Record") -> list[ActionFit]:
     ]
 
 
-def _stated_error(record: "Record", client: str) -> float:
+def stated_error(record: "Record", client: str) -> float:
     """The standard error of the learned policy's value; 0 where none is stated."""
     rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, client)]
     return rows[0].estimate.standard_error if rows else 0.0

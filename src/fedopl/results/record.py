@@ -5,6 +5,7 @@ from html import escape
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL
+from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.secure.sum_numbers import SUMMED
@@ -78,6 +79,7 @@ class Record:
     described: Descriptions | None  # None where nobody was asked, or nobody answered
     row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
     fitted: dict[str, ModelFit] = field(default_factory=dict)  # by client, whether models fit
+    interactions: dict[str, InteractionsLeft] = field(default_factory=dict)  # by client
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
     leaves: tuple[LeafRow, ...] = ()  # of the learned tree, where they were asked for
     search: Search | None = None  # how the mixture was found, where it was not agreed

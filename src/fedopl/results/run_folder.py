@@ -188,6 +188,7 @@ def _summary(record: Record, hashes: dict[str, str], when: Mapping[str, str]) ->
         "lost": record.tree.lost if record.tree else None,
         "described": sorted(record.described.by_client) if record.described else None,
         "fitted": sorted(record.fitted),
+        "interactions": sorted(record.interactions),
         **when,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},

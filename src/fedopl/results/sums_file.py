@@ -11,6 +11,7 @@ import numpy as np
 from fedopl.base.errors import StorageError
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.description import Description
+from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.message import Message
@@ -45,6 +46,8 @@ def sums_npz(record: Record) -> bytes:
         arrays |= {"terms.penalties": choice.penalties, "terms.used": np.array(choice.n_terms)}
         arrays["terms.losses"] = np.array(list(choice.losses.values()))
     arrays |= arrays_of("fit", [record.fitted[name] for name in sorted(record.fitted)])
+    left = record.interactions
+    arrays |= arrays_of("interactions", [left[name] for name in sorted(left)])
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
@@ -86,6 +89,10 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
             # Runs of earlier versions asked nobody.
             fitted = summary.get("fitted", ())
             found["fitted"] = answers_in(arrays, "fit", ModelFit, study, fitted)
+            told_by = summary.get("interactions", ())
+            found["interactions"] = answers_in(
+                arrays, "interactions", InteractionsLeft, study, told_by
+            )
             if searched is not None:
                 cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
                 grid = _grid(arrays)

@@ -257,6 +257,7 @@ def _finish(
         statistics=setting.statistics,
         described=evaluated.described,
         fitted=evaluated.fitted,
+        interactions=evaluated.interactions,
         tree=learned.tree,
         leaves=evaluated.leaves,
         search=learned.search,

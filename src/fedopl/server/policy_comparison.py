@@ -10,6 +10,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
+from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.policy_fields import most_in_query
@@ -65,6 +66,7 @@ class Evaluated:
     everything: Answers[Values] | None = None  # the same, and of policies that tables do not show
     described: Descriptions | None = None
     fitted: dict[str, ModelFit] = field(default_factory=dict)
+    interactions: dict[str, InteractionsLeft] = field(default_factory=dict)
     leaves: tuple[LeafRow, ...] = ()
     judged: JudgedOutcomes = field(default_factory=JudgedOutcomes)
     personal: PersonalTable = field(default_factory=PersonalTable)
@@ -161,6 +163,8 @@ class Candidates:
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
             queries["fitted"] = TellFit()
+        if describe and TellInteractions.needed(self.study):
+            queries["interactions"] = TellInteractions()
         if describe and self.study.values_leaves and tree:
             queries["leaves"] = ValueLeaves(tree=tree.numbers())
         if not queries:
@@ -184,6 +188,7 @@ class Candidates:
             everything=everything,
             described=described(setting, replies.get("described")),
             fitted=dict(replies.get("fitted") or {}),
+            interactions=dict(replies.get("interactions") or {}),
             leaves=leaf_rows(tree, replies.get("leaves"), setting),
         )
 

@@ -155,6 +155,12 @@ class Study(Checked):
         """Whether it can have a basis: all is learned from sums, and on shared features."""
         return self.nuisances.features == "shared" and self.linear.can_bend
 
+    @property
+    def knows_propensities(self) -> bool:
+        """Whether it says that propensities are known; rows in memory may have them anyway."""
+        kind, table = self.nuisances.propensity, self.table
+        return kind == "known" or bool(kind == "auto" and table and table.propensity)
+
     def _check_table(self) -> None:
         table = self.table
         if table and (self.actions, self.features) != (table.actions, table.feature_names):

@@ -11,6 +11,7 @@ from fedopl.client.answers import (
     sum_cells,
     sum_near_thresholds,
     tell_fit,
+    tell_interactions,
     tell_models,
     tell_moments,
 )
@@ -49,6 +50,7 @@ _ANSWERING: tuple[Handler, ...] = (
     classify_contexts.answer,
     tell_moments.answer,
     tell_fit.answer,
+    tell_interactions.answer,
     cross_fitting.sum_by_fold,
     cross_fitting.value_across_folds,
     learning.tell_weight,

@@ -104,10 +104,10 @@ class FitSample:
         self._seen += stop
         self._kept += len(self._parts[-1].actions)
 
-    def numbers(self) -> FitNumbers:
-        """How well the models fit the rows that were kept."""
+    def rows(self) -> FittedRows:
+        """The rows that were kept."""
         first, *others = self._parts
-        return fit_numbers(_joined(first, others) if others else first)
+        return _joined(first, others) if others else first
 
 
 def _thinned(part: FittedRows, rows: slice) -> FittedRows:
@@ -127,12 +127,12 @@ def _joined(first: FittedRows, others: list[FittedRows]) -> FittedRows:
 def fit_numbers(rows: FittedRows) -> FitNumbers:
     """How well the models fit these rows, action by action."""
     n_actions = rows.means.shape[1]
-    standard = _standardised(rows)
+    standard = standardised(rows)
     richer = richer_rest(rows)
     numbers = np.full((n_actions, len(FIT_NUMBERS)), np.nan)
     imbalance = np.full((2, n_actions, standard.shape[1] + 1), np.nan)
     for action in range(n_actions):
-        inverse, residuals = _of_takers(rows, action)
+        inverse, residuals = of_takers(rows, action)
         if not inverse.any():
             continue
         numbers[action] = _numbers(rows, action, inverse, residuals, richer[:, action])
@@ -140,7 +140,7 @@ def fit_numbers(rows: FittedRows) -> FitNumbers:
     return FitNumbers(numbers=numbers, imbalance=imbalance)
 
 
-def _of_takers(rows: FittedRows, action: int) -> tuple[FloatArray, FloatArray]:
+def of_takers(rows: FittedRows, action: int) -> tuple[FloatArray, FloatArray]:
     """1/ê and Y − μ̂ of the rows that took the action and have a score; zero elsewhere."""
     chances = rows.propensities[:, action]
     residuals = rows.rewards - rows.means[:, action]
@@ -201,7 +201,7 @@ def _largest_influence(rows: FittedRows, scores: FloatArray) -> float:
 # --- balance ---------------------------------------------------------------------------------
 
 
-def _standardised(rows: FittedRows) -> FloatArray:  # (n_rows, n_features)
+def standardised(rows: FittedRows) -> FloatArray:  # (n_rows, n_features)
     """The features about their means, in standard deviations; a constant is zero."""
     centred = rows.contexts - np.average(rows.contexts, axis=0, weights=rows.weights)
     scale = np.sqrt(np.average(centred**2, axis=0, weights=rows.weights))
@@ -238,7 +238,7 @@ def _is_binary(columns: FloatArray) -> BoolArray:  # (n_columns,)
 
 def richer_rest(rows: FittedRows) -> FloatArray:  # (n_rows, n_actions)
     """What hinges and products of two find in what models leave, out of fold."""
-    return _richer(rows, _basis(_standardised(rows)))
+    return _richer(rows, _basis(standardised(rows)))
 
 
 def _basis(standard: FloatArray) -> FloatArray:  # (n_rows, n_columns)
@@ -261,7 +261,7 @@ def _richer(rows: FittedRows, basis: FloatArray) -> FloatArray:  # (n_rows, n_ac
     sums = np.zeros((n_folds, n_actions, width, width))
     squared = np.zeros((n_folds, n_actions))
     for action in range(n_actions):
-        inverse, residuals = _of_takers(rows, action)
+        inverse, residuals = of_takers(rows, action)
         z = np.column_stack([basis, np.ones(len(basis)), residuals])
         for fold in range(n_folds):
             own = (rows.folds == fold) & (inverse > 0)

@@ -21,7 +21,8 @@ from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
-from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample
+from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample, fit_numbers
+from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
 from fedopl.client.scoring.net_scores import costs_in
 from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
@@ -43,6 +44,7 @@ STORED = (
     "effective_rows",
     "fit",
     "imbalance",
+    "interactions",
     "excess",
     "limited",
     "unlimited",
@@ -127,6 +129,7 @@ class StudyScores:
     effective_rows: FloatArray  # (n_actions,)
     fit: FloatArray  # (n_actions, n_numbers)  whether models fit, in `FIT_NUMBERS`
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
+    interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
     excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
     limited: IntArray  # (n_limited,)  rows in memory whose weight is limited where it is learned
     unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
@@ -189,7 +192,10 @@ def score_chunks(
         # Renamed when complete: whoever finds the file finds all scores.
         written.path.replace(path)
         values = DiskArray(path, written.shape, written.stored)
-    fit = sample.numbers() if plan.describe else NOTHING_FITTED
+    fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
+    if plan.describe:
+        rows = sample.rows()
+        fit, interactions = fit_numbers(rows), interaction_tests(rows)
     return StudyScores(
         values=values,
         hidden=hidden,
@@ -200,6 +206,7 @@ def score_chunks(
         effective_rows=support.effective_rows(),
         fit=fit.numbers,
         imbalance=fit.imbalance,
+        interactions=interactions,
         excess=np.empty((0, n_actions)) if writer else excess.found(),
         limited=limited[0],
         unlimited=limited[1],

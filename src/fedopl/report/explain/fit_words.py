@@ -1,7 +1,9 @@
 """Whether models fit, as a table: what richer ones would change, balance, what rests on a row."""
 
+from fedopl.messages.evaluation.interactions_left import MOST_IN_TRIPLES
 from fedopl.report.parts import Heading, Part, Table, Text
-from fedopl.report.words.numbers import decimal, percent, plain
+from fedopl.report.words.numbers import decimal, listed, percent, plain
+from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.model_doubts import ActionFit, ValueShift, action_fits
 from fedopl.results.record import Record
 
@@ -26,7 +28,7 @@ def fit_parts(record: Record) -> tuple[Part, ...]:
         rows=tuple(_row(one) for one in fits),
         text_columns=(5,),
     )
-    return (Heading("Do the models fit?"), Text(_INTRO), table)
+    return (Heading("Do the models fit?"), Text(_INTRO), table, *_together(record))
 
 
 _INTRO = (
@@ -39,6 +41,40 @@ _INTRO = (
     "weight. The largest influence is how far one row moves the value, in standard errors. "
     "Both are at most what is shown."
 )
+
+
+def _together(record: Record) -> tuple[Part, ...]:
+    """What features do together in what both models leave; nothing where no client told."""
+    if not record.interactions:
+        return ()
+    sizes = "two" if record.study.n_features > MOST_IN_TRIPLES else "two and of three"
+    looked_at = (
+        f"Products of {sizes} features were looked at, too: whether those who got an action differ "
+        "from everybody in what the features do together, and whether outcome models miss just "
+        "that. Where only one of both is so, values are right all the same."
+    )
+    found = left_interactions(record)
+    if not found:
+        return (Text(f"{looked_at} Both at once are so of none, beyond chance and trifles."),)
+    table = Table(
+        caption="What features do together that both models miss, the surest first",
+        headers=(
+            "Action",
+            "Features",
+            "Standard deviations of chance",
+            "Its value is off by about",
+        ),
+        rows=tuple(
+            (one.action, listed(list(one.features)), decimal(one.strength, 1), _size(one))
+            for one in found
+        ),
+        text_columns=(1,),
+    )
+    return (Text(looked_at), table)
+
+
+def _size(one: LeftInteraction) -> str:
+    return plain(abs(one.too_high), 2)
 
 
 def _row(one: ActionFit) -> tuple[str, ...]:

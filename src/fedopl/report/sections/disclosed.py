@@ -34,6 +34,8 @@ _AXES = {
     Axis.OPEN_NODES: "places in the tree",
     Axis.CELLS: "cells",
     Axis.FIT_NUMBERS: "numbers of fit",
+    Axis.PRODUCTS_TOLD: "products of features",
+    Axis.INTERACTION_NUMBERS: "numbers of a product",
     Axis.CELL_NUMBERS: "numbers of a cell",
     Axis.LEAVES: "leaves",
     Axis.QUESTIONS: "questions",

@@ -93,6 +93,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
         personal=PersonalTable(),  # each was moved from what others had learned who were in then
         described=None,
         fitted={},
+        interactions={},
         leaves=(),
         diagnosis=None,
         reliance=None,
@@ -109,6 +110,7 @@ def _as_before(solved: Record, before: Record) -> Record:
         personal=before.personal,
         described=before.described,
         fitted=before.fitted,
+        interactions=before.interactions,
         leaves=before.leaves,
         diagnosis=before.diagnosis,
         reliance=before.reliance,

@@ -1,0 +1,66 @@
+"""Which features act together in what both models leave: the strongest few, roughly.
+
+Whoever knows everybody's features and models could solve many statistics for outcomes. So an action
+has at most `MOST_PRODUCTS_TOLD` lines, and fewer where its rows' `parameter_share` is less. A line
+is told only if both of its statistics rest on enough rows. Each carries noise as large as a few
+usual rows change it by, and is then rounded to a whole number.
+"""
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.client.scoring.interactions import INTERACTION_TESTS
+from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.interactions_left import (
+    INTERACTION_NUMBERS,
+    MOST_PRODUCTS_TOLD,
+    NO_THIRD,
+    InteractionsLeft,
+    TellInteractions,
+    feature_products,
+)
+
+_DIGITS = 2  # that count, of what a value is too high by
+
+
+def answer(space: Workspace, _query: TellInteractions) -> InteractionsLeft:
+    """The strongest products of every action, of those that rest on enough rows."""
+    tests = dict(zip(INTERACTION_TESTS, np.moveaxis(space.scored.interactions, -1, 0), strict=True))
+    statistics = _with_noise(space, tests)
+    n_columns = space.study.n_features + 1
+    needed = max(space.limits.rows_needed(n_columns), 1)
+    enough = np.minimum(tests["weights_rest_on"], tests["residuals_rest_on"]) >= needed
+    strength = np.where(enough, (statistics**2).sum(axis=0), 0.0)
+    told = np.zeros((space.study.n_actions, MOST_PRODUCTS_TOLD, len(INTERACTION_NUMBERS)))
+    places = _places(space.study.n_features)
+    for action, n_rows in enumerate(space.rows_per_action.tolist()):
+        most = min(space.limits.parameter_share * n_rows - n_columns, MOST_PRODUCTS_TOLD)
+        order = np.argsort(-strength[action], kind="stable")[: max(int(most), 0)]
+        kept = order[strength[action, order] > 0]
+        own = statistics[:, action, kept]
+        too_high = _rounded(own.prod(axis=0) * tests["unit"][action, kept])
+        told[action, : len(kept)] = np.column_stack([places[kept], *own, too_high])
+    return InteractionsLeft(strongest=told + 0.0)  # −0 would tell of what is rounded away
+
+
+def _with_noise(
+    space: Workspace, tests: dict[str, FloatArray]
+) -> FloatArray:  # (2, n_actions, n_products)
+    """Of weights and of residuals, as whole numbers."""
+    found = np.stack([tests["weights"], tests["residuals"]])
+    if space.limits.value_noise:
+        # A usual row changes a statistic by one over the root of the rows it rests on.
+        rests_on = np.stack([tests["weights_rest_on"], tests["residuals_rest_on"]])
+        scale = space.limits.value_noise / np.sqrt(np.maximum(rests_on, 1.0))
+        noise = space.noise_for("fit", "interactions").standard_normal(found.shape)
+        found = np.where(found == 0, 0.0, found + scale * noise)
+    return np.round(found)
+
+
+def _places(n_features: int) -> FloatArray:  # (n_products, 3)
+    return np.array([(*p, NO_THIRD)[:3] for p in feature_products(n_features)], np.float64)
+
+
+def _rounded(numbers: FloatArray) -> FloatArray:  # shaped as numbers
+    """To so many digits that count."""
+    return np.array([float(f"{number:.{_DIGITS - 1}e}") for number in numbers.tolist()])
