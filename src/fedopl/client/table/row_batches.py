@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fedopl.base.errors import DataError
 
-# Arrow batches have no types to check against.
+# Arrow schemas and batches have no types to check against.
 RecordBatch = Any
 
 

@@ -18,7 +18,7 @@ from fedopl.client.table.row_batches import RecordBatch, RowBatches
 
 ROWS_PER_FETCH = 50_000
 # The names of an answer's columns, and its rows in batches.
-Answer = tuple[list[str], Iterable[RecordBatch]]
+QueryAnswer = tuple[list[str], Iterable[RecordBatch]]
 ADBC = "adbc+"
 ADBC_DRIVERS = {"sqlite": "adbc_driver_sqlite", "postgresql": "adbc_driver_postgresql"}
 
@@ -40,7 +40,7 @@ def open_query(database: str, query: str, path: Path) -> Iterator[RowBatches]:
             "sqlite:///rows.db, postgresql+psycopg://user@host/name or "
             f"adbc+postgresql://user@host/name, came '{database}'"
         )
-    reading: Callable[[str, str, Path], AbstractContextManager[Answer]] = opened
+    reading: Callable[[str, str, Path], AbstractContextManager[QueryAnswer]] = opened
     with reading(database, query, path) as (names, batches):
         _check_names(names, path)
         where = f"{path}: the query"
@@ -65,7 +65,7 @@ def _explained(path: Path, *kinds: type[Exception]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _with_duckdb(database: str, query: str, path: Path) -> Iterator[Answer]:
+def _with_duckdb(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
     _need("duckdb", "sql", path)
     import duckdb
 
@@ -93,7 +93,7 @@ def _each(batches: Iterable[RecordBatch], path: Path, *kinds: type[Exception]) -
 
 
 @contextlib.contextmanager
-def _with_adbc(database: str, query: str, path: Path) -> Iterator[Answer]:
+def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
     kind, _, rest = database.removeprefix(ADBC).partition("://")
     if kind not in ADBC_DRIVERS:
         raise OptionError(
@@ -126,7 +126,7 @@ def _adbc_address(kind: str, rest: str, path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[Answer]:
+def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
     _need("sqlalchemy", "sql", path)
     import sqlalchemy
 
