@@ -112,6 +112,17 @@ def _written(chunks: Iterable[ScoredChunk], given: LoggedData) -> tuple[DiskArra
         path = Path(tempfile.mkdtemp(prefix=ABANDONED, dir=folder)) / "rows"
     except OSError as error:
         raise StorageError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    try:
+        return _copied(chunks, path, given)
+    except BaseException:
+        shutil.rmtree(path.parent, ignore_errors=True)
+        raise
+
+
+def _copied(
+    chunks: Iterable[ScoredChunk], path: Path, given: LoggedData
+) -> tuple[DiskArray, IntArray]:
+    width = given.n_features + given.n_actions + (given.weights is not None)
     counts = []
     with DiskWriter(path, (width,), np.float64) as writer:
         for chunk in chunks:
