@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(both, monkeypatch):
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(disk_examples.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
     with pytest.raises(StorageError, match="cannot be written: Permission denied"):
         DiskExamples(on_disk, data, CENTRE, SCALE)
 
