@@ -23,6 +23,7 @@ from fedopl.client import workspace
 from fedopl.client.answers import learning
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.local import local_training
+from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, learn
 from fedopl.messages import codec, vocabulary
@@ -749,7 +750,8 @@ def test_a_client_keeps_the_bytes_that_the_table_says(p, d, n_rows, monkeypatch)
     assert sum(own.of_row.nbytes for own in folds) == kept("folds", **letters)
     assert space.propensities.of(space.study_rows.whole).nbytes == kept("propensities", **letters)
     assert space.scores.nbytes == kept("scores", **letters)
-    rows = space.local_training.examples(space.whole, np.zeros(p + 1), np.ones(p + 1))
+    scored = ScoredStudyRows(data, space.chunks, space.scored)
+    rows = space.local_training.examples(scored, np.zeros(p + 1), np.ones(p + 1))
     assert rows.features.nbytes + rows.scores.nbytes == kept("steps", **letters)
 
 

@@ -6,7 +6,7 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure import small_cells
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local import score_means as means
-from fedopl.client.local.score_means import score_means
+from fedopl.client.local.score_means import ScoreTotals
 from fedopl.client.rows import fold_sums as sums
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.fold_sums import fold_sums, measured_from_zero, predict, squares_from_zero
@@ -133,7 +133,11 @@ def test_score_means_are_those_of_the_rows_that_have_a_score(
     if missing == "the same rows":
         scores[some, 0], scores[some, 1] = np.nan, np.nan
     columns = [np.arange(2 * a, 2 * a + 2) for a in range(N_ACTIONS)] if blocks else None
-    found = score_means(data, scores, slice(30, N_ROWS), columns)
+    totals = ScoreTotals(
+        N_ACTIONS, N_FEATURES, columns, complete=bool(np.isfinite(scores[30:]).all())
+    )
+    totals.add(data, scores, slice(30, N_ROWS))
+    found = totals.means()
     assert len(found.grams) == (1 if missing == "nothing" and not blocks else N_ACTIONS)
     weights = np.ones(N_ROWS) if data.weights is None else data.weights
     features = np.column_stack([data.contexts, np.ones(N_ROWS)])

@@ -34,14 +34,19 @@ def dealt_to_parts(data):
     """The part of each row as it was given."""
     space = door_to(data, diagnosed())._space
     parts = np.empty(data.n_rows, int)
-    parts[space.study_rows.order] = space.study_rows.parts.of_row
+    parts[space.study_rows.order] = parts_of(space)
     return parts
+
+
+def parts_of(space):
+    ((_, parts),) = space.study_rows.chunks_and_parts()
+    return parts.of_row
 
 
 def rows_without(door, part):
     """The training rows that a model is made from."""
     space = door._space
-    return ~space.folds.held_out & (space.study_rows.parts.of_row != part)
+    return ~space.folds.held_out & (parts_of(space) != part)
 
 
 def with_one(contexts):

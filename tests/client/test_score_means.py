@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedopl.client.local.score_means import effective_rows_behind, without_zeros
+from fedopl.client.local.effective_rows import EffectiveRows
+
+
+def behind(pulls, at_once=None):
+    rows = EffectiveRows()
+    for start in range(0, len(pulls), at_once or len(pulls)):
+        rows.add(pulls[start : start + (at_once or len(pulls))])
+    return rows
+
+
+def effective_rows_behind(pulls):
+    return behind(pulls).fewest()
 
 
 def test_rows_that_pull_alike_all_count_and_one_that_pulls_alone_counts_alone():
@@ -38,6 +49,26 @@ def test_a_column_of_zeros_rests_on_no_row():
 def test_zeros_of_the_clients_own_doing_are_left_out():
     pulls = np.ones((6, 3))
     pulls[:, 1] = 0.0
-    assert without_zeros(pulls).shape == (6, 2)
-    assert effective_rows_behind(without_zeros(pulls)) == pytest.approx(6)
-    assert effective_rows_behind(without_zeros(np.zeros((6, 2)))) == np.inf
+    assert behind(pulls).fewest_without_zeros() == pytest.approx(6)
+    assert behind(np.zeros((6, 2))).fewest_without_zeros() == np.inf
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1e-300, 1.0, 1e300]))
+def test_rows_that_come_one_after_the_other_count_as_at_once(seed, size):
+    rng = np.random.default_rng(seed)
+    pulls = size * rng.standard_normal((20, 3)) * rng.integers(0, 2, (20, 3))
+    at_once = behind(pulls)
+    for n_rows in (1, 7):
+        parts = behind(pulls, n_rows)
+        assert parts.fewest() == pytest.approx(at_once.fewest())
+        assert parts.fewest_without_zeros() == pytest.approx(at_once.fewest_without_zeros())
+
+
+def test_no_row_at_all_is_no_row_behind_anything():
+    assert EffectiveRows().fewest() == EffectiveRows().fewest_without_zeros() == 0
+
+
+def test_a_pull_that_is_no_number_is_never_enough():
+    rows = behind(np.array([[1.0, 1.0], [np.nan, 1.0], [1.0, 1.0]]), 1)
+    assert not rows.fewest() >= 0
+    assert not rows.fewest_without_zeros() >= 0

@@ -325,7 +325,7 @@ def home_of(data):
 def test_a_spool_is_used_again(tmp_path, monkeypatch):
     path = stored(PLAIN, tmp_path)
     first = spool(path, schema(), tmp_path / "spools")
-    monkeypatch.setattr(spooling, "_write", None)
+    monkeypatch.setattr(spooling, "write_file", None)
     again = spool(path, schema(), tmp_path / "spools")
     assert home_of(again) == home_of(first)
     assert fingerprint(again) == fingerprint(first)
@@ -463,7 +463,7 @@ def test_the_fingerprint_is_of_rows_and_not_of_batches(tmp_path, monkeypatch):
 def test_a_spool_that_somebody_removes_at_once_is_missed(tmp_path, monkeypatch):
     path = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.table(table()), path)
-    monkeypatch.setattr(spooling, "_write", lambda *_: None)
+    monkeypatch.setattr(spooling, "_finish", lambda *_: None)
     with pytest.raises(fedopl.StorageError, match="is not what was written; start again"):
         spool(path, schema(), tmp_path / "spools")
 

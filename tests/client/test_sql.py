@@ -11,11 +11,15 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
 from fedopl.base.errors import DataError, FedoplError, OptionError
 from fedopl.client.client_file import read_client
+from fedopl.client.table import spool_writer
+from fedopl.client.table.logged_data import fingerprint
+from fedopl.client.table.read import read_logged
 from fedopl.study.study_file import read_study
 from tiny_study import STUDY, rows, write_csv
 
@@ -196,6 +200,129 @@ def test_a_query_that_would_change_the_database_does_not(home, sqlite_file, duck
         assert file.read_bytes() == before
 
 
+# --- rows on disk ---------------------------------------------------------------------------------
+
+
+def on_disk(home, database, query="select * from logged"):
+    return from_settings(home, f'database = "{database}"\nquery = "{query}"\nrows = "disk"')
+
+
+def in_memory(data):
+    return data.part(slice(None)) if data.is_on_disk else data
+
+
+def spools(home):
+    return {path.parent.name for path in (home / "scores" / "rows").glob("*/about.json")}
+
+
+@pytest.mark.parametrize("database", ["rows.duckdb", "sqlite:///rows.db"])
+def test_rows_of_a_query_can_be_kept_on_disk(home, sqlite_file, duckdb_file, database, monkeypatch):
+    monkeypatch.setattr("fedopl.client.table.sql.ROWS_PER_FETCH", 7)
+    data = on_disk(home, database)
+    assert data.is_on_disk
+    assert_same(in_memory(data), from_file(home))
+
+
+def test_the_same_rows_find_their_files_again_and_others_take_their_place(home, sqlite_file):
+    first = on_disk(home, "sqlite:///rows.db")
+    (kept,) = spools(home)
+    (home / "scores" / "rows" / kept / "scores of a study").touch()
+    again = on_disk(home, "sqlite:///rows.db", "select * from logged where 1 = 1")
+    assert fingerprint(again) == fingerprint(first)
+    assert (home / "scores" / "rows" / kept / "scores of a study").exists()
+    fewer = on_disk(home, "sqlite:///rows.db", "select * from logged limit 100")
+    assert fewer.n_rows == 100
+    assert spools(home).isdisjoint({kept})
+    assert len(spools(home)) == 1
+
+
+def test_many_rows_of_a_query_go_to_disk_by_themselves(home, duckdb_file, monkeypatch):
+    settings = 'database = "rows.duckdb"\nquery = "select * from logged"'
+    assert not from_settings(home, settings).is_on_disk
+    monkeypatch.setattr("fedopl.client.client_file.MOST_BYTES_IN_MEMORY", 160 * 8 * 3 - 1)
+    data = from_settings(home, settings)
+    assert data.is_on_disk
+    assert_same(in_memory(data), from_file(home))
+
+
+def test_no_more_of_a_query_is_in_memory_than_a_few_batches(home, monkeypatch):
+    monkeypatch.setattr("fedopl.client.table.sql.ROWS_PER_FETCH", 10_000)
+    query = (
+        "select i::double as age, 2.0 * i as severity, 'alone' as living, "
+        "case when i % 2 = 0 then 'new' else 'usual' end as arm, (i % 7)::double as gain "
+        "from range(600000) t(i)"
+    )
+    before = pyarrow.total_allocated_bytes()
+    largest = 0
+    add = spool_writer._append
+
+    def watched(data, writers):
+        nonlocal largest
+        largest = max(largest, pyarrow.total_allocated_bytes() - before)
+        add(data, writers)
+
+    monkeypatch.setattr(spool_writer, "_append", watched)
+    data = on_disk(home, "duckdb", query)
+    assert data.n_rows == 600_000
+    assert 0 < largest < 600_000 * 8
+
+
+def test_a_mistake_in_a_later_batch_says_in_which_rows(home, duckdb_file, monkeypatch):
+    monkeypatch.setattr("fedopl.client.table.spool_writer.ROWS_PER_BATCH", 50)
+    query = "select * replace (case when rowid = 120 then 'cake' else arm end as arm) from logged"
+    with pytest.raises(DataError, match=r"client\.toml: the query: .*\(in rows 101 to 150\)"):
+        on_disk(home, "rows.duckdb", query)
+    assert not spools(home)
+
+
+def test_a_database_that_fails_in_the_middle_is_named(home):
+    failing = "case when i = 700000 then error('gone') else 1.0 end as gain"
+    query = f"{SELECT.replace('5.0 as gain', failing)} from range(800000) t(i)"
+    with pytest.raises(DataError, match=r"client\.toml: the query failed: .*gone"):
+        on_disk(home, "duckdb", query)
+    assert not spools(home)
+
+
+def test_a_reader_of_batches_is_a_table(home, tmp_path):
+    study, _ = read_study(home.parent / "study.toml")
+    expected = from_file(home)
+    table = csv.read_csv(home / "data.csv")
+    for where in (None, tmp_path / "kept"):
+        reader = pyarrow.RecordBatchReader.from_batches(table.schema, table.to_batches(30))
+        data = read_logged(reader, study.table, on_disk=where)
+        assert data.is_on_disk == (where is not None)
+        assert_same(in_memory(data), expected)
+    empty = pyarrow.RecordBatchReader.from_batches(table.schema, [])
+    with pytest.raises(DataError, match="no rows"):
+        read_logged(empty, study.table, on_disk=tmp_path / "kept")
+
+
+# --- ADBC -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ["memory", "disk"])
+def test_adbc_gives_the_rows_of_the_csv_and_changes_nothing(home, sqlite_file, rows):
+    pytest.importorskip("adbc_driver_sqlite")
+    before = sqlite_file.read_bytes()
+    settings = f'database = "adbc+sqlite:///rows.db"\nrows = "{rows}"\nquery = '
+    data = from_settings(home, f'{settings}"select * from logged"')
+    assert data.is_on_disk == (rows == "disk")
+    assert_same(in_memory(data), from_file(home))
+    with pytest.raises(FedoplError, match=r"client\.toml: the query failed"):
+        from_settings(home, f'{settings}"delete from logged"')
+    assert sqlite_file.read_bytes() == before
+
+
+def test_adbc_reads_postgresql_and_does_not_write_to_it(home, postgres, monkeypatch):
+    pytest.importorskip("adbc_driver_postgresql")
+    monkeypatch.setenv("FEDOPL_TEST_PASSWORD", "any words")
+    url = postgres.replace("postgresql+psycopg", "adbc+postgresql").replace("words", "")
+    monkeypatch.setenv("FEDOPL_TEST_PASSWORD", "any%20words")
+    assert_same(from_query(home, url, "select * from logged"), from_file(home))
+    with pytest.raises(DataError, match="read-only"):
+        from_query(home, url, "delete from logged returning *")
+
+
 # --- mistakes -------------------------------------------------------------------------------------
 
 SELECT = "select 1.0 as age, 2.0 as severity, 'alone' as living, 'new' as arm, 5.0 as gain"
@@ -210,6 +337,7 @@ MISTAKES = {
     "no such SQLite file": ("sqlite:///no.db", SELECT, "no.db is not there; check the path"),
     "a file of an unknown kind": ("rows.db", SELECT, "sqlite:///rows.db"),
     "no URL": ("://", SELECT, "URL"),
+    "no such driver of ADBC": ("adbc+klingon://h/x", SELECT, "adbc+postgresql://"),
     "a port that is no number": ("postgresql+psycopg://u:hush@h:port/x", SELECT, "database"),
     "no such dialect": ("klingon://u:hush@h/x", SELECT, "klingon"),
     "no driver": ("oracle+cx_oracle://u:hush@h/x", SELECT, "driver is not installed"),

@@ -1,5 +1,7 @@
 """Rows on disk give what rows in memory give, whatever is learned from them."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -92,11 +94,36 @@ OPTIONS = {
     },
     "finite": {"policy": fedopl.Finite(candidates={"by x0": lambda x: (x[:, 0] > 0).astype(int)})},
 }
+ORACLES = {
+    "local steps": {
+        "policy": fedopl.Linear(oracle="csoaa-sgd", training=fedopl.TrainingPlan(rounds=5))
+    },
+    "local steps on all rows": {
+        "policy": fedopl.Linear(
+            oracle="csoaa-sgd",
+            training=fedopl.TrainingPlan(rounds=4, local_steps=3, batch_size=2 * N_ROWS),
+        )
+    },
+    "pairs": {"policy": fedopl.Linear(oracle="wap")},
+    "guarded pairs": {
+        "policy": fedopl.Linear(oracle="wap"),
+        "limits": fedopl.Limits(value_noise=0),
+    },
+    "direct": {"policy": fedopl.Linear(oracle="direct")},
+    "guarded direct": {
+        "policy": fedopl.Linear(oracle="direct"),
+        "limits": fedopl.Limits(value_noise=0),
+    },
+}
 ROWS = {"plain": {}, "weighed": {"weight": "weight"}, "grouped": {"group": "person"}}
 
 
-@pytest.mark.parametrize("more", ROWS.values(), ids=ROWS)
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+ALL = {f"{name}, {rows}": (OPTIONS[name], ROWS[rows]) for name in OPTIONS for rows in ROWS}
+ALL |= {name: (ORACLES[name], ROWS["weighed"]) for name in ORACLES}
+ALL["direct, grouped"] = ORACLES["direct"], ROWS["grouped"]
+
+
+@pytest.mark.parametrize(("options", "more"), ALL.values(), ids=ALL)
 def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, more):
     options = {"nuisances": MARGINAL, **options}
     in_memory, on_disk = (fedopl.learn(data, basis="linear", **options) for data in both(**more))
@@ -123,9 +150,7 @@ def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, mo
 @pytest.mark.parametrize(
     "options",
     [
-        {"policy": fedopl.Linear(oracle="csoaa-sgd")},
-        {"policy": fedopl.Linear(oracle="wap")},
-        {"policy": fedopl.Linear(oracle="direct")},
+        {"policy": fedopl.Linear(oracle="csoaa-vw")},
         {"nuisances": fedopl.NuisancePlan(propensity="marginal", outcome="boosting")},
     ],
     ids=str,
@@ -136,12 +161,55 @@ def test_what_needs_rows_in_memory_says_so(both, options):
         fedopl.learn(on_disk, basis="linear", **options)
 
 
-def test_a_diagnosis_leaves_out_what_needs_rows_in_memory(both):
-    _, on_disk = both()
-    found = fedopl.learn(on_disk, basis="linear", diagnose=True).diagnosis
-    assert "models" in found.unknown
-    assert found.coalitions is not None
-    assert found.discrepancies
+def numbers_in(found, path=""):
+    """All numbers of a record, by where they are."""
+    if dataclasses.is_dataclass(found):
+        found = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    if isinstance(found, dict):
+        return {
+            k: v for name, own in found.items() for k, v in numbers_in(own, f"{path}.{name}")
+        }.items()
+    if isinstance(found, list | tuple | np.ndarray):
+        return numbers_in(dict(enumerate(found)), path)
+    return {path: found}.items() if isinstance(found, float) else {}.items()
+
+
+@pytest.mark.parametrize("more", ROWS.values(), ids=ROWS)
+def test_a_diagnosis_of_rows_on_disk_is_that_of_rows_in_memory(both, more):
+    # Models are logistic, and fitted to all of so few rows.
+    plan = fedopl.NuisancePlan(propensity="logistic")
+    in_memory, on_disk = (
+        fedopl.learn(data, basis="linear", nuisances=plan, diagnose=True).diagnosis
+        for data in both(**more)
+    )
+    assert in_memory.unknown == on_disk.unknown == {}
+    numbers, others = dict(numbers_in(in_memory)), dict(numbers_in(on_disk))
+    assert len(numbers) > 100
+    assert others == pytest.approx(numbers, rel=1e-6, abs=1e-9)
+
+
+def test_a_diagnosis_fits_models_to_some_of_many_rows_on_disk(both, monkeypatch):
+    monkeypatch.setattr("fedopl.client.answers.tell_models.MOST_FITTED", 500)
+    plan = fedopl.NuisancePlan(propensity="logistic")
+    in_memory, on_disk = (
+        fedopl.learn(data, basis="linear", nuisances=plan, diagnose=True).diagnosis
+        for data in both()
+    )
+    numbers, others = dict(numbers_in(in_memory)), dict(numbers_in(on_disk))
+    differ = {path for path, own in numbers.items() if others[path] != pytest.approx(own, rel=1e-6)}
+    assert differ
+    assert all("propensit" in path or "actions" in path for path in differ), differ
+
+
+def test_cross_fitted_values_of_rows_on_disk_are_those_of_rows_in_memory(both):
+    plan = fedopl.EvaluationPlan(kind="cross-fitted", share=0)
+    in_memory, on_disk = (
+        fedopl.learn(data, basis="linear", nuisances=MARGINAL, evaluation=plan).values
+        for data in both()
+    )
+    for own, other in zip(on_disk.rows, in_memory.rows, strict=True):
+        assert own.policy == other.policy
+        assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-9)
 
 
 def test_half_the_digits_give_nearly_the_same(both, tmp_path):

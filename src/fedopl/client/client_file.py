@@ -3,10 +3,12 @@
 The file is the client's own. Nothing in it is sent anywhere.
 """
 
+import contextlib
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -23,11 +25,15 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.snapshots import NewRows, Snapshots
-from fedopl.client.table.contexts import Contexts, read_contexts
+from fedopl.client.table.contexts import Contexts, contexts_in
+from fedopl.client.table.formats import FileFormat
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
-from fedopl.client.table.read import read_logged
+from fedopl.client.table.read import read_into_memory, read_onto_disk
+from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import n_numbers
-from fedopl.client.table.sql import run_query
+from fedopl.client.table.sql import open_query
+from fedopl.client.table.table_form import TableForm
+from fedopl.client.table.text_files import TextFormat
 from fedopl.study.study import Study
 
 FILE_NAME = "client.toml"
@@ -55,14 +61,14 @@ class DataSection(Checked):
     sheet: str | None = Field(default=None, description="the sheet, of a workbook with several")
     database: str | None = Field(
         default=None,
-        description='"duckdb", a DuckDB file, or an SQLAlchemy URL (sqlite, postgresql); '
-        "${NAME} stands for an environment variable",
+        description='"duckdb", a DuckDB file, an SQLAlchemy URL (sqlite, postgresql), or one of '
+        "ADBC (adbc+sqlite, adbc+postgresql); ${NAME} stands for an environment variable",
     )
     query: str | None = Field(default=None, description="the SQL query that returns the rows")
     rows: Literal["auto", "memory", "disk"] = Field(
         default="auto",
-        description="where rows are kept during use; auto: on disk if a Parquet file has more "
-        "than a gigabyte of numbers",
+        description="where rows are kept during use; auto: on disk if a Parquet file or the answer "
+        "to a query has more than a gigabyte of numbers",
     )
     numbers: Literal["float64", "float32"] = Field(
         default="float64",
@@ -75,8 +81,8 @@ class DataSection(Checked):
             raise ValueError("say where the rows are: either file, or database and query")
         if (self.query is None) != (self.database is None):
             raise ValueError("a query needs a database, and a database a query")
-        if self.rows == "disk" and not str(self.file).endswith(".parquet"):
-            raise ValueError("rows: only those of a Parquet file can be kept on disk")
+        if self.rows == "disk" and self.file and not self.file.endswith(".parquet"):
+            raise ValueError("rows: only those of a Parquet file or a query can be kept on disk")
         return self
 
 
@@ -198,52 +204,35 @@ class Client:
 
     def read_contexts(self, schema: Schema) -> Contexts:
         """Its contexts, read by the study's schema; they are kept in memory."""
+        with self._opened(schema) as (source, form):
+            table = source.table() if isinstance(source, RowBatches) else source
+            return contexts_in(table, schema, form)
+
+    @contextlib.contextmanager
+    def _opened(self, schema: Schema) -> Iterator[tuple[Path | RowBatches, TableForm]]:
+        """Where its rows are, and what it calls things there."""
         self._check_mapping(schema)
         self._check_files()
-        source, name = self._source()
-        data = self.settings.data
-        return read_contexts(
-            source,
-            schema,
-            name=name,
-            columns=self.settings.columns,
-            labels=self.settings.labels,
-            encoding=data.encoding,
-            delimiter=data.delimiter,
-            decimal=data.decimal,
-            sheet=data.sheet,
-        )
-
-    def _source(self) -> tuple[object, str]:
-        """Where its rows are, and what errors call that."""
-        data = self.settings.data
-        if data.query is not None and data.database is not None:
-            database = _with_environment(data.database, str(self.path))
-            return run_query(database, data.query, self.path), f"{self.path}: the query"
-        path = self.path.parent / str(data.file)
-        return path, str(path)
+        data, names = self.settings.data, self.settings
+        text = TextFormat(encoding=data.encoding, delimiter=data.delimiter, decimal=data.decimal)
+        file, path = FileFormat(text=text, sheet=data.sheet), self.path.parent / str(data.file)
+        form = TableForm(name=str(path), columns=names.columns, labels=names.labels, file=file)
+        if data.query is None or data.database is None:
+            yield path, form
+            return
+        database = _with_environment(data.database, str(self.path))
+        with open_query(database, data.query, self.path) as rows:
+            yield rows, replace(form, name=rows.name)
 
     def read(self, schema: Schema) -> LoggedData:
         """Its rows, read by the study's schema."""
-        self._check_mapping(schema)
-        self._check_files()
-        data = self.settings.data
-        source, name = self._source()
-        on_disk = isinstance(source, Path) and self._keeps_on_disk(source, schema)
-        rows = read_logged(
-            source,
-            schema,
-            name=name,
-            columns=self.settings.columns,
-            labels=self.settings.labels,
-            encoding=data.encoding,
-            delimiter=data.delimiter,
-            decimal=data.decimal,
-            sheet=data.sheet,
-            on_disk=self.store_path / "rows" if on_disk else None,
-            numbers=data.numbers,
-        )
-        check_outcomes(rows, schema.outcomes, name)
+        with self._opened(schema) as (source, form):
+            if self._keeps_on_disk(source, schema):
+                folder, numbers = self.store_path / "rows", self.settings.data.numbers
+                rows = read_onto_disk(source, schema, form, folder, numbers)
+            else:
+                rows = read_into_memory(source, schema, form)
+        check_outcomes(rows, schema.outcomes, form.name)
         return rows
 
     def _check_files(self) -> None:
@@ -257,11 +246,13 @@ class Client:
                 stacklevel=3,
             )
 
-    def _keeps_on_disk(self, path: Path, schema: Schema) -> bool:
-        data = self.settings.data
+    def _keeps_on_disk(self, source: Path | RowBatches, schema: Schema) -> bool:
+        data, n_features = self.settings.data, len(schema.feature_names)
         if data.rows != "auto":
             return data.rows == "disk"
-        return n_numbers(path, len(schema.feature_names)) * 8 > MOST_BYTES_IN_MEMORY
+        if isinstance(source, RowBatches):
+            return source.has_more_than(MOST_BYTES_IN_MEMORY / (8 * n_features))
+        return n_numbers(source, n_features) * 8 > MOST_BYTES_IN_MEMORY
 
     def _check_mapping(self, schema: Schema) -> None:
         for section, names, known in (

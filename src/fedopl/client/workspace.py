@@ -290,11 +290,13 @@ class Workspace:
         """The scores of all rows, where rows are in memory: of training rows, to learn from."""
         return self.whole.scores
 
-    @property
-    def own_scores(self) -> ScoredChunk:
-        """All rows with scores computed from them alone, if rows are in memory."""
-        masked = np.asarray(np.isnan(self.scores).all(axis=0))
-        return next(self._own_scorer(masked, masked).scored(self.unscored_chunks())).chunk
+    def own_chunks_by_fold(self) -> Iterator[ScoredChunk]:
+        """The rows with scores computed from them alone, where the study has scores of them."""
+        masked = np.ones(self.study.n_actions, np.bool_)
+        for chunk in self.chunks():
+            masked &= np.isnan(chunk.scores).all(axis=0)
+        scorer = self._own_scorer(masked, masked)
+        return (one.chunk for one in scorer.scored(self.unscored_chunks()))
 
     def own_chunks(self) -> Iterator[ScoredChunk]:
         """The rows with scores computed from them alone, some at a time if they are on disk.

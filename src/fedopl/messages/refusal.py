@@ -134,8 +134,8 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.ROWS_ON_DISK: Refused(
         "its rows are on disk, and this question is answered from memory only",
-        "Use csoaa-exact, a tree on a grid or a finite policy, outcome models from sums (ridge "
-        'or ols), or let it keep its rows in memory (rows = "memory" in its client.toml).',
+        "Use another oracle than csoaa-vw, a tree on a grid, outcome models from sums (ridge or "
+        'ols), no network, or let it keep its rows in memory (rows = "memory" in its client.toml).',
     ),
     RefusalCode.BEYOND_DECLARED: Refused(
         "it has rows beyond what the study declares of every row",

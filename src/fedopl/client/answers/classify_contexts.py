@@ -5,15 +5,16 @@ label in them: the server subtracts the mean context where the rows are the targ
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import count_scale
-from fedopl.client.local.score_means import effective_rows_behind
-from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.local.effective_rows import EffectiveRows
+from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
@@ -27,17 +28,13 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
     needed = space.limits.rows_needed(query.parameters.size)
     if space.n_training < needed:
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-    rows = space.rows(query.split)
-    contexts, weights = space.data.contexts[rows], space.data.weights_of(rows)
-    features = np.column_stack([contexts, np.ones(len(contexts))])
-    weights = weights / weights.sum()
     if query.split is RowSplit.TRAINING:
-        by_target = [_slopes(features, weights, own, needed) for own in query.parameters]
+        by_target = _slopes(space, query.parameters, needed)
     else:
         if space.limits.minimum_cell:
             # Once: over many classifiers the noise on shares would be averaged out.
             space.history.require_first("classifiers", parameters=query.parameters)
-        by_target = [_share(space, features, own, weights) for own in query.parameters]
+        by_target = _shares(space, query.parameters)
     width = query.parameters.shape[1]
     nothing: dict[str, Any] = {
         "released": 0.0,
@@ -53,37 +50,61 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
     return ClassifierSums(**fields)
 
 
-def _slopes(
-    features: FloatArray, weights: FloatArray, parameters: FloatArray, needed: int
-) -> dict[str, Any]:
-    """Mean loss, pulls and Hessian for one target, or nothing if they rest on a few rows."""
+def _weighed(
+    space: Workspace, split: RowSplit
+) -> Iterator[tuple[FloatArray, FloatArray, IntArray | None]]:
+    """Contexts with a one for the intercept, weights that add up to one, and groups."""
+    total = space.study_rows.weight_of(split)
+    for chunk in space.unscored_chunks():
+        rows = chunk.rows(split)
+        contexts = chunk.data.contexts[rows]
+        features = np.column_stack([contexts, np.ones(len(contexts))])
+        yield features, chunk.data.weights_of(rows) / total, chunk.data.groups_of(rows)
+
+
+def _slopes(space: Workspace, classifiers: FloatArray, needed: int) -> list[dict[str, Any]]:
+    """Mean loss, pulls and Hessian by target, or nothing where they rest on a few rows."""
     from scipy.special import expit  # here, as it is slow to import
 
-    margins = features @ parameters
-    chances = expit(margins)
-    pulls, rest = weights * chances, weights * (1 - chances)
-    curvature = rest * chances
+    width = classifiers.shape[1]
+    losses, pulls = np.zeros(len(classifiers)), np.zeros((len(classifiers), width))
+    hessians = np.zeros((len(classifiers), width, width))
+    behind = [EffectiveRows() for _ in classifiers]
+    for features, weights, _ in _weighed(space, RowSplit.TRAINING):
+        for target, parameters in enumerate(classifiers):
+            margins = features @ parameters
+            chances = expit(margins)
+            pull, rest = weights * chances, weights * (1 - chances)
+            curvature = rest * chances
+            behind[target].add(np.column_stack([pull, rest, curvature]))
+            losses[target] += weights @ np.logaddexp(0.0, margins)
+            pulls[target] += pull @ features
+            hessians[target] += (features * curvature[:, None]).T @ features
     # A steep classifier is undecided about a few rows, or sure of all but a few, and its sums would
     # be theirs. With the mean context, which θ = 0 discloses, the rest follows from the pulls.
-    if not effective_rows_behind(np.column_stack([pulls, rest, curvature])) >= needed:
-        return {}
-    return {
-        "released": 1.0,
-        "loss": float(weights @ np.logaddexp(0.0, margins)),
-        "pulls": pulls @ features,
-        "hessian": (features * curvature[:, None]).T @ features,
-    }
+    return [
+        {"released": 1.0, "loss": float(loss), "pulls": pull, "hessian": hessian}
+        if rows.fewest() >= needed
+        else {}
+        for rows, loss, pull, hessian in zip(behind, losses, pulls, hessians, strict=True)
+    ]
 
 
-def _share(
-    space: Workspace, features: FloatArray, parameters: FloatArray, weights: FloatArray
-) -> dict[str, Any]:
+def _shares(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
+    """The share of held-out rows that each classifier takes for its target's."""
+    sums = [JointSums() for _ in classifiers]
+    for features, weights, groups in _weighed(space, RowSplit.EVALUATION):
+        for own, parameters in zip(sums, classifiers, strict=True):
+            # One product for each: the bits of several at once would depend on how many there are.
+            taken = (features @ parameters > 0).astype(np.float64)
+            own.add(taken[:, None], weights, groups)
+    return [_share(space, *both) for both in zip(sums, classifiers, strict=True)]
+
+
+def _share(space: Workspace, sums: JointSums, parameters: FloatArray) -> dict[str, Any]:
     """The share of held-out rows that one classifier takes for its target's, with noise."""
-    # One product for each: the bits of several at once would depend on how many there are.
-    taken = (features @ parameters > 0).astype(np.float64)
-    n_rows, minimum_cell = len(taken), space.limits.minimum_cell
-    groups = space.data.groups_of(space.rows(RowSplit.EVALUATION))
-    found = joint_estimate(taken[:, None], weights, groups)
+    n_rows, minimum_cell = space.n_rows(RowSplit.EVALUATION), space.limits.minimum_cell
+    found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     if n_rows < minimum_cell:

@@ -13,7 +13,9 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, to_eight_digits
 from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.score_means import effective_rows_behind, without_zeros
+from fedopl.client.local.effective_rows import EffectiveRows
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.rows.folds import Folds
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
@@ -37,9 +39,13 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     query = replace(query, propensities=to_eight_digits(query.propensities))
     theirs = _models_of(query)
     space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
-    rows = ComparedRows(space)
-    ours = _said(own, rows)
-    found = [_compared(rows, ours, _said(others, rows), space.rows_needed) for others in theirs]
+    compared = [_Comparison(own, others) for others in theirs]
+    for chunk, parts in space.study_rows.chunks_and_parts():
+        rows = ComparedRows(chunk, parts)
+        ours = _said(own, rows)
+        for comparison in compared:
+            comparison.add(rows, ours)
+    found = [comparison.found(space.rows_needed) for comparison in compared]
     if space.limits.value_noise:
         # The signs of models without a part can jump wherever their sender likes, between two rows.
         influence = space.limits.value_noise / space.n_training
@@ -52,13 +58,13 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
 
 
 class ComparedRows:
-    """The training rows, as what models say of them is averaged."""
+    """Training rows of a chunk, as what models say of them is averaged."""
 
-    def __init__(self, space: Workspace) -> None:
-        data, training = space.data, space.training
-        self.contexts = data.contexts[training]
-        self.parts: IntArray = space.study_rows.parts.of_row[training].astype(np.int64)
-        self.weights = data.weights_of(training)
+    def __init__(self, chunk: Chunk, parts: Folds) -> None:
+        training = chunk.training
+        self.contexts = chunk.data.contexts[training]
+        self.parts: IntArray = parts.of_row[training].astype(np.int64)
+        self.weights = chunk.data.weights_of(training)
 
     def means(self, parameters: FloatArray) -> FloatArray:  # (n_repeats, n_rows, n_actions)
         """What linear models say of each row."""
@@ -74,14 +80,53 @@ class ComparedRows:
         shares: FloatArray = chances / chances.sum(axis=-1, keepdims=True)
         return shares
 
-    def steepness(self, parameters: FloatArray) -> float:
-        """The largest standard deviation of an action's scores, less those of all actions."""
-        scores = self.means(parameters)
-        return float((scores - scores.mean(axis=-1, keepdims=True)).std(axis=1).max())
 
-    def average(self, values: FloatArray, rows: BoolArray | slice = slice(None)) -> float:
-        """The weighted mean over these rows."""
-        return float(np.average(values[rows], weights=self.weights[rows]))
+class _Average:
+    """A weighted mean over rows that come some at a time."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    def add(
+        self, rows: ComparedRows, values: FloatArray, which: BoolArray | slice = slice(None)
+    ) -> None:
+        """Add these values (n_rows,), of those rows that count."""
+        weights = rows.weights[which]
+        self._sum += float((values[which] * weights).sum())
+        self._weight += float(weights.sum())
+
+    @property
+    def mean(self) -> float:
+        """The mean of what was added."""
+        return self._sum / self._weight
+
+
+class _Steepness:
+    """The largest standard deviation of an action's scores, less those of all actions."""
+
+    def __init__(self) -> None:
+        self._n_rows = 0
+        self._middle: Any = None  # of the first rows, for the sake of digits
+        self._sums: Any = 0.0
+        self._squares: Any = 0.0
+
+    def add(self, scores: FloatArray) -> None:  # (n_repeats, n_rows, n_actions)
+        """Add these rows."""
+        if not scores.shape[1]:
+            return
+        apart = scores - scores.mean(axis=-1, keepdims=True)
+        if self._middle is None:
+            self._middle = apart.mean(axis=1, keepdims=True)
+        apart -= self._middle
+        self._n_rows += scores.shape[1]
+        self._sums += apart.sum(axis=1)
+        self._squares += (apart**2).sum(axis=1)
+
+    @property
+    def largest(self) -> float:
+        """Over all rows added."""
+        variances = self._squares / self._n_rows - (self._sums / self._n_rows) ** 2
+        return float(np.sqrt(np.maximum(variances, 0.0)).max())
 
 
 def _models_of(query: CompareModels) -> list[OwnModels]:
@@ -110,43 +155,61 @@ def _said(models: OwnModels, rows: ComparedRows) -> _Said:
     return _Said(models, rows.chances(models.propensities), rows.means(models.outcomes))
 
 
-def _compared(rows: ComparedRows, own: _Said, theirs: _Said, needed: int) -> dict[str, float]:
-    """One client's models against ours."""
-    both = own.models.supported & theirs.models.supported
+class _Comparison:
+    """One client's models against ours, over rows that come some at a time."""
 
-    def of_propensities(ours: int, other: int) -> FloatArray:
-        return discrete.kl(own.chances[ours], theirs.chances[other])
+    def __init__(self, own: OwnModels, theirs: OwnModels) -> None:
+        self._own, self._theirs = own, theirs
+        self._both = own.supported & theirs.supported
+        self._behind, self._steepness = EffectiveRows(), _Steepness()
+        self._of_propensities, self._of_outcomes = _WithoutNoise(), _WithoutNoise()
+        self._variation = [_Average() for _ in range(N_PARTS)]
 
-    def of_outcomes(ours: int, other: int) -> FloatArray:
-        if not both.any():
-            return np.zeros(len(rows.weights))
-        return gaussian_outcome_kl(
-            own.means[ours][:, both],
-            theirs.means[other][:, both],
-            own.models.variances[ours, both],
-            theirs.models.variances[other, both],
-        )
+    def add(self, rows: ComparedRows, own: _Said) -> None:
+        """Compare what both models say of these rows."""
+        both, theirs = self._both, _said(self._theirs, rows)
 
-    behind = np.column_stack([of_propensities(WHOLE, WHOLE), of_outcomes(WHOLE, WHOLE)])
-    tv, tv_variance = _total_variation(rows, own.chances, theirs.chances)
-    found = {
-        "compared": 1.0,
-        **_named("propensity_kl", _without_noise(rows, of_propensities)),
-        "propensity_tv": tv,
-        "propensity_tv_variance": tv_variance,
-        **_named("outcome_kl", _without_noise(rows, of_outcomes)),
-    }
-    # Models just like ours, or of no action that we know, differ in no row at all.
-    few = effective_rows_behind(without_zeros(behind * rows.weights[:, None])) < needed
-    steep = needed > 1 and rows.steepness(theirs.models.propensities) > STEEPEST
-    return dict.fromkeys(found, 0.0) if few or steep else found
+        def of_propensities(ours: int, other: int) -> FloatArray:
+            return discrete.kl(own.chances[ours], theirs.chances[other])
+
+        def of_outcomes(ours: int, other: int) -> FloatArray:
+            if not both.any():
+                return np.zeros(len(rows.weights))
+            return gaussian_outcome_kl(
+                own.means[ours][:, both],
+                theirs.means[other][:, both],
+                own.models.variances[ours, both],
+                theirs.models.variances[other, both],
+            )
+
+        behind = np.column_stack([of_propensities(WHOLE, WHOLE), of_outcomes(WHOLE, WHOLE)])
+        self._behind.add(behind * rows.weights[:, None])
+        self._steepness.add(rows.means(self._theirs.propensities))
+        self._of_propensities.add(rows, of_propensities)
+        self._of_outcomes.add(rows, of_outcomes)
+        _add_variation(self._variation, rows, own.chances, theirs.chances)
+
+    def found(self, needed: int) -> dict[str, float]:
+        """What was found, or zeros where it rests on a few rows."""
+        tv, tv_variance = _total_variation(self._variation)
+        found = {
+            "compared": 1.0,
+            **_named("propensity_kl", self._of_propensities.found()),
+            "propensity_tv": tv,
+            "propensity_tv_variance": tv_variance,
+            **_named("outcome_kl", self._of_outcomes.found()),
+        }
+        # Models just like ours, or of no action that we know, differ in no row at all.
+        few = self._behind.fewest_without_zeros() < needed
+        steep = needed > 1 and self._steepness.largest > STEEPEST
+        return dict.fromkeys(found, 0.0) if few or steep else found
 
 
 def _named(name: str, found: tuple[float, float, float]) -> dict[str, float]:
     return dict(zip((name, f"{name}_noise", f"{name}_variance"), found, strict=True))
 
 
-def _without_noise(rows: ComparedRows, divergence: Divergence) -> tuple[float, float, float]:
+class _WithoutNoise:
     """The mean divergence less its noise, the noise, and the variance of what is left.
 
     Divergences are about quadratic in the models, so noise raises them by what is inversely
@@ -154,19 +217,40 @@ def _without_noise(rows: ComparedRows, divergence: Divergence) -> tuple[float, f
     for the variance, Tukey 1958). Our contexts are left out with our model, so that the variance
     has theirs in it.
     """
-    whole = rows.average(divergence(WHOLE, WHOLE))
-    without_ours = [
-        rows.average(divergence(part, WHOLE), rows.parts != part) for part in range(N_PARTS)
-    ]
-    without_theirs = [rows.average(divergence(WHOLE, part)) for part in range(N_PARTS)]
-    noise = sum((N_PARTS - 1) * (np.mean(t) - whole) for t in (without_ours, without_theirs))
-    variance = sum((N_PARTS - 1) * np.var(t) for t in (without_ours, without_theirs))
-    return whole - float(noise), float(noise), float(variance)
+
+    def __init__(self) -> None:
+        self._whole = _Average()
+        self._without_ours = [_Average() for _ in range(N_PARTS)]
+        self._without_theirs = [_Average() for _ in range(N_PARTS)]
+
+    def add(self, rows: ComparedRows, divergence: Divergence) -> None:
+        """Average the divergence over these rows, too."""
+        self._whole.add(rows, divergence(WHOLE, WHOLE))
+        for part, own in enumerate(self._without_ours):
+            own.add(rows, divergence(part, WHOLE), rows.parts != part)
+        for part, own in enumerate(self._without_theirs):
+            own.add(rows, divergence(WHOLE, part))
+
+    def found(self) -> tuple[float, float, float]:
+        """Over all rows added."""
+        whole = self._whole.mean
+        each = [[one.mean for one in own] for own in (self._without_ours, self._without_theirs)]
+        noise = sum((N_PARTS - 1) * (np.mean(t) - whole) for t in each)
+        variance = sum((N_PARTS - 1) * np.var(t) for t in each)
+        return whole - float(noise), float(noise), float(variance)
 
 
-def _total_variation(
-    rows: ComparedRows, ours: FloatArray, theirs: FloatArray
-) -> tuple[float, float]:
+def _add_variation(
+    by_part: list[_Average], rows: ComparedRows, ours: FloatArray, theirs: FloatArray
+) -> None:
+    """Average ½ Σ_a s·(e_c − e_k) over the rows of each part: see `_total_variation`."""
+    for part, average in enumerate(by_part):
+        signs = np.sign(ours[part] - theirs[part])
+        alone = _of_part_alone(ours, part) - _of_part_alone(theirs, part)
+        average.add(rows, 0.5 * (signs * alone).sum(axis=-1), rows.parts == part)
+
+
+def _total_variation(averages: list[_Average]) -> tuple[float, float]:
     """A lower bound on the mean total variation of propensities, and its variance.
 
     ½ Σ_a s·(e_c − e_k), the signs s from models without a part, the differences from that part
@@ -175,11 +259,7 @@ def _total_variation(
     each other: without a shift the spread over parts is too small by 2(K − 1)/(K − 2), for which
     the variance is enlarged; with one, it is that much too large.
     """
-    by_part = []
-    for part in range(N_PARTS):
-        signs = np.sign(ours[part] - theirs[part])
-        alone = _of_part_alone(ours, part) - _of_part_alone(theirs, part)
-        by_part.append(rows.average(0.5 * (signs * alone).sum(axis=-1), rows.parts == part))
+    by_part = [average.mean for average in averages]
     enlarged = 2 * (N_PARTS - 1) / (N_PARTS - 2)
     return float(np.mean(by_part)), float(enlarged * np.var(by_part, ddof=1) / N_PARTS)
 

@@ -5,11 +5,13 @@ import numpy as np
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import noisy_total, round_noise, values_with_noise
 from fedopl.client.disclosure.small_cells import (
+    ScoreCounts,
     check_parts,
     check_takers,
     releasable_cells,
     suppress_small_counts,
 )
+from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.local.network_steps import (
     LOSSES,
     NetworkRows,
@@ -19,9 +21,9 @@ from fedopl.client.local.network_steps import (
     trained,
 )
 from fedopl.client.local.score_means import (
+    means_without_first_fold,
     pair_means,
     rows_behind_pairs,
-    score_means,
     value_slope,
 )
 from fedopl.client.workspace import Workspace
@@ -37,6 +39,9 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.network import Network, network_numbers, network_of
 from fedopl.policies.neural import widths_in
+
+# What "direct" learns from, and what it tries that on.
+_SIDES = (RowSplit.FITTING, RowSplit.VALIDATION)
 
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:
@@ -92,25 +97,30 @@ def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
 def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
     """Sums of scores without the first fold, where neither side rests on a few rows."""
     space.check_rows_for_sums()
-    fitting, validation = space.rows(RowSplit.FITTING), space.rows(RowSplit.VALIDATION)
-    check_parts(np.isfinite(space.scores), (fitting, validation), space.rows_needed)
+    sides = {split: ScoreCounts(space.study.n_actions) for split in _SIDES}
+    for chunk in space.chunks():
+        for split, counts in sides.items():
+            counts.add(chunk.scores[chunk.rows(split)])
+    check_parts(sides.values(), space.rows_needed)
     first, *others = space.rows_by_fold_action
     check_takers(np.array([first, np.sum(others, axis=0)]), space.limits.minimum_cell)
     # The means over all training rows are released, too: differencing gives those of the first
     # fold. So a value is masked that few rows of either side have.
-    sides = np.zeros(space.n_training, np.int64)
-    sides[validation] = 1
-    data = space.study_rows.masked_by_cell(sides, terms=True)
-    return ScoreSums(**vars(score_means(data, space.scores, fitting, space.blocks)))
+    rows = space.study_rows
+    means = means_without_first_fold(
+        lambda: space.scored.of(rows.chunks_by_side()), rows, space.blocks
+    )
+    return ScoreSums(**vars(means))
 
 
 def sum_pairs(space: Workspace, _query: SumPairs) -> PairSums:
     """Means for every pair of actions, rows weighted by what the choice is worth."""
     space.check_rows_for_sums()
-    behind = rows_behind_pairs(space.data, space.scores, space.training)
+    n_actions, n_features = space.study.n_actions, space.study.n_features
+    behind = rows_behind_pairs(space.chunks(), n_actions)
     if space.limits.minimum_cell and behind < space.rows_needed:
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    grams, products = pair_means(space.data, space.scores, space.training)
+    grams, products = pair_means(space.chunks(), n_actions, n_features)
     return PairSums(grams=grams, products=products)
 
 
@@ -123,13 +133,14 @@ def improve_policy(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
         space.history.require_first("scaling", centre=query.centre, scale=query.scale)
         space.history.require_first(f"round {query.round}", parameters=query.parameters)
     training = space.local_training
-    rows = training.examples(space.whole, query.centre, query.scale)
+    scored = ScoredStudyRows(space.study_rows.given, space.chunks, space.scored)
+    rows = training.examples(scored, query.centre, query.scale)
     n_parameters = query.parameters.size if space.mask is None else int(space.mask.sum())
-    n_used = min(len(rows.features), plan.batch_size * plan.local_steps)
+    n_used = min(rows.n_rows, plan.batch_size * plan.local_steps)
     limits.check_parameters(n_parameters, n_used)
     if not space.draws.secret:
         # Whoever can tell what the batches hold could solve for rows, given enough rounds.
-        limits.check_parameters(plan.rounds, len(rows.features))
+        limits.check_parameters(plan.rounds, rows.n_rows)
     improved = training.improved(query.parameters, rows, query.round, space.mask)
     return ImprovedPolicy(parameters=improved)
 
@@ -189,9 +200,8 @@ def _held_out_loss(
 def slope_of_value(space: Workspace, query: SlopeOfValue) -> Slope:
     """Which way a softened policy's value rises, on training rows without the first fold."""
     space.check_rows_for_sums()
-    rows = space.rows(RowSplit.FITTING)
-    scores = space.obeyed.allowed(space.data.contexts, space.scores)
-    slope, n_effective = value_slope(space.data, scores, rows, query.parameters, query.temperature)
+    chunks = space.obeyed.allowed_in(space.chunks())
+    slope, n_effective = value_slope(chunks, query.parameters, query.temperature)
     # A hard policy's slope rests on the few rows where it is undecided; NaN is refused, too.
     if not n_effective >= space.rows_needed:
         raise RefusedError(RefusalCode.SMALL_CELLS)

@@ -12,10 +12,12 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.rows.chunks import Chunk, joined
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums
 from fedopl.client.rows.folds import Folds
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.scoring.propensity import logistic_classifier
+from fedopl.client.scoring.propensity import MOST_FITTED, logistic_classifier
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.client_models import N_PARTS, Models, TellModels
@@ -63,31 +65,27 @@ def own_models(space: Workspace) -> OwnModels:
 
 def _fit_models(space: Workspace) -> OwnModels:
     """Models of the actions that enough rows took; refused where there is no such action."""
-    n_actions, width = space.data.n_actions, space.data.n_features + 1
-    cells = space.study_rows.parts.of_row.astype(np.int64) * n_actions + space.data.actions
-    cells = cells[space.training]
-    counts = np.bincount(cells, minlength=N_PARTS * n_actions).reshape(N_PARTS, n_actions)
+    rows, n_actions, width = space.study_rows, space.study.n_actions, space.study.n_features + 1
+    counts = np.zeros((N_PARTS, n_actions), np.int64)
+    for chunk, parts in rows.chunks_and_parts():
+        own = parts.of_row[chunk.training], chunk.data.actions[chunk.training]
+        np.add.at(counts, own, 1)
     if not counts.any(axis=1).all():  # fewer groups than parts that each hold some of them
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
-    data = space.study_rows.masked_by_cell(cells)
-    outcomes, variances = _outcomes(data, space.study_rows.parts)
-    mean_square = np.average(data.rewards[space.training] ** 2)
+    outcomes, variances, mean_square = _outcomes(rows)
     supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)
     if not supported.any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
     # Scores are as many numbers as outcome models: each action has rows enough for its own.
-    is_marginal = space.study.nuisances.propensity == "marginal"
-    scores = np.stack(
-        [
-            _scores(data, space.study_rows.parts.learns_from(part), supported, marginal=is_marginal)
-            for part in range(N_REPEATS)
-        ]
-    )
+    if space.study.nuisances.propensity == "marginal" or supported.sum() < 2:
+        scores = _shares(rows, supported)
+    else:
+        scores = _logistic(rows, supported)
     chance = min(needed / 2 / space.n_training, 1 / n_actions)
     return OwnModels(
-        propensities=_with_rare_actions(scores, data.contexts[space.training], supported, chance),
+        propensities=_with_rare_actions(scores, space, supported, chance),
         outcomes=np.where(supported[:, None], outcomes, 0.0),
         variances=np.where(supported, variances, 0.0),
         supported=supported,
@@ -107,15 +105,24 @@ def _supported(
     return supported
 
 
-def _outcomes(data: LoggedData, parts: Folds) -> tuple[FloatArray, FloatArray]:
-    """Least squares by action, and the variance of rewards about it with its degrees of freedom."""
-    sums = fold_sums(data, parts)
+def _outcomes(rows: StudyRows) -> tuple[FloatArray, FloatArray, float]:
+    """Least squares by action, the variance of rewards about it, and the mean of their squares.
+
+    Variances are with their degrees of freedom.
+    """
+    sums: FoldSums | None = None
+    squares, n_rows = 0.0, 0
+    for chunk, parts in rows.chunks_by_part():
+        sums = fold_sums(chunk.data, parts, onto=sums)
+        rewards = chunk.data.rewards[chunk.training]
+        squares, n_rows = squares + float((rewards**2).sum()), n_rows + len(rewards)
+    assert sums is not None  # noqa: S101  (there is a chunk)
     others = least_squares.sums_of_others(sums.sums, and_of_all=True)
     models = least_squares.ordinary(others)
     variances = _variances(sums, others, np.nan_to_num(models.coefficients), models.intercepts)
     models = least_squares.shift_origin(models, sums.origin)
     parameters = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
-    return np.nan_to_num(parameters), variances
+    return np.nan_to_num(parameters), variances, squares / n_rows
 
 
 def _variances(
@@ -133,19 +140,53 @@ def _variances(
     return variances
 
 
-def _scores(
-    data: LoggedData, learned: BoolArray, supported: BoolArray, *, marginal: bool
-) -> FloatArray:  # (n_actions, n_features + 1)
+def _shares(rows: StudyRows, supported: BoolArray) -> FloatArray:
+    """Softmax scores (n_repeats, n_actions, n_features + 1) that are the same in every row."""
+    taken = np.zeros((N_REPEATS, rows.given.n_actions))
+    for chunk, parts in rows.chunks_and_parts():
+        for part in range(N_REPEATS):
+            own = parts.learns_from(part) & supported[chunk.data.actions]
+            weights = chunk.data.weights_of(own)
+            taken[part] += np.bincount(chunk.data.actions[own], weights, len(supported))
+    taken = taken[:, supported]
+    parameters = np.zeros((N_REPEATS, len(supported), rows.given.n_features + 1))
+    parameters[:, supported, -1] = np.log(taken / taken.sum(axis=1, keepdims=True))
+    return parameters
+
+
+def _logistic(rows: StudyRows, supported: BoolArray) -> FloatArray:
     """Softmax scores of the supported actions, from the rows that took one of them.
 
     Known propensities are not used: as all clients' models are of one kind, they can be compared.
+    Of rows on disk, models are fitted to so many that are evenly spread.
     """
+    sample, parts = _in_memory(rows)
+    learned = [
+        parts.learns_from(part) & supported[sample.data.actions] for part in range(N_REPEATS)
+    ]
+    return np.stack([_logistic_scores(sample.data, own) for own in learned])
+
+
+def _in_memory(rows: StudyRows) -> tuple[Chunk, Folds]:
+    """All rows, or of those on disk as many as propensities are fitted to, and their parts."""
+    step = -(-rows.given.n_rows // MOST_FITTED) if rows.given.is_on_disk else 1
+    pieces: list[Chunk] = []
+    numbers, start = [], 0
+    for chunk, parts in rows.chunks_by_part():
+        some = slice(-start % step, None, step)
+        start += chunk.data.n_rows
+        if step == 1 and start == rows.given.n_rows and not pieces:
+            return chunk, parts
+        order = np.arange(chunk.data.n_rows)[some]
+        pieces.append(chunk.taken(order))
+        numbers.append(parts.of_row[some])
+    return joined(pieces), parts.with_rows(np.concatenate(numbers))
+
+
+def _logistic_scores(
+    data: LoggedData, rows: BoolArray
+) -> FloatArray:  # (n_actions, n_features + 1)
     parameters = np.zeros((data.n_actions, data.n_features + 1))
-    rows = learned & supported[data.actions]
-    if marginal or supported.sum() < 2:
-        taken = np.bincount(data.actions[rows], data.weights_of(rows), data.n_actions)[supported]
-        parameters[supported, -1] = np.log(taken / taken.sum())
-        return parameters
     classifier = logistic_classifier(1.0, TOLERANCE)
     fit = sklearn_models.Fit("own models", [0])
     model = sklearn_models.fitted(classifier, data, rows, data.actions, fit)
@@ -158,7 +199,7 @@ def _scores(
 
 
 def _with_rare_actions(
-    scores: FloatArray, contexts: FloatArray, supported: BoolArray, chance: float
+    scores: FloatArray, space: Workspace, supported: BoolArray, chance: float
 ) -> FloatArray:  # shaped as scores
     """Actions that are not supported are about as likely as if half the rows needed took them.
 
@@ -169,8 +210,12 @@ def _with_rare_actions(
     n_rare = int((~supported).sum())
     if not n_rare:
         return scores
-    usual = contexts @ np.swapaxes(scores[..., :-1], -1, -2) + scores[:, None, :, -1]
-    middle = logsumexp(usual[..., supported], axis=-1).mean(axis=-1)  # (n_repeats,)
+    total = np.zeros(N_REPEATS)
+    for chunk, _ in space.study_rows.chunks_by_part():
+        contexts = chunk.data.contexts[chunk.training]
+        usual = contexts @ np.swapaxes(scores[..., :-1], -1, -2) + scores[:, None, :, -1]
+        total += logsumexp(usual[..., supported], axis=-1).sum(axis=-1)
+    middle = total / space.n_training  # (n_repeats,)
     scores = scores.copy()
     scores[:, ~supported, -1] = (middle + np.log(chance / (1 - n_rare * chance)))[:, None]
     return scores

@@ -6,8 +6,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.score_means import effective_rows_behind, without_zeros
-from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.local.effective_rows import EffectiveRows
+from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.refusal import RefusalCode
@@ -18,19 +18,25 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
     space.check_rows_for_sums()
     if beyond_declared(space):
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
-    rows = space.training
-    squares = space.scored.for_evaluation(space.whole).scores[rows] ** 2  # (n_training, n_actions)
-    weights, groups = space.data.weights_of(rows), space.data.groups_of(rows)
-    largest = _largest(squares)
-    # Where one action has the largest score in all rows but a few, the mean less that action's
-    # would be theirs.
-    left = np.column_stack([largest, largest[:, None] - np.nan_to_num(squares)])
-    columns = [(largest, left), *((own, own[:, None]) for own in squares.T)]
-    found = np.zeros((5, len(columns)))
-    for place, (column, behind) in enumerate(columns):
-        pulls = np.nan_to_num(behind * weights[:, None])
-        if effective_rows_behind(without_zeros(pulls)) >= space.rows_needed:
-            moment = joint_estimate(column[:, None], weights, groups)
+    n_columns = space.study.n_actions + 1
+    sums = [JointSums() for _ in range(n_columns)]
+    behind = [EffectiveRows() for _ in range(n_columns)]
+    for chunk in space.scored.evaluated(space.unscored_chunks()):
+        rows = chunk.training
+        squares = chunk.scores[rows] ** 2  # (n_training, n_actions)
+        weights, groups = chunk.data.weights_of(rows), chunk.data.groups_of(rows)
+        largest = _largest(squares)
+        # Where one action has the largest score in all rows but a few, the mean less that action's
+        # would be theirs.
+        left = np.column_stack([largest, largest[:, None] - np.nan_to_num(squares)])
+        columns = [(largest, left), *((own, own[:, None]) for own in squares.T)]
+        for place, (column, pulls) in enumerate(columns):
+            behind[place].add(np.nan_to_num(pulls * weights[:, None]))
+            sums[place].add(column[:, None], weights, groups)
+    found = np.zeros((5, n_columns))
+    for place, (moments, pulls) in enumerate(zip(sums, behind, strict=True)):
+        if pulls.fewest_without_zeros() >= space.rows_needed:
+            moment = moments.estimate()
             found[:, place] = (1.0, *moment.first_column) if moment else 0.0
     names = ("released", "rows", "degrees_of_freedom", "means", "variances")
     fields: dict[str, Any] = dict(zip(names, found, strict=True))

@@ -6,7 +6,6 @@ differ in rest on either no row or on enough of them.
 """
 
 from collections.abc import Iterable
-from itertools import combinations
 
 import numpy as np
 
@@ -108,14 +107,15 @@ def check_takers(counts: IntArray, minimum: int) -> None:
         raise RefusedError(RefusalCode.SMALL_CELLS)
 
 
-def check_parts(known: BoolArray, parts: Iterable[slice], needed: int) -> None:
-    """Refuse sums by part of the rows if differencing by `known` (n_rows, n_actions) gives a few.
+def check_parts(parts: Iterable[ScoreCounts], needed: int) -> None:
+    """Refuse sums by part of the rows if differencing by which scores are known gives a few.
 
     Sums are over the rows that have a score for an action. So in each part an action has none or
     enough of them, lacks none or enough, and has them in the same rows as another or not nearly.
     """
     for part in parts:
-        everybody = np.ones(part.stop - part.start, bool)
-        for first, second in combinations([everybody, ~everybody, *known[part].T], 2):
-            if 0 < np.count_nonzero(first != second) < needed:
-                raise RefusedError(RefusalCode.SMALL_CELLS)
+        counts = np.diagonal(part.both)
+        between = counts[:, None] + counts - 2 * part.both
+        differ = np.concatenate([[part.n_rows], counts, part.n_rows - counts, between.ravel()])
+        if ((differ > 0) & (differ < needed)).any():
+            raise RefusedError(RefusalCode.SMALL_CELLS)

@@ -1,6 +1,6 @@
 """What one client learns without each of its folds: sums fold by fold, and policies from them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -49,11 +49,18 @@ def means_by_fold(
 
 
 def local_policies_by_fold(
-    own: ScoredChunk, rows: StudyRows, study: Study, columns: list[IntArray] | None
+    own: Callable[[], Iterator[ScoredChunk]],
+    rows: StudyRows,
+    study: Study,
+    columns: list[IntArray] | None,
 ) -> list[LinearPolicy]:
     """What the client would learn alone without each fold, from scores that rest on nobody else."""
-    parts = [part.with_scores(own.scores[which]) for which, part in rows.in_terms(own)]
-    complete = bool(np.isfinite(own.scores[own.training]).all())
+    complete = all(np.isfinite(chunk.scores[chunk.training]).all() for chunk in own())
+    parts = (
+        part.with_scores(chunk.scores[which])
+        for chunk in own()
+        for which, part in rows.in_terms(chunk)
+    )
     sums = means_by_fold(parts, rows, columns, complete=complete)
     n_folds = len(sums.weights)
     policies = []

@@ -12,13 +12,13 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.local.fold_policies import ALONE, means_by_fold
 from fedopl.client.local.local_steps import movable
-from fedopl.client.local.local_training import Batches, LocalTraining
+from fedopl.client.local.local_training import Batches, LocalTraining, ScoredStudyRows
 from fedopl.client.local.local_tree import best_local_tree
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.local.score_means import means_of, pair_means, value_slope
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.scoring.values import JointSums
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
@@ -74,13 +74,18 @@ class LocalTask:
     def _is_complete(self) -> bool:
         return all(np.isfinite(one.scores[one.training]).all() for one in self.parts())
 
+    def chunks(self) -> Iterator[ScoredChunk]:
+        """The same chunks; those in memory are scored once."""
+        return self.parts() if self.rows.given.is_on_disk else iter(self._in_memory)
+
     @cached_property
-    def whole(self) -> ScoredChunk:
-        """All rows with their scores, where rows are in memory."""
-        if self.rows.given.is_on_disk:
-            raise RefusedError(RefusalCode.ROWS_ON_DISK)
-        (whole,) = self.parts()
-        return whole
+    def _in_memory(self) -> list[ScoredChunk]:
+        return list(self.parts())
+
+    @property
+    def scored(self) -> ScoredStudyRows:
+        """The rows, for local steps."""
+        return ScoredStudyRows(self.rows.given, self.chunks, self)
 
 
 def learn_local_policy(task: LocalTask) -> FloatArray:  # the numbers of a policy of the local kind
@@ -100,7 +105,7 @@ def _rounds(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
     study, plan, statistics = task.study, task.study.linear.training, task.statistics
     centre, scale = statistics.standardisation(ALONE)
     training = LocalTraining(study, Batches(task.draws))
-    rows = training.examples(task.whole, centre, scale)
+    rows = training.examples(task.scored, centre, scale)
     mask = movable(task.blocks, study.n_features)
     shape = (study.n_actions, study.n_features + 1)
     rounds = AveragedRounds(shape, plan.rounds, plan.momentum, plan.average)
@@ -111,20 +116,18 @@ def _rounds(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
 
 
 def _pairs(task: LocalTask) -> FloatArray:  # (n_pairs, n_features + 1)
-    whole = task.whole
-    grams, products = pair_means(whole.data, whole.scores, whole.training)
+    given = task.rows.given
+    grams, products = pair_means(task.chunks(), given.n_actions, given.n_features)
     return solve_pairs(grams, products, task.statistics.unknown(ALONE))
 
 
 def _direct(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
     """Climb on all folds but the first; accept if the value on the first one rises."""
-    whole, start = task.whole, _exact(task)
-    fitting, mask = whole.rows(RowSplit.FITTING), movable(task.blocks, task.study.n_features)
+    start, mask = _exact(task), movable(task.blocks, task.study.n_features)
     obeyed = ObeyedScores(task.study, task.draws.client)
-    scores = obeyed.allowed(whole.data.contexts, whole.scores)
 
     def slope_at(parameters: FloatArray, temperature: float) -> FloatArray:
-        slope, _ = value_slope(whole.data, scores, fitting, parameters, temperature)
+        slope, _ = value_slope(obeyed.allowed_in(task.chunks()), parameters, temperature)
         return slope if mask is None else slope * mask
 
     climbed = climb(start, *task.statistics.standardisation(ALONE), slope_at)
@@ -133,14 +136,15 @@ def _direct(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
 
 def _gain(task: LocalTask, start: FloatArray, climbed: FloatArray) -> Estimate:
     """What the climb gains on the rows of the first fold."""
-    whole = task.whole
-    rows = whole.rows(RowSplit.VALIDATION)
-    contexts, scores = whole.data.contexts[rows], whole.scores[rows]
     both = [LinearPolicy.from_numbers(numbers, task.study) for numbers in (start, climbed)]
     policies = [one.at(task.draws.client) for one in both]
-    before, after = (scores[np.arange(len(scores)), one.decide(contexts)] for one in policies)
-    groups = whole.data.groups_of(rows)
-    found = joint_estimate((after - before)[:, None], whole.weights(rows), groups)
+    sums = JointSums()
+    for chunk in task.chunks():
+        rows = chunk.rows(RowSplit.VALIDATION)
+        contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
+        before, after = (scores[np.arange(len(scores)), one.decide(contexts)] for one in policies)
+        sums.add((after - before)[:, None], chunk.weights(rows), chunk.data.groups_of(rows))
+    found = sums.estimate()
     if found is None:
         return Estimate(value=0.0, standard_error=0.0, n_rows=0, degrees_of_freedom=0)
     n_rows, _, gain, variance = found.first_column

@@ -1,8 +1,11 @@
 """Local steps of the CSOAA oracle: stochastic least squares on the scores (Algorithm 2)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import repeat
+from operator import iadd
+from typing import Protocol
 
 import numpy as np
 
@@ -14,16 +17,75 @@ from fedopl.study.training_plans import TrainingPlan
 ROWS_STEPPED_AT_ONCE = 8192
 
 
+# Features (n_rows, n_features + 1), scores and emphasis of some rows: an unknown score pulls at
+# nothing, a heavy row at more; None where all pull alike.
+Batch = tuple[FloatArray, FloatArray, FloatArray | None]
+
+
+class StandardisedRows(Protocol):
+    """A client's training rows, standardised as the whole federation agreed."""
+
+    @property
+    def curvature(self) -> float:
+        """The largest eigenvalue of the mean of φφᵀ."""
+
+    @property
+    def trace(self) -> float:
+        """The trace of the same."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has, with the one for the intercept."""
+
+    def gathered(self, picks: IntArray) -> Batch:
+        """What steps need of these rows, shaped as picks."""
+
+    def blocks(self) -> Iterable[Batch]:
+        """All rows, as many at a time as are in memory; to be gone through again and again."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Examples:
-    """A client's training rows, standardised as the whole federation agreed."""
+    """Standardised rows in memory."""
 
     features: FloatArray  # (n_rows, n_features + 1)
     scores: FloatArray  # (n_rows, n_actions), zero where unknown
     known: BoolArray | None  # (n_rows, n_actions), None if all are
     weights: FloatArray | None  # (n_rows,), of mean one
-    curvature: float  # the largest eigenvalue of the mean of φφᵀ
+    curvature: float
     trace: float
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return len(self.features)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has, with the one for the intercept."""
+        return int(self.features.shape[1])
+
+    def gathered(self, picks: IntArray) -> Batch:
+        """What steps need of these rows."""
+        weights = None if self.weights is None else self.weights.take(picks)
+        known = None if self.known is None else self.known.take(picks, axis=0)
+        features, scores = self.features.take(picks, axis=0), self.scores.take(picks, axis=0)
+        return features, scores, emphasis(weights, known)
+
+    def blocks(self) -> Iterable[Batch]:
+        """All rows at once."""
+        return [self.gathered(np.arange(self.n_rows))]
+
+
+def emphasis(weights: FloatArray | None, known: BoolArray | None) -> FloatArray | None:
+    """How much the error of each row and action counts; None where all count alike."""
+    if weights is None:
+        return None if known is None else known.astype(np.float64)
+    return weights[..., None] if known is None else known.astype(np.float64) * weights[..., None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,7 +142,7 @@ def movable(
 
 def improve(
     parameters: FloatArray,
-    rows: Examples,
+    rows: StandardisedRows,
     plan: TrainingPlan,
     this: LocalRound,
     mask: FloatArray | None = None,
@@ -90,16 +152,12 @@ def improve(
     The step is a share of the largest that is stable, 1/(curvature + trace/batch), so that one rate
     suits features of any scale. `mask` keeps parameters outside an action's block at zero.
     """
-    batch = len(rows.features) if this.picks is None else this.picks.shape[1]
+    batch = rows.n_rows if this.picks is None else this.picks.shape[1]
     step = plan.rate * this.decay / (rows.curvature + rows.trace / batch + plan.proximal)
     current, passed = parameters.copy(), -parameters
-    for features, scores, emphasis in _batches(rows, plan.local_steps, this.picks):
+    for parts in _steps(rows, plan.local_steps, this.picks):
         passed += current
-        error = features.dot(current.T)
-        error -= scores
-        if emphasis is not None:
-            error *= emphasis
-        move = error.T.dot(features)
+        move = reduce(iadd, (_pull(current, part) for part in parts))
         move *= step / batch
         if plan.proximal:
             move += step * plan.proximal * (current - parameters)
@@ -108,8 +166,18 @@ def improve(
         current -= move
     if plan.average == "rounds":
         return current
-    typical = rows.trace / rows.features.shape[1] + plan.proximal
+    typical = rows.trace / rows.width + plan.proximal
     return _mean_of_steps(current, passed, plan.local_steps, step * typical)
+
+
+def _pull(current: FloatArray, batch: Batch) -> FloatArray:  # shaped as parameters
+    features, scores, weight = batch
+    error = features.dot(current.T)
+    error -= scores
+    if weight is not None:
+        error *= weight
+    pull: FloatArray = error.T.dot(features)
+    return pull
 
 
 def _mean_of_steps(
@@ -124,27 +192,16 @@ def _mean_of_steps(
     return (last + weight * passed) / (1 + weight * (n_steps - 1))
 
 
-Batch = tuple[FloatArray, FloatArray, FloatArray | None]
-
-
-def _batches(rows: Examples, n_steps: int, picks: IntArray | None) -> Iterator[Batch]:
-    """Features, scores and emphasis of each step's rows; gathered for many steps at a time."""
+def _steps(
+    rows: StandardisedRows, n_steps: int, picks: IntArray | None
+) -> Iterator[Iterable[Batch]]:
+    """What each step sums over: one batch, or all rows; batches are gathered for many steps."""
     if picks is None:
-        yield from repeat(_gathered(rows, np.arange(len(rows.features))), n_steps)
+        yield from repeat(rows.blocks(), n_steps)
         return
     at_once = max(1, ROWS_STEPPED_AT_ONCE // picks.shape[1])
     for first in range(0, n_steps, at_once):
-        features, scores, emphasis = _gathered(rows, picks[first : first + at_once])
-        each = repeat(None, len(features)) if emphasis is None else emphasis
-        yield from zip(features, scores, each, strict=True)
-
-
-def _gathered(rows: Examples, picks: IntArray) -> Batch:
-    """What steps need of these rows; an unknown score pulls at nothing, a heavy row at more."""
-    emphasis: FloatArray | None = None
-    if rows.weights is not None:
-        emphasis = rows.weights.take(picks)[..., None]
-    if rows.known is not None:
-        known = rows.known.take(picks, axis=0).astype(np.float64)
-        emphasis = known if emphasis is None else known * emphasis
-    return rows.features.take(picks, axis=0), rows.scores.take(picks, axis=0), emphasis
+        features, scores, weight = rows.gathered(picks[first : first + at_once])
+        each = repeat(None, len(features)) if weight is None else weight
+        for batch in zip(features, scores, each, strict=True):
+            yield [batch]

@@ -3,13 +3,26 @@
 The rows that a round takes are drawn by a secret of the client.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.local.local_steps import Examples, LocalRound, examples, improve
+from fedopl.client.local.disk_examples import DiskExamples
+from fedopl.client.local.local_steps import (
+    Examples,
+    LocalRound,
+    StandardisedRows,
+    examples,
+    improve,
+)
 from fedopl.client.local.vowpal import Vowpal
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Study
 from fedopl.study.training_plans import TrainingPlan
 
@@ -53,32 +66,60 @@ def rounds_per_epoch(n_rows: int, n_draws: int) -> int:
     return max(0, n_rounds - bool(left_out))
 
 
+@dataclass(frozen=True, eq=False)
+class ScoredStudyRows:
+    """All rows with their scores: whose they are, how to go through them, and which scores."""
+
+    given: LoggedData
+    chunks: Callable[[], Iterable[ScoredChunk]]
+    scores: object  # the same for the same scores
+
+
 class LocalTraining:
     """Takes the steps of one round after the other (Algorithm 2)."""
 
     def __init__(self, study: Study, batches: Batches) -> None:
         self._linear, self.batches = study.linear, batches
-        self._examples: tuple[ScoredChunk, bytes, Examples] | None = None
-        self._vowpal: tuple[Examples, Vowpal] | None = None
+        self._examples: tuple[object, bytes, StandardisedRows] | None = None
+        self._vowpal: tuple[StandardisedRows, Vowpal] | None = None
 
-    def examples(self, rows: ScoredChunk, centre: FloatArray, scale: FloatArray) -> Examples:
+    def examples(
+        self, rows: ScoredStudyRows, centre: FloatArray, scale: FloatArray
+    ) -> StandardisedRows:
         """The training rows, standardised once for all rounds that agree in how."""
         key = centre.tobytes() + scale.tobytes()
-        if self._examples is None or self._examples[0] is not rows or self._examples[1] != key:
-            self._examples = (rows, key, examples(rows.scored_rows(), centre, scale))
+        if (
+            self._examples is None
+            or self._examples[0] is not rows.scores
+            or self._examples[1] != key
+        ):
+            self._examples = (rows.scores, key, self._standardised(rows, centre, scale))
         return self._examples[2]
 
+    def _standardised(
+        self, rows: ScoredStudyRows, centre: FloatArray, scale: FloatArray
+    ) -> StandardisedRows:
+        if not rows.given.is_on_disk:
+            (whole,) = rows.chunks()
+            return examples(whole.scored_rows(), centre, scale)
+        if self._linear.oracle == "csoaa-vw":  # which takes all rows as lines of text
+            raise RefusedError(RefusalCode.ROWS_ON_DISK)
+        return DiskExamples(rows.chunks, rows.given, centre, scale)
+
     def improved(
-        self, parameters: FloatArray, rows: Examples, turn: int, mask: FloatArray | None
+        self, parameters: FloatArray, rows: StandardisedRows, turn: int, mask: FloatArray | None
     ) -> FloatArray:  # shaped as parameters
         """The parameters after the steps of this round."""
         if self._linear.oracle == "csoaa-vw":
             return self._vowpal_steps(parameters, rows, turn)
-        picks = self.batches.of_round(turn, len(rows.features), self._linear.training)
+        picks = self.batches.of_round(turn, rows.n_rows, self._linear.training)
         this = LocalRound(picks=picks, decay=float(1 / np.sqrt(1 + turn / 4)))
         return improve(parameters, rows, self._linear.training, this, mask)
 
-    def _vowpal_steps(self, parameters: FloatArray, rows: Examples, turn: int) -> FloatArray:
+    def _vowpal_steps(
+        self, parameters: FloatArray, rows: StandardisedRows, turn: int
+    ) -> FloatArray:  # shaped as parameters
+        assert isinstance(rows, Examples)  # noqa: S101  (others were refused)
         plan, rng = self._linear.training, self.batches.draws.generator(f"steps {turn}")
         # Its labels have no room for row weights: heavier rows are drawn more often instead.
         shares = None if rows.weights is None else rows.weights / rows.weights.sum()

@@ -31,6 +31,12 @@ class ObeyedScores:
         forbidden = self.forbidden(contexts)
         return scores if forbidden is None else np.where(forbidden, np.nan, scores)
 
+    def allowed_in(self, chunks: Iterable[ScoredChunk]) -> Iterator[ScoredChunk]:
+        """The chunks with the scores of what may be given, and none of anything else."""
+        for chunk in chunks:
+            scores = self.allowed(chunk.data.contexts, chunk.scores)
+            yield chunk if scores is chunk.scores else chunk.with_scores(scores)
+
     def effective(self, contexts: FloatArray, scores: FloatArray) -> FloatArray:  # as scores
         """What deciding on each action is worth: of a forbidden one, what is given in its place."""
         forbidden = self.forbidden(contexts)

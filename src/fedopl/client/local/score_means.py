@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.local.effective_rows import EffectiveRows
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.messages.message import RowSplit
 from fedopl.policies.pairwise import action_pairs
 
 # Enough that calls do not count, few enough that a block stays in a core's cache.
@@ -130,13 +132,15 @@ def means_of(
     return totals.means()
 
 
-def score_means(
-    data: LoggedData, scores: FloatArray, rows: slice, columns: list[IntArray] | None
+def means_without_first_fold(
+    chunks: Callable[[], Iterable[ScoredChunk]], rows: StudyRows, columns: list[IntArray] | None
 ) -> ScoreMeans:
-    """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action."""
-    complete = bool(np.isfinite(scores[rows]).all())
-    totals = ScoreTotals(data.n_actions, data.n_features, columns, complete=complete)
-    totals.add(data, scores, rows)
+    """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over training rows that have a score for the action."""
+    split = RowSplit.FITTING
+    complete = all(np.isfinite(chunk.scores[chunk.rows(split)]).all() for chunk in chunks())
+    totals = ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete)
+    for chunk in chunks():
+        totals.add(chunk.data, chunk.scores, chunk.rows(split))
     return totals.means()
 
 
@@ -154,87 +158,69 @@ def _add_grams(
         gram += patterns[pattern]
 
 
-def pair_means(data: LoggedData, scores: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+def pair_means(
+    chunks: Iterable[ScoredChunk], n_actions: int, n_features: int
+) -> tuple[FloatArray, FloatArray]:
     """For every pair of actions, means of w·zzᵀ and w·z·s: which is better (s), and by what (w)."""
-    pairs = action_pairs(data.n_actions)
-    width = data.n_features + 1
+    pairs, width = action_pairs(n_actions), n_features + 1
     grams, products = np.zeros((len(pairs), width, width)), np.zeros((len(pairs), width))
     total = 0.0
-    for features, gamma, weight in _blocks(data, scores, rows):
-        total += weight.sum()
-        for pair, (first, second) in enumerate(pairs):
-            # Where one of both has no score, the row has no say.
-            gain = np.nan_to_num(gamma[:, first] - gamma[:, second]) * weight
-            grams[pair] += (features * np.abs(gain)[:, None]).T @ features
-            products[pair] += gain @ features
+    for chunk in chunks:
+        for features, gamma, weight in _blocks(chunk.data, chunk.scores, chunk.training):
+            total += weight.sum()
+            for pair, (first, second) in enumerate(pairs):
+                # Where one of both has no score, the row has no say.
+                gain = np.nan_to_num(gamma[:, first] - gamma[:, second]) * weight
+                grams[pair] += (features * np.abs(gain)[:, None]).T @ features
+                products[pair] += gain @ features
     return grams / total, products / total
 
 
-def rows_behind_pairs(data: LoggedData, scores: FloatArray, rows: slice) -> float:
+def rows_behind_pairs(chunks: Iterable[ScoredChunk], n_actions: int) -> float:
     """How many rows the sums for pairs effectively rest on, at the least.
 
     Sums of |gain| less those of the gain are those of the rows where the second action is better,
     and sums by action are known besides: so each of these groups has no row, or enough.
     """
-    taken, known = data.actions[rows], np.nan_to_num(scores[rows])
-    fewest = np.inf
-    for first, second in action_pairs(data.n_actions):
-        gain = known[:, first] - known[:, second]
-        for better in (np.maximum(gain, 0.0), np.maximum(-gain, 0.0)):
-            by_action = better[:, None] * (taken[:, None] == np.arange(data.n_actions))
-            fewest = min(fewest, effective_rows_behind(without_zeros(by_action)))
-    return fewest
+    pairs = action_pairs(n_actions)
+    behind = [(EffectiveRows(), EffectiveRows()) for _ in pairs]
+    for chunk in chunks:
+        taken, known = chunk.data.actions[chunk.training], np.nan_to_num(chunk.scores)
+        for (first, second), both in zip(pairs, behind, strict=True):
+            gain = known[chunk.training, first] - known[chunk.training, second]
+            for better, rows in zip((np.maximum(gain, 0), np.maximum(-gain, 0)), both, strict=True):
+                rows.add(better[:, None] * (taken[:, None] == np.arange(n_actions)))
+    return min(rows.fewest_without_zeros() for both in behind for rows in both)
 
 
 def value_slope(
-    data: LoggedData,
-    scores: FloatArray,
-    rows: slice,
-    parameters: FloatArray,
-    temperature: float,
+    chunks: Iterable[ScoredChunk], parameters: FloatArray, temperature: float
 ) -> tuple[FloatArray, float]:
-    """The gradient of a softmax policy's mean score, and how many rows it effectively rests on."""
-    pulls = np.zeros((data.n_rows, data.n_actions))
-    slope = np.zeros_like(parameters)
-    total, start = 0.0, 0
-    for features, gamma, weight in _blocks(data, scores, rows):
-        total += weight.sum()
-        known = np.isfinite(gamma)
-        logits = np.where(known, features @ parameters.T / temperature, -np.inf)
-        # A softmax stays the same, and no exponential overflows.
-        logits -= logits.max(axis=1, keepdims=True)
-        chances = np.exp(logits)
-        chances /= chances.sum(axis=1, keepdims=True)
-        gains = np.where(known, gamma, 0.0)
-        value = (chances * gains).sum(axis=1, keepdims=True)
-        pull = chances * (gains - value) * weight[:, None]
-        slope += pull.T @ features / temperature
-        pulls[start : start + len(pull)] = pull
-        start += len(pull)
-    # An action without any score has no pull, whatever the parameters are.
-    scored = np.isfinite(scores[rows]).any(axis=0)
-    return slope / total, effective_rows_behind(pulls[:, scored])
+    """The gradient of a softmax policy's mean score, and how many rows it effectively rests on.
 
-
-def effective_rows_behind(pulls: FloatArray) -> float:
-    """(Σ|u|)²/Σu² of the column (n_rows, n_columns) that rests on the fewest rows.
-
-    A column of zeros rests on none: a model that is sure of every row divides them as sharply as
-    its sender likes, and says in its zeros that it has done so.
+    It is of the training rows without the first fold.
     """
-    sizes = np.abs(pulls)
-    largest = sizes.max(axis=0)
-    if not largest.all():
-        return 0.0
-    # Divided before they are squared, so that tiny pulls do not vanish.
-    shares = sizes / largest
-    effective: FloatArray = shares.sum(axis=0) ** 2 / (shares**2).sum(axis=0)
-    return float(effective.min(initial=np.inf))
-
-
-def without_zeros(columns: FloatArray) -> FloatArray:  # (n_rows, n_moved)
-    """The columns that are not zero in every row, where zeros are the client's own doing."""
-    return columns[:, columns.any(axis=0)]
+    behind, slope = EffectiveRows(), np.zeros_like(parameters)
+    scored = np.zeros(len(parameters), np.bool_)
+    total = 0.0
+    for chunk in chunks:
+        rows = chunk.rows(RowSplit.FITTING)
+        for features, gamma, weight in _blocks(chunk.data, chunk.scores, rows):
+            total += weight.sum()
+            known = np.isfinite(gamma)
+            logits = np.where(known, features @ parameters.T / temperature, -np.inf)
+            # A softmax stays the same, and no exponential overflows.
+            logits -= logits.max(axis=1, keepdims=True)
+            chances = np.exp(logits)
+            chances /= chances.sum(axis=1, keepdims=True)
+            gains = np.where(known, gamma, 0.0)
+            value = (chances * gains).sum(axis=1, keepdims=True)
+            pull = chances * (gains - value) * weight[:, None]
+            slope += pull.T @ features / temperature
+            behind.add(pull)
+            scored |= known.any(axis=0)
+    # An action without any score has no pull, whatever the parameters are.
+    return slope / total, behind.fewest(scored)
 
 
 def _blocks(

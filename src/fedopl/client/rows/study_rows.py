@@ -1,6 +1,6 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values masked."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -72,13 +72,31 @@ class StudyRows:
         """The rows in order, with all their values."""
         if not self.given.is_on_disk:
             return iter([self._unmasked])
+        return prefetched(self._read, self.given.slices(ROWS_PER_CHUNK))
 
-        def read(rows: slice) -> Chunk:
-            data = self._with_outcome(self.given.part(rows))
-            chunk = Chunk(data=data, folds=self.folds_as_given.part(rows))
-            return chunk.taken(sorted_order(chunk))
+    def _read(self, rows: slice) -> Chunk:
+        """These rows, which are on disk, in order."""
+        return self._read_in_order(rows)[0]
 
-        return prefetched(read, self.given.slices(ROWS_PER_CHUNK))
+    def _read_in_order(self, rows: slice) -> tuple[Chunk, IntArray]:
+        data = self._with_outcome(self.given.part(rows))
+        chunk = Chunk(data=data, folds=self.folds_as_given.part(rows))
+        order = sorted_order(chunk)
+        return chunk.taken(order), order
+
+    def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
+        """The rows with rare values masked, and the part of `N_PARTS` that each is in."""
+        parts = self._parts_as_given
+        if not self.given.is_on_disk:
+            yield self.whole, parts.taken(self.order)
+            return
+
+        def read(rows: slice) -> tuple[Chunk, Folds]:
+            chunk, order = self._read_in_order(rows)
+            return chunk, parts.part(rows).taken(order)
+
+        for chunk, own in prefetched(read, self.given.slices(ROWS_PER_CHUNK)):
+            yield self._masked(chunk), own
 
     def sample(self, most: int) -> Chunk:
         """Evenly spread rows, about so many; the whole chunk of no more rows in memory."""
@@ -118,9 +136,9 @@ class StudyRows:
         return self._assigned(self._study.nuisances.folds)
 
     @cached_property
-    def parts(self) -> Folds:
+    def _parts_as_given(self) -> Folds:
         """The training rows in `N_PARTS` parts, for models to be fitted without each of them."""
-        return self._assigned(N_PARTS).taken(self.order)
+        return self._assigned(N_PARTS)
 
     def _assigned(self, n_folds: int) -> Folds:
         share, draws = self._held_out, self._draws
@@ -215,6 +233,19 @@ class StudyRows:
         """How many rows a split has."""
         return self._sizes[split]
 
+    def weight_of(self, split: RowSplit) -> float:
+        """What training or held-out rows weigh together; how many, where none has a weight."""
+        weights, folds = self.given.weights, self.folds_as_given
+        if weights is None:
+            return float(self.n_rows(split))
+        if not self.given.is_on_disk:
+            return float(self.whole.data.weights_of(self.whole.rows(split)).sum())
+        are_held_out, total = split is RowSplit.EVALUATION, 0.0
+        for rows in self.given.slices(ROWS_PER_CHUNK):
+            is_held_out = folds.of_row[rows] == folds.n_folds
+            total += float(weights[rows][is_held_out == are_held_out].sum())
+        return total
+
     @cached_property
     def _sizes(self) -> dict[RowSplit, int]:
         first, *others, held_out = self.rows_by_fold_action.sum(axis=1).tolist()
@@ -242,19 +273,6 @@ class StudyRows:
 
         return find_mask(parts, 1, self._minimum_cell)
 
-    def masked_by_cell(self, cells: IntArray, *, terms: bool = False) -> LoggedData:
-        """The rows, without values that are rare in the cell (n_training,) that a row is in.
-
-        If asked, with their terms for contexts.
-        """
-        whole = joined(list(self.chunks_in_terms())) if terms else self.whole
-        data, training = whole.data, whole.training
-        contexts = data.contexts[training]
-        n_cells = int(cells.max(initial=-1)) + 1
-        made_of = self.terms if terms else None
-        rare = find_mask(lambda: [(contexts, cells)], n_cells, self._minimum_cell, made_of)
-        return with_rare_masked(data, training, rare, cells)
-
     # --- summing them --------------------------------------------------------------------------
 
     @cached_property
@@ -276,17 +294,48 @@ class StudyRows:
 
     def chunks_by_fold(self) -> Iterator[Chunk]:
         """The rows, without what is rare in a fold: as sums of scores by fold have them."""
+        return self._masked_in(self.chunks_in_terms, _folds_of, self._study.nuisances.folds)
 
-        def folds_of(chunk: Chunk) -> IntArray:  # (n_training,)
-            return chunk.folds.of_row[chunk.training].astype(np.int64)
+    def chunks_by_side(self) -> Iterator[Chunk]:
+        """The rows, without what is rare in the first fold or in all others."""
+
+        def chunks() -> Iterator[Chunk]:
+            parts = self.chunks_in_terms()
+            # At once where they are in memory, and sums have the same bits for any size of chunks.
+            return parts if self.given.is_on_disk else iter([joined(list(parts))])
+
+        return self._masked_in(chunks, lambda chunk: (_folds_of(chunk) == 0).astype(np.int64), 2)
+
+    def _masked_in(
+        self,
+        chunks: Callable[[], Iterator[Chunk]],
+        cells_of: Callable[[Chunk], IntArray],  # (n_training,)
+        n_cells: int,
+    ) -> Iterator[Chunk]:
+        """Chunks of terms, without what is rare in the cell that a row is in."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk in self.chunks_in_terms():
-                yield chunk.data.contexts[chunk.training], folds_of(chunk)
+            for chunk in chunks():
+                yield chunk.data.contexts[chunk.training], cells_of(chunk)
 
-        rare = find_mask(parts, self._study.nuisances.folds, self._minimum_cell, self.terms)
-        for chunk in self.chunks_in_terms():
-            yield _without(rare, chunk, folds_of(chunk))
+        rare = find_mask(parts, n_cells, self._minimum_cell, self.terms)
+        for chunk in chunks():
+            yield _without(rare, chunk, cells_of(chunk))
+
+    def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
+        """The rows, without what is rare in a part and action, and the part that each is in."""
+        for chunk, parts in self.chunks_and_parts():
+            yield _without(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
+
+    @cached_property
+    def _rare_in_parts(self) -> Mask:
+        """What few training rows of a part and action have."""
+
+        def cells() -> Iterator[tuple[FloatArray, IntArray]]:
+            for chunk, parts in self.chunks_and_parts():
+                yield chunk.data.contexts[chunk.training], _part_actions(chunk, parts)
+
+        return find_mask(cells, N_PARTS * self.given.n_actions, self._minimum_cell)
 
     def outcome_sums(self) -> FoldSums:
         """Sums without what is rare in a fold and action, to be released: they may be changed."""
@@ -318,6 +367,15 @@ class StudyRows:
         if self._squares is None:
             self._squares = squares_from_zero(self.fold_sums())
         return self._squares
+
+
+def _folds_of(chunk: Chunk) -> IntArray:  # (n_training,)
+    return chunk.folds.of_row[chunk.training].astype(np.int64)
+
+
+def _part_actions(chunk: Chunk, parts: Folds) -> IntArray:  # (n_training,)
+    of_row = parts.of_row[chunk.training].astype(np.int64)
+    return of_row * chunk.data.n_actions + chunk.data.actions[chunk.training]
 
 
 def _without(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:

@@ -131,7 +131,7 @@ class StudyScores:
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
     interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
     excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
-    limited: IntArray  # (n_limited,)  rows in memory whose weight is limited where it is learned
+    limited: IntArray  # (n_limited,)  rows whose weight is limited where it is learned, ascending
     unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
     local: FloatArray  # the numbers of the client's local policy
@@ -141,14 +141,6 @@ class StudyScores:
         values: FloatArray = self.values[rows]
         return np.where(self.hidden, np.nan, values) if self.hidden.any() else values
 
-    def for_evaluation(self, chunk: ScoredChunk) -> ScoredChunk:
-        """All rows, if they are in memory, with scores whose weights are not limited."""
-        if not len(self.limited):
-            return chunk
-        values = chunk.scores.copy()
-        values[self.limited, chunk.data.actions[self.limited]] = self.unlimited
-        return chunk.with_scores(values)
-
     def of(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
         """All chunks of the study, in order, with their scores."""
         start = 0
@@ -156,6 +148,22 @@ class StudyScores:
             stop = start + chunk.data.n_rows
             yield chunk.with_scores(self.part(slice(start, stop)))
             start = stop
+
+    def evaluated(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
+        """The same, with scores whose weights nobody limited."""
+        start = 0
+        for chunk in self.of(chunks):
+            yield self.for_evaluation(chunk, start)
+            start += chunk.data.n_rows
+
+    def for_evaluation(self, chunk: ScoredChunk, start: int = 0) -> ScoredChunk:
+        """The chunk that starts at this row, with scores whose weights nobody limited."""
+        first, last = np.searchsorted(self.limited, [start, start + chunk.data.n_rows])
+        if first == last:
+            return chunk
+        rows, values = self.limited[first:last] - start, chunk.scores.copy()
+        values[rows, chunk.data.actions[rows]] = self.unlimited[first:last]
+        return chunk.with_scores(values)
 
 
 def score_chunks(
@@ -171,7 +179,8 @@ def score_chunks(
     excess = NoiseExcess(n_actions, scorer.plan.clip, valued)
     values: Any = None  # of rows in memory, which are one chunk
     writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
-    limited: tuple[IntArray, FloatArray] = np.empty(0, np.int64), np.empty(0)
+    limited, unlimited = [np.empty(0, np.int64)], [np.empty(0)]
+    start = 0
     for just in scorer.scored(chunks):
         chunk, nuisances = just.chunk, just.nuisances
         values = chunk.scores
@@ -183,7 +192,10 @@ def score_chunks(
             writer.append(values)
         else:  # rows that fill a disk show their variance themselves
             excess.add(chunk, nuisances)
-            limited = just.limited, just.unlimited
+        # Few, as rows rarely take what they are unlikely to get.
+        limited.append(start + just.limited)
+        unlimited.append(just.unlimited)
+        start += chunk.data.n_rows
     hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -208,8 +220,8 @@ def score_chunks(
         imbalance=fit.imbalance,
         interactions=interactions,
         excess=np.empty((0, n_actions)) if writer else excess.found(),
-        limited=limited[0],
-        unlimited=limited[1],
+        limited=np.concatenate(limited),
+        unlimited=np.concatenate(unlimited),
     )
 
 

@@ -13,10 +13,9 @@ from pyarrow import csv, parquet
 
 from fedopl.base.errors import OptionError
 from fedopl.client.table.formats import TEXT_ENDINGS, check_delimiter, explained, suffix_of
+from fedopl.client.table.row_batches import RecordBatch
 from fedopl.client.table.text_files import TextFormat, check_is_text
 
-# Arrow schemas and batches have no types to check against.
-RecordBatch = Any
 BatchedTable = tuple[Any, Iterator[RecordBatch]]  # a schema, and the rows in batches of that schema
 
 # Of a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one.

@@ -15,6 +15,7 @@ from fedopl.client.table.checked_arrays import checked_groups, checked_weights, 
 from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import FileFormat, open_table, table_name
 from fedopl.client.table.logged_data import LoggedData, trusted
+from fedopl.client.table.table_form import TableForm
 from fedopl.client.table.text_files import TextFormat
 
 
@@ -104,14 +105,23 @@ def read_contexts(
     """
     if not isinstance(schema, Schema):
         raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
-    needed = [*schema.feature_columns, *filter(None, (schema.weight, schema.group))]
-    called = {column: (columns or {}).get(column, column) for column in dict.fromkeys(needed)}
     text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    file = FileFormat(text=text, sheet=sheet)
-    name = name or table_name(source)
-    encoder = Encoder(schema=schema, name=name, called=called, labels=labels or {})
+    form = TableForm(
+        name=name or table_name(source),
+        columns=columns or {},
+        labels=labels or {},
+        file=FileFormat(text=text, sheet=sheet),
+    )
+    return contexts_in(source, schema, form)
+
+
+def contexts_in(source: object, schema: Schema, form: TableForm) -> Contexts:
+    """The contexts of a path or a frame."""
+    needed = [*schema.feature_columns, *filter(None, (schema.weight, schema.group))]
+    encoder = form.encoder(schema, needed)
+    called, name = encoder.called, form.name
     text_columns = tuple(column for column in schema.label_columns if column in called)
-    encoded = encoder.encode_contexts(open_table(source, called, text_columns, name, file))
+    encoded = encoder.encode_contexts(open_table(source, called, text_columns, name, form.file))
     kept = _usable(encoder, encoded.missing)
     found = column_values.contexts(encoded.numeric, encoded.categorical, schema, kept)
     groups = None

@@ -7,7 +7,8 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedopl.client.table.batched_io import BATCH_WRITERS, RecordBatch
+from fedopl.client.table.batched_io import BATCH_WRITERS
+from fedopl.client.table.row_batches import RecordBatch
 
 Formulas = Literal["escape", "keep"]
 # How a formula begins; a tab or a line break before it is skipped by spreadsheets.

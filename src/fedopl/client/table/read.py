@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow as pa
+
 from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.schema import Schema
 from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import FileFormat, open_table, table_name
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import spool
 from fedopl.client.table.spool_writer import Number
+from fedopl.client.table.table_form import TableForm
 from fedopl.client.table.text_files import TextFormat
 
 
@@ -27,7 +31,7 @@ def read_logged(
     on_disk: str | Path | None = None,
     numbers: Number = "float64",
 ) -> LoggedData:
-    """Read logged decisions from a file, by its ending, or from a frame.
+    """Read logged decisions from a file, by its ending, from a frame, or from Arrow batches.
 
     Text files are .csv, .tsv or .txt, also with .gz. .parquet and .feather files are read
     directly. Workbooks (.xlsx, .xls, .ods) and files of Stata, SPSS and SAS need an extra.
@@ -35,7 +39,8 @@ def read_logged(
     If lower rewards are better, their sign is changed, so that more is better from here on.
 
     Args:
-        source: a path, or a pandas, polars or pyarrow frame.
+        source: a path, a pandas, polars or pyarrow frame, or a pyarrow.RecordBatchReader, whose
+            batches are read one after the other.
         schema: what the columns mean.
         name: the name of the table in error messages, instead of its path.
         columns: by the schema's name of a column, its name in this table, if they differ.
@@ -44,23 +49,36 @@ def read_logged(
         delimiter: separates cells of a text file; default: a comma, or a tab in .tsv.
         decimal: the sign in numbers of a text file, "." or ",".
         sheet: the sheet, of a workbook with several.
-        on_disk: a folder for private files that hold the rows of a Parquet file instead of memory.
-            They are used again as long as the file and the way it is read stay the same.
+        on_disk: a folder for private files that hold the rows of a Parquet file or of batches
+            instead of memory. They are used again as long as the rows and the way they are read
+            stay the same.
         numbers: how contexts are stored there; float32 takes half the space.
 
     """
     if not isinstance(schema, Schema):
         raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
     text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    file = FileFormat(text=text, sheet=sheet)
-    name = name or table_name(source)
-    called = {column: (columns or {}).get(column, column) for column in schema.columns}
-    encoder = Encoder(schema=schema, name=name, called=called, labels=labels or {})
-    if on_disk is not None:
-        return _spooled(source, encoder, Path(on_disk), numbers)
-    table = open_table(source, called, schema.label_columns, name, file)
+    form = TableForm(
+        name=name or table_name(source),
+        columns=columns or {},
+        labels=labels or {},
+        file=FileFormat(text=text, sheet=sheet),
+    )
+    if isinstance(source, pa.RecordBatchReader):
+        source = RowBatches(source.schema.names, source, name=form.name)
+    if on_disk is None:
+        return read_into_memory(source, schema, form)
+    return read_onto_disk(source, schema, form, Path(on_disk), numbers)
+
+
+def read_into_memory(source: object, schema: Schema, form: TableForm) -> LoggedData:
+    """The rows of a path, a frame or batches."""
+    encoder = form.encoder(schema, schema.columns)
+    if isinstance(source, RowBatches):
+        source = source.table()
+    table = open_table(source, encoder.called, schema.label_columns, form.name, form.file)
     if not len(table[schema.action]):
-        raise DataError(f"{name}: no rows; expected a header and at least one row")
+        raise DataError(f"{form.name}: no rows; expected a header and at least one row")
     encoded = encoder.encode(table)
     kept, gaps = encoder.usable(encoded)
     encoder.refuse_gaps(gaps)
@@ -71,12 +89,19 @@ def read_logged(
     return encoder.logged(encoded, kept)
 
 
-def _spooled(source: object, encoder: Encoder, folder: Path, numbers: Number) -> LoggedData:
-    if not isinstance(source, str | Path):
+def read_onto_disk(
+    source: object, schema: Schema, form: TableForm, folder: Path, numbers: Number
+) -> LoggedData:
+    """The rows of a Parquet file or of batches, in files of this folder."""
+    encoder: Encoder = form.encoder(schema, schema.columns)
+    if not isinstance(source, str | Path | RowBatches):
         came = type(source).__name__
-        raise OptionError(f"on_disk: expected the path of a Parquet file to read, came a {came}")
+        raise OptionError(
+            "on_disk: expected the path of a Parquet file to read, or a "
+            f"pyarrow.RecordBatchReader, came a {came}"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from None
-    return spool(Path(source), encoder, folder, numbers)
+    return spool(Path(source) if isinstance(source, str) else source, encoder, folder, numbers)

@@ -1,11 +1,11 @@
-"""Writes the rows of a Parquet file to array files, a batch at a time.
+"""Writes the rows of a Parquet file, or those that come in batches, to array files.
 
 One thread reads the next batch and one writes the last, while a batch is encoded between them.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import check_header, explained
 from fedopl.client.table.gaps import Gaps
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.text_files import TextFormat
 
 Number = Literal["float64", "float32"]
@@ -37,11 +38,12 @@ BATCH_BYTES = 1 << 25
 class _Job:
     """A table to write, and how."""
 
-    source: Path
     encoder: Encoder
     number: Number
+    n_rows: int | None  # where that is known before the last row
 
-    def columns(self, n_rows: int) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    @property
+    def columns(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Of each array, the shape of a row and how its numbers are stored."""
         schema, real = self.encoder.schema, np.dtype(np.float64)
         columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
@@ -57,39 +59,72 @@ class _Job:
             columns["weights"] = ((), real)
         if schema.group:
             # There are at most as many groups as rows.
-            columns["groups"] = ((), np.min_scalar_type(n_rows))
+            most = np.dtype(np.int64) if self.n_rows is None else np.min_scalar_type(self.n_rows)
+            columns["groups"] = ((), most)
         return columns
 
 
-def write_arrays(
+def write_file(
     source: Path, encoder: Encoder, folder: Path, number: Number
 ) -> tuple[SpooledArrays, Gaps]:
     """Write the rows of a Parquet file to one file for each array, and count missing values."""
-    job, name = _Job(source, encoder, number), encoder.name
+    name = encoder.name
     with contextlib.ExitStack() as stack:
-        with explained(job.source, name, TextFormat()):
+        with explained(source, name, TextFormat()):
             file = stack.enter_context(
                 # Without a buffer, or with all of it filled beforehand, whole columns would be
                 # in memory.
-                parquet.ParquetFile(job.source, buffer_size=BUFFER_BYTES, pre_buffer=False)
+                parquet.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
             )
         wanted = tuple(dict.fromkeys(encoder.called.values()))
         check_header(file.schema_arrow.names, wanted, name)
         n_rows = file.metadata.num_rows
         if not n_rows:
             raise DataError(f"{name}: no rows; expected a header and at least one row")
-        columns = job.columns(n_rows)
-        check_space(folder, n_rows * _bytes_per_row(columns), f"a copy of {name}")
+        job = _Job(encoder, number, n_rows)
+        check_space(folder, n_rows * _bytes_per_row(job.columns), f"a copy of {name}")
+        each = file.iter_batches(_rows_at_once(encoder), columns=list(wanted), use_threads=True)
+        return _write(_explained(each, source, name), job, folder)
+
+
+def _explained(batches: Iterable[Any], source: Path, name: str) -> Iterator[Any]:
+    with explained(source, name, TextFormat()):
+        yield from batches
+
+
+def write_batches(
+    source: RowBatches, encoder: Encoder, folder: Path, number: Number
+) -> tuple[SpooledArrays, Gaps]:
+    """Write rows that come in batches to one file for each array, and count missing values."""
+    wanted = tuple(dict.fromkeys(encoder.called.values()))
+    check_header(source.names, wanted, encoder.name)
+    at_once = _rows_at_once(encoder)
+    # A batch may be as large as whoever sent it likes.
+    each = (
+        batch.select(list(wanted)).slice(start, at_once)
+        for batch in source
+        for start in range(0, batch.num_rows, at_once)
+    )
+    return _write(each, _Job(encoder, number, None), folder)
+
+
+def _rows_at_once(encoder: Encoder) -> int:
+    width = len(set(encoder.called.values())) + len(encoder.schema.feature_names)
+    return max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
+
+
+def _write(batches: Iterable[Any], job: _Job, folder: Path) -> tuple[SpooledArrays, Gaps]:
+    with contextlib.ExitStack() as stack:
         writers = {
             column: stack.enter_context(DiskWriter(folder / column, width, stored))
-            for column, (width, stored) in columns.items()
+            for column, (width, stored) in job.columns.items()
         }
-        batches = stack.enter_context(contextlib.closing(_prefetched(file, wanted, job)))
-        gaps = _write_batches(batches, writers, job, n_rows)
-        encoder.refuse_gaps(gaps)
+        coming = stack.enter_context(contextlib.closing(_prefetched(iter(batches))))
+        gaps = _write_batches(coming, writers, job)
+        job.encoder.refuse_gaps(gaps)
         arrays = {column: writer.finished() for column, writer in writers.items()}
     if "groups" in arrays:
-        arrays["groups"] = _renumbered(arrays["groups"], encoder.group_codes)
+        arrays["groups"] = _renumbered(arrays["groups"], job.encoder.group_codes)
     return arrays, gaps
 
 
@@ -98,21 +133,16 @@ def _bytes_per_row(columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) ->
     return sum(sizes.values()) + sizes.get("groups", 0)  # which are written twice
 
 
-def _prefetched(file: Any, columns: tuple[str, ...], job: _Job) -> Generator[Any, None, None]:
+def _prefetched(batches: Iterator[Any]) -> Generator[Any, None, None]:
     """Batches of the table; the next is read while one is used."""
-    width = len(columns) + len(job.encoder.schema.feature_names)
-    n_rows = max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
-    batches = file.iter_batches(n_rows, columns=list(columns), use_threads=True)
-    with ThreadPoolExecutor(1) as pool, explained(job.source, job.encoder.name, TextFormat()):
+    with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (batch := coming.result()) is not None:
             coming = pool.submit(next, batches, None)
             yield batch
 
 
-def _write_batches(
-    batches: Iterator[Any], writers: dict[str, DiskWriter], job: _Job, n_rows: int
-) -> Gaps:
+def _write_batches(batches: Iterator[Any], writers: dict[str, DiskWriter], job: _Job) -> Gaps:
     """Encode one batch while the one before is written."""
     gaps: Gaps | None = None
     start = 0
@@ -123,7 +153,7 @@ def _write_batches(
             try:
                 data, found = _batch(batch, job)
             except DataError as error:
-                if stop - start == n_rows:
+                if stop - start == job.n_rows:
                     raise
                 raise DataError(f"{error} (in rows {start + 1:,} to {stop:,})") from None
             gaps = found if gaps is None else gaps + found
@@ -134,8 +164,10 @@ def _write_batches(
             start = stop
         if writing:
             writing.result()
-    if gaps is None or start != n_rows:
-        raise DataError(f"{job.encoder.name}: expected {n_rows:,} rows, came {start:,}")
+    if gaps is None:
+        raise DataError(f"{job.encoder.name}: no rows; expected a header and at least one row")
+    if job.n_rows not in (None, start):
+        raise DataError(f"{job.encoder.name}: expected {job.n_rows:,} rows, came {start:,}")
     return gaps
 
 

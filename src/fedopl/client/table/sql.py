@@ -1,5 +1,9 @@
-"""Reads rows by an SQL query: with DuckDB its files and what it reads, else with SQLAlchemy."""
+"""Reads rows by an SQL query, in Arrow batches: with DuckDB, ADBC, or else with SQLAlchemy."""
 
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -10,25 +14,37 @@ import pyarrow as pa
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
 from fedopl.client.table.formats import first_line
+from fedopl.client.table.row_batches import RecordBatch, RowBatches
 
 ROWS_PER_FETCH = 50_000
+# The names of an answer's columns, and its rows in batches.
+QueryAnswer = tuple[list[str], Iterable[RecordBatch]]
+ADBC = "adbc+"
+ADBC_DRIVERS = {"sqlite": "adbc_driver_sqlite", "postgresql": "adbc_driver_postgresql"}
 
 
-def run_query(database: str, query: str, path: Path) -> Any:  # a pyarrow.Table
-    """The answer to the query as an Arrow table; the database is opened for reading only."""
+@contextlib.contextmanager
+def open_query(database: str, query: str, path: Path) -> Iterator[RowBatches]:
+    """The answer to the query in batches; the database is opened for reading only."""
     if not query.strip():
         raise OptionError(f"{path}: query: expected a query, came an empty text")
     if database == "duckdb" or database.endswith((".duckdb", ".ddb")):
-        table = _with_duckdb(database, query, path)
+        opened = _with_duckdb
+    elif database.startswith(ADBC):
+        opened = _with_adbc
     elif "://" in database:
-        table = _with_sqlalchemy(database, query, path)
+        opened = _with_sqlalchemy
     else:
         raise OptionError(
             f'{path}: database: expected "duckdb", a file that ends in .duckdb, or a URL such as '
-            f"sqlite:///rows.db or postgresql+psycopg://user@host/name, came '{database}'"
+            "sqlite:///rows.db, postgresql+psycopg://user@host/name or "
+            f"adbc+postgresql://user@host/name, came '{database}'"
         )
-    _check_names(table.column_names, path)
-    return table
+    reading: Callable[[str, str, Path], AbstractContextManager[QueryAnswer]] = opened
+    with reading(database, query, path) as (names, batches):
+        _check_names(names, path)
+        where = f"{path}: the query"
+        yield RowBatches(names, batches, name=where, origin=f"{path.resolve()}: the query")
 
 
 def _check_names(names: list[str], path: Path) -> None:
@@ -39,28 +55,79 @@ def _check_names(names: list[str], path: Path) -> None:
         )
 
 
-def _with_duckdb(database: str, query: str, path: Path) -> Any:
-    _need("duckdb", path)
+@contextlib.contextmanager
+def _explained(path: Path, *kinds: type[Exception]) -> Iterator[None]:
+    """Explain why a query failed, before its first row or at a later one."""
+    try:
+        yield
+    except kinds as error:
+        raise DataError(f"{path}: the query failed: {first_line(error)}") from None
+
+
+@contextlib.contextmanager
+def _with_duckdb(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
+    _need("duckdb", "sql", path)
     import duckdb
 
     file = path.parent / database
     if database != "duckdb" and not file.is_file():
         raise DataError(f"{path}: database: {file} is not there; check the path")
-    try:
-        where = ":memory:" if database == "duckdb" else str(file)
-        with duckdb.connect(where, read_only=database != "duckdb") as connection:
+    where = ":memory:" if database == "duckdb" else str(file)
+    with contextlib.ExitStack() as stack:
+        with _explained(path, duckdb.Error):
+            connection = stack.enter_context(duckdb.connect(where, read_only=database != "duckdb"))
             # Files that the query names are relative to client.toml.
             connection.execute("SET file_search_path = ?", [str(path.parent.resolve())])
             answer = connection.sql(query)
             if answer is None:
                 raise DataError(f"{path}: the query gives no rows; expected a select")
-            return answer.to_arrow_table()
-    except duckdb.Error as error:
-        raise DataError(f"{path}: the query failed: {first_line(error)}") from None
+            # The name that version 1 has for it is on its way out in version 2.
+            reader_of = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
+            reader = reader_of(ROWS_PER_FETCH)
+        yield reader.schema.names, _each(reader, path, duckdb.Error)
 
 
-def _with_sqlalchemy(database: str, query: str, path: Path) -> Any:
-    _need("sqlalchemy", path)
+def _each(batches: Iterable[RecordBatch], path: Path, *kinds: type[Exception]) -> Iterator[Any]:
+    with _explained(path, pa.ArrowException, OSError, *kinds):
+        yield from batches
+
+
+@contextlib.contextmanager
+def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
+    kind, _, rest = database.removeprefix(ADBC).partition("://")
+    if kind not in ADBC_DRIVERS:
+        raise OptionError(
+            f"{path}: database: ADBC reads {', '.join(f'{ADBC}{k}://' for k in ADBC_DRIVERS)}; "
+            f"came {ADBC}{kind}://"
+        )
+    package = ADBC_DRIVERS[kind]
+    _need(package, "adbc", path)
+    dbapi = import_module(f"{package}.dbapi")  # one of the table's
+    with contextlib.ExitStack() as stack:
+        with _explained(path, dbapi.Error):
+            connection = stack.enter_context(dbapi.connect(_adbc_address(kind, rest, path)))
+            cursor = stack.enter_context(connection.cursor())
+            if kind == "postgresql":
+                cursor.execute("set session characteristics as transaction read only")
+                connection.commit()
+            cursor.execute(query)
+            reader = cursor.fetch_record_batch()
+        yield reader.schema.names, _each(reader, path, dbapi.Error)
+
+
+def _adbc_address(kind: str, rest: str, path: Path) -> str:
+    """What a driver connects to; a file of SQLite is opened for reading, and has to be there."""
+    if kind == "sqlite":
+        file = path.parent / rest.removeprefix("/")
+        if not file.is_file():
+            raise DataError(f"{path}: database: {file} is not there; check the path")
+        return f"file:{file}?mode=ro"
+    return f"{kind}://{rest}"
+
+
+@contextlib.contextmanager
+def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
+    _need("sqlalchemy", "sql", path)
     import sqlalchemy
 
     try:
@@ -75,14 +142,15 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Any:
             f"{path}: database: not a URL that can be used: {first_line(error)}"
         ) from None
     try:
-        with engine.connect() as connection:
-            options = {"postgresql_readonly": True} if engine.name == "postgresql" else {}
-            # Streamed: the driver would otherwise hold the whole result as Python objects.
-            reading = connection.execution_options(stream_results=True, **options)
-            result = reading.exec_driver_sql(query)
-            return _arrow(list(result.keys()), result, path)
-    except sqlalchemy.exc.SQLAlchemyError as error:
-        raise DataError(f"{path}: the query failed: {first_line(error)}") from None
+        with contextlib.ExitStack() as stack:
+            with _explained(path, sqlalchemy.exc.SQLAlchemyError):
+                connection = stack.enter_context(engine.connect())
+                options = {"postgresql_readonly": True} if engine.name == "postgresql" else {}
+                # Streamed: the driver would otherwise hold the whole result as Python objects.
+                reading = connection.execution_options(stream_results=True, **options)
+                result = reading.exec_driver_sql(query)
+                names = list(result.keys())
+            yield names, _arrow(names, result, path, sqlalchemy.exc.SQLAlchemyError)
     finally:
         engine.dispose()
 
@@ -98,20 +166,19 @@ def _for_reading(url: Any, path: Path) -> Any:
     return url.set(database=f"file:{file}", query={"mode": "ro", "uri": "true"})
 
 
-def _arrow(names: list[str], rows: Any, path: Path) -> Any:
-    """The rows as an Arrow table, built in parts so that few are Python objects at a time."""
-    _check_names(names, path)
-    parts = []
+def _arrow(
+    names: list[str], rows: Any, path: Path, failure: type[Exception]
+) -> Iterator[RecordBatch]:
+    """The rows in batches, so that few are Python objects at a time."""
     iterator = iter(rows)
-    while part := list(islice(iterator, ROWS_PER_FETCH)):
+    while True:
+        with _explained(path, failure):
+            part = list(islice(iterator, ROWS_PER_FETCH))
+        if not part:
+            return
         columns = zip(names, zip(*part, strict=True), strict=True)
-        parts.append(pa.table({name: _column(name, cells, path) for name, cells in columns}))
-    if not parts:
-        return pa.table({name: pa.array([], pa.null()) for name in names})
-    try:
-        return pa.concat_tables(parts, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise DataError(f"{path}: the query: a column changes its type; cast it to one") from None
+        arrays = [_column(name, cells, path) for name, cells in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _column(name: str, cells: tuple[object, ...], path: Path) -> Any:
@@ -123,6 +190,6 @@ def _column(name: str, cells: tuple[object, ...], path: Path) -> Any:
         ) from None
 
 
-def _need(package: str, path: Path) -> None:
+def _need(package: str, extra: str, path: Path) -> None:
     if find_spec(package) is None:
-        raise OptionError(f"{path}: a query needs {package}; pip install 'fedopl[sql]'")
+        raise OptionError(f"{path}: a query needs {package}; pip install 'fedopl[{extra}]'")

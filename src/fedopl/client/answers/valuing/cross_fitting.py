@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -17,11 +16,11 @@ from fedopl.client.answers.valuing.estimate_values import (
 )
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.small_cells import check_parts, check_takers
+from fedopl.client.disclosure.small_cells import ScoreCounts, check_parts, check_takers
 from fedopl.client.local.fold_policies import local_policies_by_fold, means_by_fold
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
-from fedopl.client.scoring.values import joint_estimate
+from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.policy_values import Values
@@ -44,14 +43,21 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     complete = bool(space.scored.is_complete) and not space.scored.hidden.any()
     if not complete:
-        whole = space.whole
-        check_parts(np.isfinite(whole.scores), whole.fold_slices, space.rows_needed)
+        check_parts(_scores_by_fold(space), space.rows_needed)
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
     _check_dominance(space)
     space.check_combinations_by_fold()
     # A value that few rows of a fold have would stand out in its sums.
     chunks = space.scored.of(space.study_rows.chunks_by_fold())
     return means_by_fold(chunks, space.study_rows, space.blocks, complete=complete)
+
+
+def _scores_by_fold(space: Workspace) -> list[ScoreCounts]:
+    counts = [ScoreCounts(space.study.n_actions) for _ in range(space.study.nuisances.folds)]
+    for chunk in space.chunks():
+        for own, rows in zip(counts, chunk.fold_slices, strict=True):
+            own.add(chunk.scores[rows])
+    return counts
 
 
 def _check_dominance(space: Workspace) -> None:
@@ -73,27 +79,31 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
 
     In every row a candidate decides as it was learned without that row's fold.
     """
-    whole, n_folds = space.scored.for_evaluation(space.whole), space.study.nuisances.folds
+    n_folds = space.study.nuisances.folds
     policies = policies_in(query)
     each = deciders(space, policies)
     valued = [each[start : start + n_folds] for start in range(0, len(each), n_folds)]
-    alone = local_policies_by_fold(space.own_scores, space.study_rows, space.study, space.blocks)
-    own = [one.at(space.client).decide for one in alone]
-    rows = whole.training
-    decided = _decided(whole, [*valued, own])
-    *asked_about, alone_worth = whole.scores[rows][np.arange(len(decided)), decided.T]
-    rewards = net_rewards(whole.data, rows, space.study)
-    values = np.column_stack([*asked_about, rewards, alone_worth])
-    weights = whole.weights(rows)
-    found = joint_estimate(values, weights, whole.data.groups_of(rows))
+    alone = local_policies_by_fold(
+        space.own_chunks_by_fold, space.study_rows, space.study, space.blocks
+    )
+    candidates: list[Sequence[Decides]] = [*valued, [one.at(space.client).decide for one in alone]]
+    sums, spread = JointSums(), ScoreSpread(space.least_spread)
+    for chunk in space.scored.evaluated(space.unscored_chunks()):
+        rows, decided = chunk.training, _decided(chunk, candidates)
+        *asked_about, alone_worth = chunk.scores[rows][np.arange(len(decided)), decided.T]
+        rewards = net_rewards(chunk.data, rows, space.study)
+        values = np.column_stack([*asked_about, rewards, alone_worth])
+        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
+        spread.see(chunk.scores[rows], rewards)
+    found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if space.scored.excess.any():
-        found = with_excess(found, space.scored.excess, decided, weights)
-    wider = 1 + BY_INSTABILITY * max(map(partial(_instability, whole), valued), default=0.0)
+    if space.scored.excess.any():  # of rows in memory
+        whole = space.whole
+        decided = _decided(whole, candidates)
+        found = with_excess(found, space.scored.excess, decided, whole.weights(whole.training))
+    wider = 1 + BY_INSTABILITY * max((_instability(space, own) for own in valued), default=0.0)
     found = replace(found, covariances=wider * found.covariances)
-    spread = ScoreSpread(space.least_spread)
-    spread.see(whole.scores[rows], rewards)
     asked = [
         ("by fold", *(part for one in policies[start : start + n_folds] for part in _parts(one)))
         for start in range(0, len(policies), n_folds)
@@ -105,12 +115,15 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
     )
 
 
-def _instability(whole: ScoredChunk, versions: Sequence[Decides]) -> float:
+def _instability(space: Workspace, versions: Sequence[Decides]) -> float:
     """How often two versions of a candidate decide differently on the client's rows."""
-    contexts = whole.data.contexts[whole.training]
-    decided = np.stack([decide(contexts) for decide in versions])
-    apart = [(first != second).mean() for first, second in combinations(decided, 2)]
-    return float(np.mean(apart))
+    pairs = list(combinations(range(len(versions)), 2))
+    apart = np.zeros(len(pairs), np.int64)
+    for chunk in space.unscored_chunks():
+        contexts = chunk.data.contexts[chunk.training]
+        decided = [decide(contexts) for decide in versions]
+        apart += [np.count_nonzero(decided[first] != decided[second]) for first, second in pairs]
+    return float(np.mean(apart / space.n_training))
 
 
 def _parts(policy: dict[str, FloatArray]) -> tuple[str, FloatArray]:
@@ -118,12 +131,12 @@ def _parts(policy: dict[str, FloatArray]) -> tuple[str, FloatArray]:
 
 
 def _decided(
-    whole: ScoredChunk, candidates: Sequence[Sequence[Decides]]
+    chunk: ScoredChunk, candidates: Sequence[Sequence[Decides]]
 ) -> IntArray:  # (n_rows, n_candidates)
     """What each candidate decides in training rows, as it is for a row's fold."""
-    decided = np.empty((whole.training.stop, len(candidates)), np.int64)
-    for fold, rows in enumerate(whole.fold_slices):
-        contexts = whole.data.contexts[rows]
+    decided = np.empty((chunk.training.stop, len(candidates)), np.int64)
+    for fold, rows in enumerate(chunk.fold_slices):
+        contexts = chunk.data.contexts[rows]
         for place, versions in enumerate(candidates):
             decided[rows, place] = versions[fold](contexts)
     return decided
