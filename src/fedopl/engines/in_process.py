@@ -6,6 +6,9 @@ from importlib.util import find_spec
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
+from fedopl.base.packed_arrays import PackedArrays
+from fedopl.client.disk.packed_store import PackedStore
+from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.policy import Policy
@@ -14,12 +17,15 @@ from fedopl.study.study import Study
 MOST_THREADS = 1000
 
 
+AT_ONCE = 64  # questions that wait for each thread
+
+
 class InProcess:
     """Hands queries to the clients' doors, in turn or in threads, with the same result."""
 
     def __init__(self, doors: Mapping[str, Door], threads: int = 1) -> None:
         check_whole(threads, "threads", 1, MOST_THREADS)
-        self.doors, self.threads = dict(doors), threads
+        self.doors, self.threads = doors, threads
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -32,9 +38,44 @@ class InProcess:
             for name, query in queries.items():
                 yield name, self.doors[name].handle(query)
             return
+        names, some = list(queries), AT_ONCE * self.threads
         with ThreadPoolExecutor(self.threads) as pool:
-            answers = pool.map(lambda name: self.doors[name].handle(queries[name]), queries)
-            yield from zip(queries, answers, strict=True)
+            # Some at a time, so that answers of many clients do not wait for each other in memory.
+            for start in range(0, len(names), some):
+                own = names[start : start + some]
+                answers = pool.map(lambda name: self.doors[name].handle(queries[name]), own)
+                yield from zip(own, answers, strict=True)
+
+
+class DoorsOnDemand(Mapping[str, Door]):
+    """Doors that are opened for a question and closed after it, with the rows behind them.
+
+    What a client keeps between questions stays, in a file that all share.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, LoggedData],
+        opened: Callable[[str, LoggedData, Store], Door],
+        store: Store | None = None,
+    ) -> None:
+        self._clients, self._opened = clients, opened
+        self._file, self._store = PackedArrays(), store
+        self._stores: dict[str, Store] = {}
+
+    def __getitem__(self, name: str) -> Door:
+        data = self._clients[name]
+        if self._store is not None:
+            return self._opened(name, data, self._store)
+        if name not in self._stores:
+            self._stores[name] = PackedStore(self._file)
+        return self._opened(name, data, self._stores[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)
 
 
 def check_packages(study: Study) -> None:

@@ -35,6 +35,7 @@ from fedopl.study.mixture import Weights, capped
 Borrowed = Mapping[str, BoolArray]  # (n_actions,)
 # As many rows speak for the noise that all clients have in the mean.
 ROWS_FOR_EQUAL_NOISE = 20.0
+AT_ONCE = 4096  # clients whose regressions are in memory together
 # Shares of rows are sums of weights, in any order.
 _ALL_ROWS = 1 - 1e-9
 
@@ -144,7 +145,10 @@ class _Regressions:
         grams = np.stack(wide)[:, known] if n_grams > 1 else np.stack(wide)
         products = np.stack([own.products[known] for own in sums])
         squares = np.stack([own.squares[known] for own in sums])
-        errors = ridge_errors(grams, products, squares, n_rows)
+        parts = [slice(start, start + AT_ONCE) for start in range(0, len(n_rows), AT_ONCE)]
+        errors = np.concatenate(
+            [ridge_errors(grams[p], products[p], squares[p], n_rows[p]) for p in parts]
+        )
         telling = np.where(tells, n_rows, 0.0)
         mean = (telling * errors).sum(axis=0) / np.maximum(telling.sum(axis=0), 1e-300)
         errors = np.where(tells, errors, mean)
