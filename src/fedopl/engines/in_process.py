@@ -18,6 +18,8 @@ MOST_THREADS = 1000
 
 
 AT_ONCE = 64  # questions that wait for each thread
+MOST_ROWS_OPEN = 1 << 18  # behind doors that stay open
+LEAST_ROWS = 200  # that a client counts for: it takes memory for more than its rows
 
 
 class InProcess:
@@ -50,7 +52,8 @@ class InProcess:
 class DoorsOnDemand(Mapping[str, Door]):
     """Doors that are opened for a question and closed after it, with the rows behind them.
 
-    What a client keeps between questions stays, in a file that all share.
+    What a client keeps between questions stays, in a file that all share. The first doors, up to so
+    many rows, stay open: whoever has a few clients does not wait for them to be made again.
     """
 
     def __init__(
@@ -62,9 +65,21 @@ class DoorsOnDemand(Mapping[str, Door]):
         self._clients, self._opened = clients, opened
         self._file, self._store = PackedArrays(), store
         self._stores: dict[str, Store] = {}
+        self._open: dict[str, Door] = {}
+        self._rows_open = 0
 
     def __getitem__(self, name: str) -> Door:
+        if name in self._open:
+            return self._open[name]
         data = self._clients[name]
+        door = self._door_to(name, data)
+        rows = max(data.n_rows, LEAST_ROWS)
+        if self._rows_open + rows <= MOST_ROWS_OPEN:
+            self._open[name] = door
+            self._rows_open += rows
+        return door
+
+    def _door_to(self, name: str, data: LoggedData) -> Door:
         if self._store is not None:
             return self._opened(name, data, self._store)
         if name not in self._stores:
