@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from fedopl.client.table.logged_data import LoggedData
     from fedopl.client.table.read import read_logged
     from fedopl.engines.check_study import check
-    from fedopl.engines.estimator import PolicyLearner
     from fedopl.engines.client_factory import ClientFactory
+    from fedopl.engines.estimator import PolicyLearner
     from fedopl.engines.learn import Running, learn
     from fedopl.engines.run import evaluate, run
     from fedopl.engines.runs import Run, load_run

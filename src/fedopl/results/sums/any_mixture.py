@@ -47,9 +47,7 @@ def solve_for(statistics: Statistics, weights: Weights) -> Solved:
     return statistics.restricted(weighed).solve(weighed)
 
 
-def of_clients(
-    reported: Mapping[str, Reported], names: Collection[str]
-) -> Mapping[str, Reported]:
+def of_clients(reported: Mapping[str, Reported], names: Collection[str]) -> Mapping[str, Reported]:
     """What these clients reported, sorted by name."""
     missing = sorted(set(names) - reported.keys())
     if missing or not names:

@@ -89,9 +89,7 @@ class ClientNoise:
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
         tells = np.stack([~borrowed.get(name, np.zeros(len(known), bool)) for name in names])
-        regressions = _Regressions.of(
-            Restricted(sums, names), known, n_rows, tells=tells[:, known]
-        )
+        regressions = _Regressions.of(Restricted(sums, names), known, n_rows, tells=tells[:, known])
         if is_compared:
             regressions = regressions.of_contrasts()
         return cls(
