@@ -193,6 +193,7 @@ def learn(
     if personal == "auto" and few and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
+    everybody: Mapping[str, LoggedData]
     everybody = clients if isinstance(clients, ClientFactory) else dict(clients)
     if target is not None:
         there = {TARGET: target.as_rows(study.actions)}

@@ -12,7 +12,7 @@ from fedopl.base.restricted import Restricted
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
-from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.any_mixture import only_of
 from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, NoiseWeights
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.results.sums.taken_rows import TakenRows
@@ -60,7 +60,7 @@ class ScoreStatistics:
 
     def restricted(self, names: Collection[str]) -> Self:
         """The sums of these clients alone."""
-        return replace(self, sums=of_clients(self.sums, names))
+        return replace(self, sums=only_of(self.sums, names))
 
     def solve(self, weights: Weights) -> LinearPolicy:
         """The exact CSOAA policy for these weights; nobody is asked anything."""

@@ -16,7 +16,7 @@ class KeptMessages:
     """The answers of one exchange, as numbers that need no check any more."""
 
     def __init__(self, study: bytes, exchange: int) -> None:
-        self._stamp = {"study": study, "exchange": exchange}
+        self._stamp: dict[str, Any] = {"study": study, "exchange": exchange}
         self._file = PackedArrays()
 
     def keeping(self, message: Answer) -> Callable[[], Answer]:
