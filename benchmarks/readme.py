@@ -30,6 +30,7 @@ SECTIONS = {
     "trees": "Trees",
     "grids": "Grids of trees",
     "clients": "Many clients",
+    "crowds": "Very many clients",
     "federation": "Federation",
     "memory": "Memory",
     "startup": "Start-up",

@@ -1,5 +1,6 @@
 """Very many small bundles of arrays: bytes in one file, and what all of them share kept once."""
 
+import weakref
 from collections.abc import Mapping
 from tempfile import SpooledTemporaryFile
 from threading import Lock
@@ -22,6 +23,7 @@ class PackedArrays:
 
     def __init__(self) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         self._end, self._lock = 0, Lock()
         self._forms: list[list[_Array]] = []
         self._places: dict[tuple[Any, ...], int] = {}
@@ -45,11 +47,11 @@ class PackedArrays:
         return place
 
     def get(self, place: Place) -> dict[str, NDArray[Any]]:
-        """The arrays that were put there; nobody may write to them."""
+        """The arrays that were put there, as copies of one's own."""
         start, size = place
         with self._lock:
             self._file.seek(start)
-            content = self._file.read(size)
+            content = bytearray(self._file.read(size))
         return {
             name: np.frombuffer(content, kind, count, begins).reshape(shape)
             for name, kind, shape, count, begins in self._forms[

@@ -169,18 +169,19 @@ class Door:
     def _written_down(self, query: Message | None, asked: str, answer: Message, why: str) -> bytes:
         encoded = codec.encode(answer)
         try:
-            entry = entry_for(query, asked, answer, encoded)
             mu, slip = PrivateSetting(self.study).lifetime if self.study.privacy else (0.0, 0.0)
-            self.ledger.append(
-                replace(
-                    entry,
-                    why=why,
-                    study_name=self.study.name,
-                    privacy=mu,
-                    slip=slip,
-                    agreed=self._agreed_on,
-                )
+            entry = entry_for(
+                query,
+                asked,
+                answer,
+                encoded,
+                why=why,
+                study_name=self.study.name,
+                privacy=mu,
+                slip=slip,
+                agreed=self._agreed_on,
             )
+            self.ledger.append(entry)
         except Exception:
             # What cannot be written down does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, query))

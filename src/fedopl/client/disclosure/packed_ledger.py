@@ -3,8 +3,9 @@
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
 
@@ -12,6 +13,8 @@ from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
 _HEAD = struct.Struct("<Iq32s")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_OWN = {"when", "sha256", "norms", "shapes"}  # the fields that a form does not share as they are
+_shared = attrgetter(*(field.name for field in fields(Entry) if field.name not in _OWN))
 
 
 class EntryForms:
@@ -24,14 +27,10 @@ class EntryForms:
 
     def packed(self, entry: Entry) -> bytes:
         """The entry as few bytes."""
-        shared = replace(entry, when="", sha256="", norms=dict.fromkeys(entry.norms, 0.0))
-        shapes = tuple((name, tuple(shape)) for name, shape in entry.shapes.items())
-        key = (
-            *(value for name, value in vars(shared).items() if name not in ("shapes", "norms")),
-            shapes,
-            tuple(entry.norms),
-        )
+        shapes = tuple((name, *shape) for name, shape in entry.shapes.items())
+        key = (*_shared(entry), shapes, tuple(entry.norms))
         if key not in self._places:
+            shared = replace(entry, when="", sha256="", norms=dict.fromkeys(entry.norms, 0.0))
             self._forms.append(shared)
             self._norms.append(struct.Struct(f"<{len(entry.norms)}d"))
             self._places[key] = len(self._forms) - 1

@@ -18,7 +18,7 @@ class PackedStore:
         self._places: dict[str, Place] = {}
 
     def get(self, key: str) -> Arrays | None:
-        """What was put under this key, if anything; nobody may write to it."""
+        """What was put under this key, if anything."""
         place = self._places.get(key)
         return None if place is None else self._file.get(place)
 
