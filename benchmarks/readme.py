@@ -40,6 +40,7 @@ SECTIONS = {
 CHARTS = {
     "peers": "Seconds and regret against the number of rows, for every peer",
     "clients": "Time and memory against the number of clients, with and without the federation",
+    "crowds": "Time and memory against the number of very small clients",
     "memory": "Peak memory against the number of rows",
 }
 HEAD = """# Benchmarks

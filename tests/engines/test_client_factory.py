@@ -148,9 +148,12 @@ def test_a_journal_goes_on(closing, tmp_path):
 
 def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     """Names, where answers are, hashes, packed ledgers: no rows, scores or sums."""
-    for module in (packed_arrays, replies):
-        monkeypatch.setattr(module, "MOST_IN_MEMORY", 1)  # what waits for the disk is on the disk
-    monkeypatch.setattr(noise_weights, "AT_ONCE", 5)  # as if there were thousands of clients
+    # What waits for the disk is on the disk.
+    monkeypatch.setattr(packed_arrays, "MOST_UNWRITTEN", 1)
+    monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(
+        noise_weights, "CLIENTS_AT_ONCE", 5
+    )  # as if there were thousands of clients
 
     def peak(n):
         gc.collect()
@@ -168,7 +171,7 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
 
 
 def test_of_very_many_clients_values_are_of_all_together(monkeypatch, tmp_path):
-    monkeypatch.setattr(evaluation, "MOST_NAMED", 10)
+    monkeypatch.setattr(evaluation, "MOST_VALUED_ALONE", 10)
     there = fedopl.learn(
         fedopl.ClientFactory(names(12), lambda name: made(name, 60)),
         basis="linear",

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Less than this never touches the disk.
-MOST_IN_MEMORY = 1 << 26
+MOST_UNWRITTEN = 1 << 26
 _ALIGNED = 8
 
-Place = tuple[int, int]  # where a bundle begins in the file, and how long it is
+PackedPlace = tuple[int, int]  # where a bundle begins in the file, and how long it is
 # Name, type and shape of an array, how many numbers it has, and where it begins in a bundle.
 _Array = tuple[str, Any, tuple[int, ...], int, int]
 
@@ -22,13 +22,13 @@ class PackedArrays:
     """A file of bundles of arrays, which only grows and is gone when nobody has it any more."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115
+        self._file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_UNWRITTEN)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._end, self._lock = 0, Lock()
         self._forms: list[list[_Array]] = []
         self._places: dict[tuple[Any, ...], int] = {}
 
-    def put(self, arrays: Mapping[str, NDArray[Any]]) -> Place:
+    def put(self, arrays: Mapping[str, NDArray[Any]]) -> PackedPlace:
         """Write these arrays down; where they are."""
         form = tuple((name, array.dtype, array.shape) for name, array in arrays.items())
         with self._lock:
@@ -46,7 +46,7 @@ class PackedArrays:
             self._end += len(whole)
         return place
 
-    def get(self, place: Place) -> dict[str, NDArray[Any]]:
+    def get(self, place: PackedPlace) -> dict[str, NDArray[Any]]:
         """The arrays that were put there, as copies of one's own."""
         start, size = place
         with self._lock:

@@ -9,7 +9,7 @@ from fedopl.client.table.logged_data import LoggedData, fingerprint
 
 # What all clients of a study have alike.
 ALIKE = ("action_names", "feature_names", "schema", "outcome_names")
-MOST_NAMED = 3  # in an error
+_MOST_TWICE = 3  # in an error
 
 
 class ClientFactory(Mapping[str, LoggedData]):
@@ -81,6 +81,6 @@ def _checked(names: Iterable[str]) -> tuple[str, ...]:
             raise OptionError(f"names: expected text, came {name!r}")
         check_client_name(name, "names")
     if len(set(found)) < len(found):
-        twice = [name for name, times in Counter(found).items() if times > 1][:MOST_NAMED]
+        twice = [name for name, times in Counter(found).items() if times > 1][:_MOST_TWICE]
         raise OptionError(f"names: {quoted(twice)} comes more than once; names tell clients apart")
     return found

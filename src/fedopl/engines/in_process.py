@@ -17,7 +17,7 @@ from fedopl.study.study import Study
 MOST_THREADS = 1000
 
 
-AT_ONCE = 64  # questions that wait for each thread
+QUESTIONS_AT_ONCE = 64  # questions that wait for each thread
 MOST_ROWS_OPEN = 1 << 18  # behind doors that stay open
 LEAST_ROWS = 200  # that a client counts for: it takes memory for more than its rows
 
@@ -40,7 +40,7 @@ class InProcess:
             for name, query in queries.items():
                 yield name, self.doors[name].handle(query)
             return
-        names, some = list(queries), AT_ONCE * self.threads
+        names, some = list(queries), QUESTIONS_AT_ONCE * self.threads
         with ThreadPoolExecutor(self.threads) as pool:
             # Some at a time, so that answers of many clients do not wait for each other in memory.
             for start in range(0, len(names), some):

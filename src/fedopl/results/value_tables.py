@@ -13,7 +13,7 @@ from fedopl.base.tables import Backend, frame_of, html_table, text_table
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 PERSONAL = "personal policy"
 # Of more clients, tables have what all of them say together, and nothing of one alone.
-MOST_NAMED = 1_000
+MOST_VALUED_ALONE = 1_000
 
 _NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 

@@ -25,7 +25,7 @@ from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
-    MOST_NAMED,
+    MOST_VALUED_ALONE,
     PERSONAL,
     GainTable,
     ImprovementTable,
@@ -248,7 +248,7 @@ class Candidates:
             told = answers[client]
             return replace(told, means=told.means[kept], covariances=told.covariances[square])
 
-        if len(answers) > MOST_NAMED:  # which are in a file, and stay there
+        if len(answers) > MOST_VALUED_ALONE:  # which are in a file, and stay there
             return Answers(answers.exchange, {name: partial(shown, name) for name in answers})
         return Answers(answers.exchange, {name: shown(name) for name in answers})
 

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from fedopl.base.packed_arrays import PackedArrays, Place
+from fedopl.base.packed_arrays import PackedArrays, PackedPlace
 from fedopl.client.disk.store import Arrays
 
 
@@ -15,7 +15,7 @@ class PackedStore:
 
     def __init__(self, file: PackedArrays) -> None:
         self._file = file
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, PackedPlace] = {}
 
     def get(self, key: str) -> Arrays | None:
         """What was put under this key, if anything."""

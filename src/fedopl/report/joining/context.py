@@ -17,7 +17,7 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.value_tables import MOST_NAMED
+from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.theory.checks import positive
 
@@ -91,7 +91,7 @@ def nothing_to_say(record: Record) -> str | None:
         )
     if only_together(record):
         return (
-            f"Of more than {count(MOST_NAMED)} clients, a run keeps what they say together, so "
+            f"Of more than {count(MOST_VALUED_ALONE)} clients, a run keeps what they say together, so "
             "nothing is claimed about joining."
         )
     if not valued_clients(record):

@@ -18,7 +18,7 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL, LOGGING, MOST_NAMED, PERSONAL, arm_name
+from fedopl.results.value_tables import LOCAL, LOGGING, MOST_VALUED_ALONE, PERSONAL, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
@@ -45,7 +45,7 @@ def by_client(record: Record) -> Section:
         )
     if only_together(record):
         nothing = (
-            f"There are {count(len(record.mixture))} clients. Of more than {count(MOST_NAMED)}, "
+            f"There are {count(len(record.mixture))} clients. Of more than {count(MOST_VALUED_ALONE)}, "
             "a run keeps what they say together, and nothing is claimed about any single one."
         )
     parts: tuple[Part, ...] = (Text(nothing),)

@@ -9,7 +9,7 @@ from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
-from fedopl.results.value_tables import MOST_NAMED
+from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
 from fedopl.study.study import Study
 
@@ -129,7 +129,7 @@ def axes_of(query: str, instead: Mapping[Axis, str] | None = None) -> list[str]:
 
 def _by_client(record: Record, queries: list[str]) -> Part:
     names = sorted({name for latest in record.rounds for name in (*latest.asked, *latest.received)})
-    if len(names) > MOST_NAMED:
+    if len(names) > MOST_VALUED_ALONE:
         return _of_all(record, queries, len(names))
     table = Table(
         caption="How often each client answered, and how many bytes that were",

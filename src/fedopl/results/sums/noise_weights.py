@@ -36,7 +36,7 @@ from fedopl.study.mixture import Weights, capped
 Borrowed = Mapping[str, BoolArray]  # (n_actions,)
 # As many rows speak for the noise that all clients have in the mean.
 ROWS_FOR_EQUAL_NOISE = 20.0
-AT_ONCE = 4096  # clients whose regressions are in memory together
+CLIENTS_AT_ONCE = 4096  # clients whose regressions are in memory together
 # Shares of rows are sums of weights, in any order.
 _ALL_ROWS = 1 - 1e-9
 
@@ -153,7 +153,8 @@ class _Regressions:
             grams[place] = own.grams
             products[place], squares[place] = own.products[known], own.squares[known]
         grams = grams[:, known] if n_grams > 1 else grams
-        parts = [slice(start, start + AT_ONCE) for start in range(0, len(n_rows), AT_ONCE)]
+        some = CLIENTS_AT_ONCE
+        parts = [slice(start, start + some) for start in range(0, len(n_rows), some)]
         errors = np.concatenate(
             [ridge_errors(grams[p], products[p], squares[p], n_rows[p]) for p in parts]
         )

@@ -14,7 +14,7 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
-    MOST_NAMED,
+    MOST_VALUED_ALONE,
     PERSONAL,
     GainRow,
     GainTable,
@@ -176,7 +176,7 @@ def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values
     Under masks all together is a total of its own, whoever is read apart.
     """
     names = [name for name in sorted(answers) if name != GLOBAL]
-    named = names if len(names) <= MOST_NAMED else []
+    named = names if len(names) <= MOST_VALUED_ALONE else []
     alone = [(name, {name: answers[name]}) for name in named]
     if GLOBAL in answers:
         return [(GLOBAL, {GLOBAL: answers[GLOBAL]}), *alone]

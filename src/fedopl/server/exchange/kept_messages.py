@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.packed_arrays import PackedArrays, Place
+from fedopl.base.packed_arrays import PackedArrays, PackedPlace
 from fedopl.messages.codec import FIELDS
 from fedopl.messages.message import Message
 from fedopl.server.exchange.answers import Answer
@@ -28,7 +28,7 @@ class KeptMessages:
         }
         return partial(self._read, type(message), self._file.put(numbers))
 
-    def _read(self, kind: type[Answer], place: Place) -> Answer:
+    def _read(self, kind: type[Answer], place: PackedPlace) -> Answer:
         found = self._file.get(place)
         values: dict[str, Any] = {}
         for name, field in FIELDS[kind]:
