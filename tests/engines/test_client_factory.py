@@ -170,7 +170,7 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     assert (many - few) / 40 < MOST_BYTES
 
 
-def test_of_very_many_clients_values_are_of_all_together(monkeypatch, tmp_path):
+def test_of_very_many_clients_values_are_of_all_together(closing, monkeypatch, tmp_path):
     monkeypatch.setattr(evaluation, "MOST_VALUED_ALONE", 10)
     there = fedopl.learn(
         fedopl.ClientFactory(names(12), lambda name: made(name, 60)),

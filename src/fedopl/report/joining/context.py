@@ -91,8 +91,8 @@ def nothing_to_say(record: Record) -> str | None:
         )
     if only_together(record):
         return (
-            f"Of more than {count(MOST_VALUED_ALONE)} clients, a run keeps what they say together, so "
-            "nothing is claimed about joining."
+            f"Of more than {count(MOST_VALUED_ALONE)} clients, a run keeps what they say "
+            "together, so nothing is claimed about joining."
         )
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")
