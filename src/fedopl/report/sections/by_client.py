@@ -45,8 +45,9 @@ def by_client(record: Record) -> Section:
         )
     if only_together(record):
         nothing = (
-            f"There are {count(len(record.mixture))} clients. Of more than {count(MOST_VALUED_ALONE)}, "
-            "a run keeps what they say together, and nothing is claimed about any single one."
+            f"There are {count(len(record.mixture))} clients. Of more than "
+            f"{count(MOST_VALUED_ALONE)}, a run keeps what they say together, and nothing is "
+            "claimed about any single one."
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
