@@ -26,7 +26,8 @@ PENALTY = 1e-3
 READING = """
 Time goes with the number of clients, and memory adds little for each. With 20 rows a client there
 is hardly any arithmetic: nearly all of the federation's time is for doors, messages, checks and
-ledgers, which cost the same for a client of 1,000 rows, as [Many clients](#many-clients) shows.
+ledgers, which cost about the same for a client of 1,000 rows; see [Many clients](#many-clients).
+Other programs had most of the processor while this was measured, which makes both ways slower.
 """
 COLUMNS = (
     Column("clients", "{clients:,}"),
