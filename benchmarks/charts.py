@@ -111,6 +111,21 @@ def clients(rows: Rows) -> Figure:
     return figure
 
 
+def crowds(rows: Rows) -> Figure:
+    """Time for each client against their number, and memory."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    at = [row["clients"] for row in rows]
+    for axes, ours, plain in ((left, "us", "plain_us"), (right, "mb", "plain_mb")):
+        axes.plot(at, [row[ours] for row in rows], "o-", color=COLOURS[0], label="federation")
+        axes.plot(at, [row[plain] for row in rows], "o:", color=COLOURS[0], label="plain loop")
+    _finish(left, "clients", "microseconds for each client", log_up=False)
+    left.set_ylim(bottom=0)
+    _finish(right, "clients", "memory added at the peak, MB")
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False)
+    return figure
+
+
 def memory(rows: Rows) -> Figure:
     """Memory against rows."""
     figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
@@ -126,7 +141,7 @@ def memory(rows: Rows) -> Figure:
 
 
 COLOURS = ("#0b5fa5", "#d95f02", "#1b8a5a", "#7a3fa0")
-CHARTS = {"peers": peers, "clients": clients, "memory": memory}
+CHARTS = {"peers": peers, "clients": clients, "crowds": crowds, "memory": memory}
 
 
 def draw_all(results: Path = RESULTS) -> None:

@@ -30,6 +30,7 @@ SECTIONS = {
     "trees": "Trees",
     "grids": "Grids of trees",
     "clients": "Many clients",
+    "crowds": "Very many clients",
     "federation": "Federation",
     "memory": "Memory",
     "startup": "Start-up",
@@ -40,6 +41,7 @@ SECTIONS = {
 CHARTS = {
     "peers": "Seconds and regret against the number of rows, for every peer",
     "clients": "Time and memory against the number of clients, with and without the federation",
+    "crowds": "Time and memory against the number of very small clients",
     "memory": "Peak memory against the number of rows",
 }
 HEAD = """# Benchmarks

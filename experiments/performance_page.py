@@ -240,7 +240,7 @@ def large() -> list[str]:
         outcomes = value_of(MEMORY["outcomes"].n_bytes, own)
         cells = value_of(MEMORY["cells"].n_bytes, WAYS["tree"].letters(p, d, C=n_clients, c=10))
         rows.append((title, size(outcomes), size(sums), size(cells)))
-    head = ("the server holds", "sums of outcomes", "sums of scores", "cells of 10 columns")
+    head = ("the server keeps", "sums of outcomes", "sums of scores", "cells of 10 columns")
     return table(head, *rows, right=3)
 
 

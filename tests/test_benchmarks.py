@@ -29,7 +29,9 @@ def module(monkeypatch):
 TRIED = ["stages", "kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
 
 
-@pytest.mark.parametrize("name", [*TRIED, "policies", "budgets", "intervals", "privacy", "secure"])
+@pytest.mark.parametrize(
+    "name", [*TRIED, "crowds", "policies", "budgets", "intervals", "privacy", "secure"]
+)
 def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,7 +4,8 @@ import sys
 import fedopl
 
 SURFACE = """
-    Basis Budget Contexts Costs DataError Declared Estimate EvaluationPlan FederationError
+    Basis Budget ClientFactory Contexts Costs DataError Declared Estimate EvaluationPlan
+    FederationError
     FedoplError FedoplWarning
     Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances

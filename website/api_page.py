@@ -32,6 +32,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "Learn": {
         "learn": (),
+        "ClientFactory": (),
         "Running": (),
         "PolicyLearner": ("fit", "predict", "score"),
     },

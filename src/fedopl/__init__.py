@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fedopl.client.table.logged_data import LoggedData
     from fedopl.client.table.read import read_logged
     from fedopl.engines.check_study import check
+    from fedopl.engines.client_factory import ClientFactory
     from fedopl.engines.estimator import PolicyLearner
     from fedopl.engines.learn import Running, learn
     from fedopl.engines.run import evaluate, run
@@ -88,6 +89,7 @@ _HOMES = {
     "fedopl.engines.estimator": ("PolicyLearner",),
     "fedopl.engines.check_study": ("check",),
     "fedopl.engines.run": ("evaluate", "run"),
+    "fedopl.engines.client_factory": ("ClientFactory",),
     "fedopl.engines.learn": ("Running", "learn"),
     "fedopl.engines.runs": ("Run", "load_run"),
     "fedopl.base.errors": (
@@ -127,6 +129,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Basis",
     "Budget",
+    "ClientFactory",
     "Contexts",
     "Costs",
     "DataError",

@@ -204,19 +204,20 @@ class Door:
     ) -> bytes:
         encoded = codec.encode(answer)
         try:
-            entry = entry_for(query, asked, answer, encoded)
             mu, slip = PrivateSetting(self.study).lifetime if self.study.privacy else (0.0, 0.0)
-            self.ledger.append(
-                replace(
-                    entry,
-                    why=why,
-                    study_name=self.study.name,
-                    privacy=mu,
-                    slip=slip,
-                    agreed=self._agreed_on,
-                    owner=decision.value,
-                )
+            entry = entry_for(
+                query,
+                asked,
+                answer,
+                encoded,
+                why=why,
+                study_name=self.study.name,
+                privacy=mu,
+                slip=slip,
+                agreed=self._agreed_on,
+                owner=decision.value,
             )
+            self.ledger.append(entry)
         except Exception:
             # What cannot be written down does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, query))

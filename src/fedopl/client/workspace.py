@@ -358,8 +358,8 @@ class Workspace:
     @cached_property
     def key(self) -> str:
         """Names what is stored for these rows, this study and these limits."""
-        # A store in memory dies with these rows, so it need not wait for their hash.
-        rows = "" if isinstance(self.store, MemoryStore) else self.study_rows.fingerprint
+        # A store that dies with the process has these rows alone, and need not wait for their hash.
+        rows = self.study_rows.fingerprint if self.store.is_lasting else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
     @cached_property

@@ -6,6 +6,9 @@ from importlib.util import find_spec
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
+from fedopl.base.packed_arrays import PackedArrays
+from fedopl.client.disk.packed_store import PackedStore
+from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.linear import LinearPolicy
@@ -15,12 +18,17 @@ from fedopl.study.study import Study
 MOST_THREADS = 1000
 
 
+QUESTIONS_AT_ONCE = 64  # questions that wait for each thread
+MOST_ROWS_OPEN = 1 << 18  # behind doors that stay open
+LEAST_ROWS = 200  # that a client counts for: it takes memory for more than its rows
+
+
 class InProcess:
     """Hands queries to the clients' doors, in turn or in threads, with the same result."""
 
     def __init__(self, doors: Mapping[str, Door], threads: int = 1) -> None:
         check_whole(threads, "threads", 1, MOST_THREADS)
-        self.doors, self.threads = dict(doors), threads
+        self.doors, self.threads = doors, threads
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -33,9 +41,57 @@ class InProcess:
             for name, query in queries.items():
                 yield name, self.doors[name].handle(query)
             return
+        names, some = list(queries), QUESTIONS_AT_ONCE * self.threads
         with ThreadPoolExecutor(self.threads) as pool:
-            answers = pool.map(lambda name: self.doors[name].handle(queries[name]), queries)
-            yield from zip(queries, answers, strict=True)
+            # Some at a time, so that answers of many clients do not wait for each other in memory.
+            for start in range(0, len(names), some):
+                own = names[start : start + some]
+                answers = pool.map(lambda name: self.doors[name].handle(queries[name]), own)
+                yield from zip(own, answers, strict=True)
+
+
+class DoorsOnDemand(Mapping[str, Door]):
+    """Doors that are opened for a question and closed after it, with the rows behind them.
+
+    What a client keeps between questions stays, in a file that all share. The first doors, up to so
+    many rows, stay open: whoever has a few clients does not wait for them to be made again.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, LoggedData],
+        opened: Callable[[str, LoggedData, Store], Door],
+        store: Store | None = None,
+    ) -> None:
+        self._clients, self._opened = clients, opened
+        self._file, self._store = PackedArrays(), store
+        self._stores: dict[str, Store] = {}
+        self._open: dict[str, Door] = {}
+        self._rows_open = 0
+
+    def __getitem__(self, name: str) -> Door:
+        if name in self._open:
+            return self._open[name]
+        data = self._clients[name]
+        door = self._door_to(name, data)
+        rows = max(data.n_rows, LEAST_ROWS)
+        if self._rows_open + rows <= MOST_ROWS_OPEN:
+            self._open[name] = door
+            self._rows_open += rows
+        return door
+
+    def _door_to(self, name: str, data: LoggedData) -> Door:
+        if self._store is not None:
+            return self._opened(name, data, self._store)
+        if name not in self._stores:
+            self._stores[name] = PackedStore(self._file)
+        return self._opened(name, data, self._stores[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)
 
 
 def check_packages(study: Study) -> None:

@@ -2,29 +2,33 @@
 
 import math
 import secrets
+from collections import ChainMap
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
-from fedopl.client.disclosure.ledger import MemoryLedger
+from fedopl.client.disclosure.ledger import Ledger, MemoryLedger
 from fedopl.client.disclosure.limits import Limits, as_limits
+from fedopl.client.disclosure.packed_ledger import PackedLedgers
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws, kept_secret
-from fedopl.client.disk.store import FolderStore
+from fedopl.client.disk.store import FolderStore, Store
 from fedopl.client.door import Door
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
 from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.workspace import Rule
+from fedopl.engines.client_factory import ClientFactory
 from fedopl.engines.in_process import (
+    DoorsOnDemand,
     InProcess,
     check_packages,
     fingerprint_of,
@@ -115,7 +119,8 @@ def learn(
     """Learn one policy from the logged data of several clients.
 
     Args:
-        clients: each client's data, by name; one client is ordinary offline policy learning.
+        clients: each client's data, by name; one client is ordinary offline policy learning. For
+            very many clients, a `ClientFactory` makes the data of each when it is asked.
         policy: "linear", "tree", "neural" or "finite", or a plan with settings:
             `Linear(oracle=...)`, `Tree(depth=...)`, `Neural(hidden=...)`, or
             `Finite(candidates=...)` for the best of constant arms and of policies, or functions
@@ -194,9 +199,12 @@ def learn(
     if personal == "auto" and few and not privacy and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
-    everybody = dict(clients)
+    everybody: Mapping[str, LoggedData]
+    everybody = clients if isinstance(clients, ClientFactory) else dict(clients)
     if target is not None:
-        everybody[TARGET] = target.as_rows(study.actions)
+        there = {TARGET: target.as_rows(study.actions)}
+        made = isinstance(everybody, ClientFactory)
+        everybody = ChainMap(there, cast(Any, everybody)) if made else {**everybody, **there}
     return _run(study, everybody, given, own_limits, running)
 
 
@@ -261,7 +269,8 @@ def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_fe
 def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     """The study that these arguments describe, checked against these clients."""
     first = next(iter(clients.values()))
-    same_schema = all(data.schema == first.schema for data in clients.values())
+    on_demand = isinstance(clients, ClientFactory)  # it sees to it that all have the same
+    same_schema = on_demand or all(data.schema == first.schema for data in clients.values())
     study = Study(
         actions=first.action_names,
         features=first.feature_names,
@@ -269,12 +278,13 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
         **agreed,
     )
     check_packages(study)
-    study.mixture.weights({name: data.n_rows for name, data in clients.items()})  # names them all
+    sizes = dict.fromkeys(clients, 1) if on_demand else {n: d.n_rows for n, d in clients.items()}
+    study.mixture.weights(sizes)  # names them all
     try:
         check_permitted(study, [*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
         raise OptionError(str(error)) from None
-    for name, data in clients.items():
+    for name, data in clients.items() if guarded_columns(study) else ():
         check_outcomes(data, guarded_columns(study), name)
     return study
 
@@ -299,20 +309,27 @@ def _run(
     # Scores are kept beside the journal: answers that are replayed from it rest on them.
     store = FolderStore(journal / "scores") if journal else None
     secret = _secret_for_noise(running) if study.privacy else SEED_ALONE
-    own: dict[str, Any] = {"limits": limits, "store": store, "rules": rules, "secret": secret}
+    own: dict[str, Any] = {"limits": limits, "rules": rules, "secret": secret}
     own["regressor"] = given["regressor"]
-    ledgers = {name: MemoryLedger() for name in clients}
+    on_demand = not isinstance(clients, dict)
+    ledgers: Mapping[str, Ledger] = (
+        PackedLedgers(tuple(clients)) if on_demand else {name: MemoryLedger() for name in clients}
+    )
     fingerprint = fingerprint_of(clients) if journal else ""
     if journal and own["regressor"] is not None:
         fingerprint += f" {own['regressor']!r}"  # another one is another run
 
-    opened: list[dict[str, Door]] = []
+    opened: list[Mapping[str, Door]] = []
 
     def begin(one: Study, place: int) -> Begun:
-        doors = {
-            name: Door(name, data, one, ledger=ledgers[name], **own)
-            for name, data in clients.items()
-        }
+        def door_to(name: str, data: LoggedData, kept: Store | None) -> Door:
+            return Door(name, data, one, ledger=ledgers[name], store=kept, **own)
+
+        doors: Mapping[str, Door] = (
+            DoorsOnDemand(clients, door_to, store)
+            if on_demand
+            else {name: door_to(name, data, store) for name, data in clients.items()}
+        )
         if study.personalises or study.personalises_at_home:
             opened.append(doors)
         transport = InProcess(doors, running.threads)
@@ -350,6 +367,8 @@ def _secret_for_noise(running: Running) -> str:
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:
     if not isinstance(clients, Mapping) or not clients:
         raise OptionError("clients: expected a dictionary of LoggedData by client name")
+    if isinstance(clients, ClientFactory):
+        return  # it checks each client when it makes its rows
     for name, data in clients.items():
         if not isinstance(name, str) or not isinstance(data, LoggedData):
             raise OptionError(

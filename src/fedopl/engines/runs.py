@@ -1,13 +1,14 @@
 """`Run`: the record of a run in one process with its ledgers, its folder and its figures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Entry, Ledger
+from fedopl.client.disclosure.packed_ledger import PackedLedgers
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.row_tables import LeafTable, RoundTable
@@ -29,7 +30,7 @@ class Run(Record):
 
     rounds: RoundTable
     leaves: LeafTable = field(default_factory=LeafTable)
-    ledger: dict[str, list[Entry]]
+    ledger: Mapping[str, list[Entry]]
     # By client, as the run solved for them in this process, before anybody joined or left.
     solved_for_clients: dict[str, Policy] = field(default_factory=dict)
 
@@ -39,14 +40,11 @@ class Run(Record):
         splits = split_studies(record.study)
         # Before it was known which pairs of features are found, it was another study.
         studies = {one.digest.hex() for own in splits for one in (own, own.before_screening)}
-        own = {
-            name: [entry for entry in ledger.entries() if entry.study in studies]
-            for name, ledger in ledgers.items()
-        }
-        return cls.with_ledger(record, own)
+        own = _EntriesOf(ledgers, frozenset(studies))
+        return cls.with_ledger(record, own if isinstance(ledgers, PackedLedgers) else dict(own))
 
     @classmethod
-    def with_ledger(cls, record: Record, ledger: dict[str, list[Entry]]) -> Self:
+    def with_ledger(cls, record: Record, ledger: Mapping[str, list[Entry]]) -> Self:
         """The record with what clients wrote down."""
         return cls(**_as_tables(record), ledger=ledger)
 
@@ -132,6 +130,22 @@ class Run(Record):
         ]
         text = "".join(f"{line}\n" for line in lines)
         save_record(self, Path(folder), private={LEDGER: text.encode()})
+
+
+class _EntriesOf(Mapping[str, list[Entry]]):
+    """What clients wrote down for some studies, read from their ledgers when it is looked at."""
+
+    def __init__(self, ledgers: Mapping[str, Ledger], studies: frozenset[str]) -> None:
+        self._ledgers, self._studies = ledgers, studies
+
+    def __getitem__(self, name: str) -> list[Entry]:
+        return [entry for entry in self._ledgers[name].entries() if entry.study in self._studies]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ledgers)
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
 
 
 def load_run(folder: str | Path) -> Run:

@@ -29,25 +29,30 @@ def bundled(messages: list[bytes]) -> bytes:
 
 def unbundled(content: bytes) -> list[bytes]:
     """The messages in it; what is no bundle is one message."""
+    return [content[own] for own in slices_of(content)]
+
+
+def slices_of(content: bytes) -> list[slice]:
+    """Where in it each message is; nothing is copied yet."""
     if content[: len(BUNDLE_MAGIC)] != BUNDLE_MAGIC:
-        return [content]
+        return [slice(None)]
     try:
         _, count = _HEADER.unpack_from(content)
         if not 1 < count <= MOST_TOGETHER:
             raise WireError(f"expected 2 to {MOST_TOGETHER} messages together, came {count}")
-        messages, position = [], _HEADER.size
+        found, position = [], _HEADER.size
         for _ in range(count):
             (length,) = _LENGTH.unpack_from(content, position)
             start = position + _LENGTH.size
             position = start + length
-            messages.append(content[start:position])
+            found.append(slice(start, position))
     except struct.error:
         raise WireError("the bundle is cut off") from None
     if position > len(content):  # slicing never fails
         raise WireError("the bundle is cut off")
     if position < len(content):
         raise WireError("bytes left over after the last message")
-    return messages
+    return found
 
 
 def largest_bundle(largest: int) -> int:

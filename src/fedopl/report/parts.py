@@ -1,7 +1,7 @@
 """What sections are made of. The template turns parts into HTML, `as_text` into plain text."""
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from fedopl.base.tables import text_table
@@ -33,6 +33,9 @@ class Points:
 
     kind: ClassVar[str] = "points"
     items: tuple[str, ...]
+
+
+MOST_ROWS = 5_000  # of a table, on the page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +105,11 @@ Part = Text | Heading | Points | Table | Picture | Code | Folded
 
 
 def folded_if_long(table: Table, most: int = 30, summary: str = "All clients") -> Part:
-    """The table; with more rows than this, shown when asked for."""
+    """The table; with more rows than this, shown when asked for, and of very many the first."""
+    if len(table.rows) > MOST_ROWS:
+        caption = f"{table.caption}; the first {MOST_ROWS:,} of {len(table.rows):,} rows"
+        table = replace(table, caption=caption, rows=table.rows[:MOST_ROWS])
+        return Folded(summary=f"The first {MOST_ROWS:,} rows", parts=(table,))
     return table if len(table.rows) <= most else Folded(summary=summary, parts=(table,))
 
 

@@ -1,5 +1,6 @@
 """The recommendation: one sentence that says what to do, and how surely."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fedopl.analysis.recommended import (
@@ -20,6 +21,7 @@ from fedopl.report.words.policy_labels import (
     gain_over,
     is_arm,
     label,
+    only_together,
     opened,
     value_of,
     valued_clients,
@@ -268,7 +270,7 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         return (*about, (_valued_on(record), "none", "nothing can be claimed"))
     used = record.values.of(record.chosen, GLOBAL).rows_used
     # Under masks nobody is valued alone; who is lacking in a sum is left out of it.
-    valued = _in_the_total(record) if adds_under_masks(record.study) else valued_clients(record)
+    valued = _in_the_total(record) if adds_under_masks(record.study) else _valued(record)
     n_clients = plural(len(valued), "client")
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
@@ -277,6 +279,13 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         *about,
         (_valued_on(record), used, f"from {n_clients}{groups}{each_split(record)}"),
     )
+
+
+def _valued(record: Record) -> Sequence[str]:
+    """Whose values are known: of very many clients, those who answered when it was asked."""
+    if not only_together(record):
+        return valued_clients(record)
+    return [one for one in record.own_rounds if one.value is not None][-1].answered
 
 
 def _in_the_total(record: Record) -> list[str]:

@@ -12,6 +12,8 @@ from fedopl.base.tables import Backend, frame_of, html_table, text_table
 # What policies are called in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 PERSONAL = "personal policy"
+# Of more clients, tables have what all of them say together, and nothing of one alone.
+MOST_VALUED_ALONE = 1_000
 
 _NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 

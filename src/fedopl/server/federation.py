@@ -9,7 +9,7 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
-from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
@@ -307,7 +307,8 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     )
     sums, told = answers.get(SumOutcomes), answers.get(TellWeight)
     enrolled = conversation.drop(
-        answers[Enrol], lambda name, answer: _belied(study, name, answer, (sums, told))
+        answers[Enrol],
+        lambda name, _: _belied(name, sums, told, conversation.checks.of_other_rows.get(name)),
     )
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     weights = None if told is None else {name: told[name].weight for name in rows}
@@ -316,7 +317,8 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     borrowed = {name: own for name, own in borrowed.items() if own.any()}
     if sums is None:
         return Enrolled(counted, borrowed, without_models(study))
-    usable = conversation.drop(sums, lambda name, _: None if name in rows else "did not enrol")
+    absent = {name: "did not enrol" for name in sums if name not in rows}
+    usable = conversation.reject(sums, absent)
     # One client is enough: whoever cannot add to the models may still use them. If nobody can,
     # each has those of its own that it can have.
     doubts = study.is_cautious or study.doubts_leaves
@@ -334,18 +336,17 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
 
 
 def _belied(
-    study: Study,
     name: str,
-    answer: Enrolment,
-    beside: tuple[Mapping[str, OutcomeSums] | None, Mapping[str, TotalWeight] | None],
+    sums: Mapping[str, OutcomeSums] | None,
+    told: Mapping[str, TotalWeight] | None,
+    of_other_rows: str | None,
 ) -> str | None:
     """Why this enrolment cannot be true beside what came with it, or not be counted without."""
-    sums, told = beside
-    own = sums.get(name) if sums else None
     if told is not None and name not in told:
         return "did not report the sum of its row weights, by which clients count"
-    fault = own.contradiction(study, answer.n_rows) if own else None
-    return told[name].contradiction(own) if told and own and not fault else fault
+    if sums is None or name not in sums or of_other_rows:
+        return of_other_rows
+    return told[name].contradiction(sums[name]) if told else None
 
 
 class ToldAlong(NamedTuple):

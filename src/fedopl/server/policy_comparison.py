@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
+    MOST_VALUED_ALONE,
     PERSONAL,
     GainTable,
     ImprovementTable,
@@ -246,11 +248,14 @@ class Candidates:
         places = self.places()
         kept = [places[name] for name in names]
         square = np.ix_(kept, kept)
-        shown = {
-            client: replace(own, means=own.means[kept], covariances=own.covariances[square])
-            for client, own in answers.items()
-        }
-        return Answers(answers.exchange, shown)
+
+        def shown(client: str) -> Values:
+            told = answers[client]
+            return replace(told, means=told.means[kept], covariances=told.covariances[square])
+
+        if len(answers) > MOST_VALUED_ALONE:  # which are in a file, and stay there
+            return Answers(answers.exchange, {name: partial(shown, name) for name in answers})
+        return Answers(answers.exchange, {name: shown(name) for name in answers})
 
     def fields(
         self, names: list[str], beside: Mapping[str, Policy] | None = None

@@ -170,8 +170,10 @@ class FileLedger:
         return locked(self.path, WAIT_SECONDS)
 
 
-def entry_for(query: Message | None, asked: str, answer: Message, content: bytes) -> Entry:
-    """The entry for an answer to the query whose SHA-256 is `asked`."""
+def entry_for(
+    query: Message | None, asked: str, answer: Message, content: bytes, **more: Any
+) -> Entry:
+    """The entry for an answer to the query whose SHA-256 is `asked`, with `more` of its fields."""
     arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
     return Entry(
         when=_now(),
@@ -186,6 +188,7 @@ def entry_for(query: Message | None, asked: str, answer: Message, content: bytes
         sha256=hashlib.sha256(content).hexdigest(),
         query_sha256=asked,
         amount=query.amount if isinstance(query, Query) else 0,
+        **more,
     )
 
 

@@ -2,7 +2,7 @@
 
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Ledger
-from fedopl.client.disk.store import MemoryStore, Store
+from fedopl.client.disk.store import Store
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.secure.mask_shares import UnmaskingShares
 
@@ -13,7 +13,7 @@ def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> Non
     All history is kept beside them, for these rows and limits, which `key` names. A store in memory
     never outlives its process.
     """
-    if isinstance(store, MemoryStore) or store.has(key):
+    if not store.is_lasting or store.has(key):
         return
     released = [
         entry.when
@@ -35,7 +35,7 @@ def require_survivors(ledger: Ledger, study: bytes, store: Store, key: str) -> N
 
     All of a study is kept under one key.
     """
-    if isinstance(store, MemoryStore) or store.has(key):
+    if not store.is_lasting or store.has(key):
         return
     told = UnmaskingShares.__name__
     if any(entry.counts_for == study.hex() and entry.answer == told for entry in ledger.entries()):

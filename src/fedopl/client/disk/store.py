@@ -4,7 +4,7 @@ import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ Arrays = dict[str, NDArray[Any]]
 
 class Store(Protocol):
     """Named bundles of arrays."""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it outlives the process, and perhaps the rows."""
 
     def get(self, key: str) -> Arrays | None:
         """What was put under this key, if anything."""
@@ -31,6 +35,7 @@ class Store(Protocol):
 class MemoryStore(dict[str, Arrays]):
     """A store that lives as long as the process."""
 
+    is_lasting = False
     put = dict.__setitem__
     has = dict.__contains__
 
@@ -40,6 +45,7 @@ class FolderStore:
     """A store of .npz files, readable by their owner alone; nothing in it is ever unpickled."""
 
     folder: Path
+    is_lasting: ClassVar[bool] = True
 
     def get(self, key: str) -> Arrays | None:
         """What was put under this key; a damaged file counts as none, a link is an error."""

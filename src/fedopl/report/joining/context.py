@@ -8,9 +8,16 @@ from fedopl.analysis.modelled_gains import Modelled, modelled
 from fedopl.analysis.three_ways import ThreeWays, three_ways
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.report.words.policy_labels import has_network, opened, valued_clients
+from fedopl.report.words.numbers import count
+from fedopl.report.words.policy_labels import (
+    has_network,
+    only_together,
+    opened,
+    valued_clients,
+)
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
+from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.theory.checks import positive
 
@@ -81,6 +88,11 @@ def nothing_to_say(record: Record) -> str | None:
             "Clients joined or left after the run, and not all present clients valued the policy "
             "as it is now: nothing is claimed about joining. The report of the run before says "
             "what it was worth then."
+        )
+    if only_together(record):
+        return (
+            f"Of more than {count(MOST_VALUED_ALONE)} clients, a run keeps what they say "
+            "together, so nothing is claimed about joining."
         )
     if not valued_clients(record):
         rows = record.study.evaluation.valued("rows")

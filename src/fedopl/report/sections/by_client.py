@@ -11,13 +11,14 @@ from fedopl.report.words.policy_labels import (
     OutcomeWords,
     gain_over,
     has_network,
+    only_together,
     opened,
     valued_clients,
     verdict,
 )
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL, LOGGING, PERSONAL, arm_name
+from fedopl.results.value_tables import LOCAL, LOGGING, MOST_VALUED_ALONE, PERSONAL, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
@@ -41,6 +42,12 @@ def by_client(record: Record) -> Section:
         nothing = (
             "Answers of clients were added up under masks, so it is not known what a policy "
             "is worth at one of them: nothing is claimed about any client."
+        )
+    if only_together(record):
+        nothing = (
+            f"There are {count(len(record.mixture))} clients. Of more than "
+            f"{count(MOST_VALUED_ALONE)}, a run keeps what they say together, and nothing is "
+            "claimed about any single one."
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:

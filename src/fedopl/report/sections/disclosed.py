@@ -9,6 +9,7 @@ from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size
 from fedopl.results.record import Record
+from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
 from fedopl.study.study import Study
 
@@ -130,6 +131,8 @@ def axes_of(query: str, instead: Mapping[Axis, str] | None = None) -> list[str]:
 
 def _by_client(record: Record, queries: list[str]) -> Part:
     names = sorted({name for latest in record.rounds for name in (*latest.asked, *latest.received)})
+    if len(names) > MOST_VALUED_ALONE:
+        return _of_all(record, queries, len(names))
     table = Table(
         caption="How often each client answered, and how many bytes that were",
         headers=("Client", *(QUERY_NAMED[query].title for query in queries), "In all"),
@@ -139,6 +142,21 @@ def _by_client(record: Record, queries: list[str]) -> Part:
         ),
     )
     return folded_if_long(table)
+
+
+def _of_all(record: Record, queries: list[str], n_clients: int) -> Table:
+    """Of very many clients, what left all of them together."""
+    rows = []
+    for query in queries:
+        own = [one for one in record.rounds if one.query == query]
+        answers = sum(len(one.answered) for one in own)
+        n_bytes = sum(one.bytes_received for one in own)
+        rows.append((QUERY_NAMED[query].title, count(answers), size(n_bytes)))
+    return Table(
+        caption=f"How often the {count(n_clients)} clients answered, and how many bytes that were",
+        headers=("Asked", "Answers", "Bytes"),
+        rows=tuple(rows),
+    )
 
 
 def _cell(record: Record, name: str, query: str) -> str:

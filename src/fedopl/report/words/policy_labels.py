@@ -8,6 +8,7 @@ from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.permission_words import arm_label
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, PERSONAL, arm_name
+from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
@@ -93,6 +94,15 @@ def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
         if (row.policy, row.client) == (policy, client):
             return Span.of(row.estimate, row.level)
     return None
+
+
+def only_together(record: Record) -> bool:
+    """Whether values are of all clients together alone, as there are very many of them.
+
+    Under masks they are, too, for another reason.
+    """
+    is_unnamed = bool(record.values.rows) and not valued_clients(record)
+    return is_unnamed and not adds_under_masks(record.study)
 
 
 def valued_clients(record: Record) -> list[str]:

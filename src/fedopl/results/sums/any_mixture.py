@@ -5,6 +5,7 @@ from typing import Protocol, Self, TypeVar
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
+from fedopl.base.restricted import Restricted
 from fedopl.policies.policy import Policy
 from fedopl.study.mixture import Weights
 
@@ -48,7 +49,12 @@ def solve_for(statistics: Statistics, weights: Weights) -> Solved:
 
 def of_clients(reported: Mapping[str, Reported], names: Collection[str]) -> dict[str, Reported]:
     """What these clients reported, sorted by name."""
+    return dict(only_of(reported, names))
+
+
+def only_of(reported: Mapping[str, Reported], names: Collection[str]) -> Mapping[str, Reported]:
+    """The same, left where it is: what very many clients reported is not in memory."""
     missing = sorted(set(names) - reported.keys())
     if missing or not names:
         raise OptionError(f"clients: expected some whose sums are there; not so {quoted(missing)}")
-    return {name: reported[name] for name in sorted(names)}
+    return Restricted(reported, sorted(names))

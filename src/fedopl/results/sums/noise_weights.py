@@ -19,13 +19,14 @@ Only differences between actions decide, so noise and τ² are those of scores l
 their row: a client whose rewards are higher or steeper for all actions alike differs in nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.restricted import Restricted
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.solvers.client_differences import standard_frames, variance_between
 from fedopl.solvers.least_squares import ridge_errors
@@ -35,6 +36,7 @@ from fedopl.study.mixture import Weights, capped
 Borrowed = Mapping[str, BoolArray]  # (n_actions,)
 # As many rows speak for the noise that all clients have in the mean.
 ROWS_FOR_EQUAL_NOISE = 20.0
+CLIENTS_AT_ONCE = 4096  # clients whose regressions are in memory together
 # Shares of rows are sums of weights, in any order.
 _ALL_ROWS = 1 - 1e-9
 
@@ -87,9 +89,7 @@ class ClientNoise:
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
         tells = np.stack([~borrowed.get(name, np.zeros(len(known), bool)) for name in names])
-        regressions = _Regressions.of(
-            [sums[name] for name in names], known, n_rows, tells=tells[:, known]
-        )
+        regressions = _Regressions.of(Restricted(sums, names), known, n_rows, tells=tells[:, known])
         if is_compared:
             regressions = regressions.of_contrasts()
         return cls(
@@ -133,18 +133,31 @@ class _Regressions:
 
     @classmethod
     def of(
-        cls, sums: Sequence[ScoreSums], known: BoolArray, n_rows: FloatArray, *, tells: BoolArray
+        cls,
+        sums: Mapping[str, ScoreSums],
+        known: BoolArray,
+        n_rows: FloatArray,
+        *,
+        tells: BoolArray,
     ) -> Self:
         """Of few rows the variance is uncertain, and drawn to the mean of all clients'.
 
         So is that of scores which are others' models alone, and tell nothing of noise.
         """
-        n_grams = max(len(own.grams) for own in sums)
-        wide = [np.broadcast_to(own.grams, (n_grams, *own.grams.shape[1:])) for own in sums]
-        grams = np.stack(wide)[:, known] if n_grams > 1 else np.stack(wide)
-        products = np.stack([own.products[known] for own in sums])
-        squares = np.stack([own.squares[known] for own in sums])
-        errors = ridge_errors(grams, products, squares, n_rows)
+        n_grams = max(len(own.grams) for own in sums.values())
+        first = next(iter(sums.values()))
+        grams = np.empty((len(sums), n_grams, *first.grams.shape[1:]))
+        products = np.empty((len(sums), *first.products[known].shape))
+        squares = np.empty((len(sums), int(known.sum())))
+        for place, own in enumerate(sums.values()):
+            grams[place] = own.grams
+            products[place], squares[place] = own.products[known], own.squares[known]
+        grams = grams[:, known] if n_grams > 1 else grams
+        some = CLIENTS_AT_ONCE
+        parts = [slice(start, start + some) for start in range(0, len(n_rows), some)]
+        errors = np.concatenate(
+            [ridge_errors(grams[p], products[p], squares[p], n_rows[p]) for p in parts]
+        )
         telling = np.where(tells, n_rows, 0.0)
         mean = (telling * errors).sum(axis=0) / np.maximum(telling.sum(axis=0), 1e-300)
         errors = np.where(tells, errors, mean)

@@ -8,10 +8,11 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.base.labels import GLOBAL
+from fedopl.base.restricted import Restricted
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
-from fedopl.results.sums.any_mixture import of_clients
+from fedopl.results.sums.any_mixture import only_of
 from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, NoiseWeights
 from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.results.sums.taken_rows import TakenRows
@@ -59,7 +60,7 @@ class ScoreStatistics:
 
     def restricted(self, names: Collection[str]) -> Self:
         """The sums of these clients alone."""
-        return replace(self, sums=of_clients(self.sums, names))
+        return replace(self, sums=only_of(self.sums, names))
 
     def solve(self, weights: Weights) -> LinearPolicy:
         """The exact CSOAA policy for these weights; no client is asked."""
@@ -104,9 +105,9 @@ class ScoreStatistics:
         if not study.linear.counts_by_noise or is_found or study.privacy:
             return None
         weights = renormalised(weights, self.sums.keys())
-        own = {name: self.sums[name] for name, weight in weights.items() if weight > 0}
-        if (counting := tuple(own)) not in self._noise:
-            blocks = self.blocks is not None
+        counting = tuple(name for name, weight in weights.items() if weight > 0)
+        if counting not in self._noise:
+            own, blocks = Restricted(self.sums, counting), self.blocks is not None
             self._noise[counting] = ClientNoise.of(own, self.rows, self.borrowed, blocks=blocks)
         found = self._noise[counting]
         return found.weights_for(weights, self.study.mixture.largest_share) if found else None

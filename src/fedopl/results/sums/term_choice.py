@@ -1,13 +1,12 @@
 """Which terms of a basis a policy uses, and how much it shrinks them: by loss out of fold."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.combining import weighted_sum
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.results.sums.noise_weights import NoiseWeights
@@ -123,31 +122,46 @@ def means_by_noise(
     sums: Mapping[str, ScoreSums], weights: Weights, by_noise: NoiseWeights
 ) -> Pooled:
     """Means of what decides, in which clients count by noise."""
-    counting = {name: by_noise.of(own) for name, own in sums.items() if name in by_noise.emphasis}
-    return pooled_means(counting, renormalised(weights, counting.keys()), by_noise.emphasis)
+    counting = [name for name in sums if name in by_noise.emphasis]
+    return pooled_means(sums, renormalised(weights, counting), by_noise.emphasis, by_noise.of)
 
 
 def pooled_means(
     sums: Mapping[str, ScoreSums],
     weights: Weights,
     emphasis: Mapping[str, FloatArray] | None = None,
+    deciding: Callable[[ScoreSums], ScoreSums] | None = None,
 ) -> Pooled:
-    """Mixture means; a client's part in an action is as large as its share of scored rows."""
-    n_actions = len(next(iter(sums.values())).products)
-    per_action = any(len(own.grams) > 1 for own in sums.values()) or emphasis is not None
+    """Mixture means; a client's part in an action is as large as its share of scored rows.
+
+    Of clients with an emphasis alone, if there is one. Sums are taken one at a time and by name:
+    those of many clients are in a file, and float sums depend on order.
+    """
+    names = sorted(sums if emphasis is None else sums.keys() & emphasis.keys())
+    n_actions = len(sums[names[0]].products)
+    per_action = emphasis is not None or any(len(sums[name].grams) > 1 for name in names)
     n_grams = n_actions if per_action else 1
-    grams, products, squares, shares = {}, {}, {}, {}
-    for name, own in sums.items():
+    totals: list[FloatArray] = []
+    for name in names:
+        own, weight = sums[name], weights[name]
+        own = deciding(own) if deciding else own
         share = own.shares * (1.0 if emphasis is None else emphasis[name])
-        grams[name] = share[:n_grams, None, None] * own.grams
-        products[name] = share[:, None] * own.products
-        squares[name] = share * own.squares
-        shares[name] = share
-    total = weighted_sum(weights, shares)
-    safe = np.where(total > 0, total, 1.0)  # nobody has a score of an action of share 0
+        parts = (
+            weight * (share[:n_grams, None, None] * own.grams),
+            weight * (share[:, None] * own.products),
+            weight * (share * own.squares),
+            weight * share,
+        )
+        if totals:
+            for total, part in zip(totals, parts, strict=True):
+                total += part  # in place: sums of squares may take a gigabyte each
+        else:
+            totals = [0.0 + part for part in parts]
+    grams, products, squares, shares = totals
+    safe = np.where(shares > 0, shares, 1.0)  # nobody has a score of an action of share 0
     return (
-        weighted_sum(weights, grams) / safe[:n_grams, None, None],
-        weighted_sum(weights, products) / safe[:, None],
-        weighted_sum(weights, squares) / safe,
-        total,
+        grams / safe[:n_grams, None, None],
+        products / safe[:, None],
+        squares / safe,
+        shares,
     )

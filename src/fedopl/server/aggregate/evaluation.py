@@ -1,7 +1,7 @@
 """Values in a mixture of clients, from each client's answer, with standard errors."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -9,10 +9,12 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
+from fedopl.base.restricted import Restricted
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
+    MOST_VALUED_ALONE,
     PERSONAL,
     GainRow,
     GainTable,
@@ -40,7 +42,7 @@ def mixture_estimate(
     """
     # What all clients' answers add up to is weighed already.
     shares = {GLOBAL: 1.0} if GLOBAL in answers else renormalised(weights, answers.keys())
-    return _weighed([(shares[name], values) for name, values in answers.items()], contrast)
+    return _weighed(((shares[name], values) for name, values in answers.items()), contrast)
 
 
 def signed_estimate(
@@ -55,24 +57,35 @@ def signed_estimate(
     missing = [name for name in counted if name not in answers]
     if missing:
         raise FederationError(f"values: none reported by {quoted(missing)}, who count here")
-    return _weighed([(signed[name], answers[name]) for name in counted], contrast)
+    return _weighed(((signed[name], answers[name]) for name in counted), contrast)
 
 
-def _weighed(parts: list[tuple[float, Values]], contrast: FloatArray) -> Estimate:
+def _weighed(parts: Iterable[tuple[float, Values]], contrast: FloatArray) -> Estimate:
+    """From one answer at a time: those of very many clients are not in memory together."""
+    variances: list[float] = []
+    noises: list[tuple[float, float]] = []
+    means: list[float] = []
+    spreads: list[float] = []
+    n_rows = of_rows = 0
+    is_known = True
+    for weight, values in parts:
+        variances.append(weight**2 * _variance(values, contrast))
+        if isinstance(values, ValuesWithNoise):
+            # What noise alone makes of a contrast's variance, and how far that one is off.
+            alone = weight**2 * float(contrast @ values.noise @ contrast)
+            noises.append((alone, values.doubt))
+        # A single row, or a single group, says nothing about how much others vary.
+        is_known &= not weight or values.degrees_of_freedom > 0
+        spreads.append(variances[-1] ** 2 / max(values.degrees_of_freedom, 1e-9))
+        means.append(weight * float(values.means @ contrast))
+        n_rows, of_rows = n_rows + values.n_rows, of_rows + values.of_rows
     # fsum is exact, so that the order in which clients come decides no bit of an estimate.
-    variances = [weight**2 * _variance(values, contrast) for weight, values in parts]
-    total = honest_variance(math.fsum(variances), _noises(parts, contrast))
-    # A single row, or a single group, says nothing about how much others vary.
-    is_known = all(values.degrees_of_freedom > 0 for weight, values in parts if weight)
-    spread = math.fsum(
-        variance**2 / max(values.degrees_of_freedom, 1e-9)
-        for variance, (_, values) in zip(variances, parts, strict=True)
-    )
+    total, spread = honest_variance(math.fsum(variances), noises), math.fsum(spreads)
     return Estimate(
-        value=math.fsum(weight * float(values.means @ contrast) for weight, values in parts),
+        value=math.fsum(means),
         standard_error=math.sqrt(total),
-        n_rows=sum(values.n_rows for _, values in parts),
-        of_rows=sum(values.of_rows for _, values in parts),
+        n_rows=n_rows,
+        of_rows=of_rows,
         degrees_of_freedom=_whole(total**2 / spread if spread > 0 else _BOUNDLESS) * is_known,
     )
 
@@ -89,15 +102,6 @@ def _variance(values: Values, contrast: FloatArray) -> float:
         return found  # those of several clients are added up before one below zero is ruled out
     size = float(np.abs(contrast) @ np.abs(values.covariances) @ np.abs(contrast))
     return found if found > ROUNDING_OF_SQUARES * size else 0.0
-
-
-def _noises(parts: list[tuple[float, Values]], contrast: FloatArray) -> list[tuple[float, float]]:
-    """The part of a contrast's variance that is noise, by client, and the error of that part."""
-    return [
-        (weight**2 * float(contrast @ values.noise @ contrast), values.doubt)
-        for weight, values in parts
-        if isinstance(values, ValuesWithNoise)
-    ]
 
 
 def value_table(
@@ -167,10 +171,14 @@ def improvement_table(
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
     """All clients together, and each alone; clients of unknown spread are left out of the whole.
 
+    Of very many clients, only all together.
+
     Under masks all together is a total of its own, whoever is read apart.
     """
-    alone = [(name, {name: answers[name]}) for name in sorted(answers) if name != GLOBAL]
+    names = [name for name in sorted(answers) if name != GLOBAL]
+    named = names if len(names) <= MOST_VALUED_ALONE else []
+    alone = [(name, {name: answers[name]}) for name in named]
     if GLOBAL in answers:
         return [(GLOBAL, {GLOBAL: answers[GLOBAL]}), *alone]
-    known = {name: values for name, values in answers.items() if values.degrees_of_freedom > 0}
-    return [(GLOBAL, known or answers), *alone]
+    known = [name for name, values in answers.items() if values.degrees_of_freedom > 0]
+    return [(GLOBAL, Restricted(answers, known or answers)), *alone]

@@ -9,7 +9,7 @@ from typing import Any, cast
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import FederationError, WireError
 from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.bundle import bundled, slices_of
 from fedopl.messages.combining import combined
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Asked, Message, Query
@@ -19,6 +19,7 @@ from fedopl.results.round import Round
 from fedopl.server.exchange.answers import Answer, Answers
 from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal
+from fedopl.server.exchange.kept_messages import KeptMessages
 from fedopl.server.exchange.outlying_steps import outlying_steps
 from fedopl.server.exchange.replies import Place, Replies
 from fedopl.server.exchange.transport import AmongSources, Transport
@@ -29,6 +30,8 @@ from fedopl.study.study import Study
 LARGEST_NUMBER = 1e100
 # What a share of clients, times how many there are, may be off by.
 _ROUNDING = 1e-9
+# Of more clients, answers are kept in a file even where each client's own is needed.
+FEW_CLIENTS = 1_000
 # How many clients' reasons an error tells.
 MOST_REASONS = 10
 
@@ -128,16 +131,15 @@ class Conversation:
             own = _Part(replies, place, len(stamped))
             answers, latest = self._sort_out(query, asked, own, len(content))
             self.rounds.append(replace(latest, trip=trip))
-            found.append(self._without_faults(query, answers))
+            found.append(self._without_outliers(query, answers))
             if self.progress:
                 self.progress(self.rounds[-1])
         return tuple(found)
 
-    def _without_faults(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
-        """The answers that can be true; who sent another is rejected by name."""
-        kept = self.drop(answers, lambda name, answer: self.checks.fault_in(name, query, answer))
-        outlying = outlying_steps(query, kept, self.checks.rows)
-        return self.drop(kept, lambda name, _: outlying.get(name)) if outlying else kept
+    def _without_outliers(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
+        """The answers but those that would move a policy much further than the others do."""
+        outlying = outlying_steps(query, answers, self.checks.rows)
+        return self.reject(answers, outlying) if outlying else answers
 
     def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
         replayed = self.journal.replay(trip, queries)
@@ -151,6 +153,8 @@ class Conversation:
         self, query: Query[Answer], asked: tuple[str, ...], replies: "_Part", query_bytes: int
     ) -> tuple[Answers[Answer], Round]:
         held: dict[str, Answer | Callable[[], Answer]] = {}
+        many = KeptMessages(self._digest, query.exchange) if len(asked) > FEW_CLIENTS else None
+        faults: dict[str, str] = {}
         refused: dict[str, str] = {}
         rejected: dict[str, str] = {}
         received: Counter[str] = Counter()
@@ -171,10 +175,12 @@ class Conversation:
                     continue
                 if isinstance(message, Refusal):
                     refused[name] = message.reason.name
-                elif query.asked is Asked.EACH:
-                    held[name] = message
-                else:
+                elif fault := self.checks.fault_in(name, query, message):
+                    faults[name] = fault
+                elif query.asked is Asked.TOTAL:
                     held[name] = partial(self._again, replies, place)
+                else:
+                    held[name] = many.keeping(message) if many else message
         latest = Round(
             exchange=query.exchange,
             trip=0,
@@ -182,12 +188,14 @@ class Conversation:
             asked=asked,
             answered=tuple(held),
             refused=refused,
-            rejected=rejected,
+            rejected={**rejected, **faults},
             silent=tuple(name for name in asked if name not in times),
             bytes_sent=query_bytes * len(asked),
             received=dict(received),
         )
-        return Answers(query.exchange, held), latest
+        answers = Answers(query.exchange, held)
+        self.checks.remember(query, answers)
+        return answers, latest
 
     def _again(self, replies: "_Part", place: Place) -> Any:
         """An answer that was checked before and not kept."""
@@ -219,7 +227,10 @@ class Conversation:
     ) -> Answers[Answer]:
         """The answers without fault, which may depend on whose they are; others are rejected."""
         found = {name: fault_in(name, answer) for name, answer in answers.items()}
-        faults = {name: fault for name, fault in found.items() if fault}
+        return self.reject(answers, {name: fault for name, fault in found.items() if fault})
+
+    def reject(self, answers: Answers[Answer], faults: Mapping[str, str]) -> Answers[Answer]:
+        """The answers of all but these clients, with why by name."""
         known = self.rounds[answers.exchange]
         self.rounds[answers.exchange] = replace(
             known,
@@ -281,10 +292,10 @@ class _Part:
     def _of(self, content: bytes) -> bytes:
         """What cannot be taken apart answers none of the questions."""
         try:
-            parts = unbundled(content)
+            parts = slices_of(content)
         except WireError:
             return b""
-        return parts[self.place] if len(parts) == self.n_questions else b""
+        return content[parts[self.place]] if len(parts) == self.n_questions else b""
 
 
 def _check_size(message: Message) -> None:

@@ -4,7 +4,7 @@ Each message checks itself (`Query.fault_in`). Here are the faults that show onl
 scores that a client sent earlier in the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ class CrossChecks:
     def __init__(self, study: Study) -> None:
         self._study = study
         self.rows: dict[str, int] = {}
-        self._sums: dict[str, ScoreSums] = {}
+        self._sums: Mapping[str, ScoreSums] = {}
+        # By client, why its outcome sums cannot be of the rows that it enrolled with.
+        self.of_other_rows: dict[str, str] = {}
         # Mean and variance of outcomes, of clients that suppressed none of their sums.
         self.outcomes: dict[str, tuple[float, float]] = {}
 
@@ -46,14 +48,24 @@ class CrossChecks:
             expected = n_masked(query, self._study)
             return None if len(answer.numbers) == expected else f"expected {expected} numbers"
         fault = query.fault_in(answer, self._study, self.rows.get(name, 0))
-        sums, check = self._sums.get(name), _CHECKS.get(type(query))
-        if not fault and sums and check:
+        check = _CHECKS.get(type(query))
+        if not fault and check and (sums := self._sums.get(name)):
             fault = check(query, answer, sums, self._study)
-        if not fault and isinstance(query, SumScores) and isinstance(answer, ScoreSums):
-            self._sums[name] = answer
-        if not fault and isinstance(answer, OutcomeSums) and answer.sums[..., -2, -2].all():
-            self.outcomes[name] = answer.outcome_moments(self._study.net_costs)
+        if not fault and isinstance(answer, OutcomeSums):
+            self._look_at(name, answer)
         return fault
+
+    def _look_at(self, name: str, sums: OutcomeSums) -> None:
+        """Take from outcome sums what is needed of them later, as they are not kept."""
+        if why := sums.contradiction(self._study, self.rows.get(name, 0)):
+            self.of_other_rows[name] = why
+        if sums.sums[..., -2, -2].all():
+            self.outcomes[name] = sums.outcome_moments(self._study.net_costs)
+
+    def remember(self, query: Query[Any], answers: Mapping[str, Any]) -> None:
+        """Compare later answers with these, if they are the sums of scores."""
+        if isinstance(query, SumScores):
+            self._sums = {**self._sums, **answers} if self._sums else answers
 
 
 def _pairs(_query: SumPairs, answer: PairSums, sums: ScoreSums, study: Study) -> str | None:

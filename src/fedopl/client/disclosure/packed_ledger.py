@@ -1,0 +1,99 @@
+"""The ledgers of many clients in one process: what all entries share is kept once."""
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
+
+# Which form an entry has, the millisecond of its time, and the hash of its answer.
+_HEAD = struct.Struct("<Iq32s")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_OWN = {"when", "sha256", "norms", "shapes"}  # the fields that a form does not share as they are
+_shared = attrgetter(*(field.name for field in fields(Entry) if field.name not in _OWN))
+
+
+class EntryForms:
+    """What entries of all clients have in common: everything but when, norms and hashes."""
+
+    def __init__(self) -> None:
+        self._forms: list[Entry] = []
+        self._norms: list[struct.Struct] = []
+        self._places: dict[tuple[object, ...], int] = {}
+
+    def packed(self, entry: Entry) -> bytes:
+        """The entry as few bytes."""
+        shapes = tuple((name, *shape) for name, shape in entry.shapes.items())
+        key = (*_shared(entry), shapes, tuple(entry.norms))
+        if key not in self._places:
+            shared = replace(entry, when="", sha256="", norms=dict.fromkeys(entry.norms, 0.0))
+            self._forms.append(shared)
+            self._norms.append(struct.Struct(f"<{len(entry.norms)}d"))
+            self._places[key] = len(self._forms) - 1
+        place = self._places[key]
+        when = (datetime.fromisoformat(entry.when) - _EPOCH) // _MILLISECOND
+        head = _HEAD.pack(place, when, bytes.fromhex(entry.sha256))
+        return head + self._norms[place].pack(*entry.norms.values())
+
+    def unpacked(self, content: bytes | bytearray) -> Iterator[Entry]:
+        """All entries in these bytes."""
+        position = 0
+        while position < len(content):
+            place, when, sha256 = _HEAD.unpack_from(content, position)
+            position += _HEAD.size
+            form, numbers = self._forms[place], self._norms[place]
+            norms = numbers.unpack_from(content, position)
+            position += numbers.size
+            yield replace(
+                form,
+                when=(_EPOCH + when * _MILLISECOND).isoformat(timespec="milliseconds"),
+                sha256=sha256.hex(),
+                norms=dict(zip(form.norms, norms, strict=True)),
+                shapes={name: list(shape) for name, shape in form.shapes.items()},
+            )
+
+
+class PackedLedger:
+    """One client's ledger, which lives as long as the process."""
+
+    __slots__ = ("_content", "_forms")
+
+    def __init__(self, forms: EntryForms) -> None:
+        self._forms, self._content = forms, b""
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self._content += self._forms.packed(entry)
+
+    def entries(self) -> list[Entry]:
+        """Everything so far, oldest first."""
+        return list(self._forms.unpacked(self._content))
+
+    def since(self, position: int) -> tuple[list[Entry], int]:
+        """The entries from this byte on, and the byte after them."""
+        return list(self._forms.unpacked(self._content[position:])), len(self._content)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """No other process can have it."""
+        return NOBODY_ELSE
+
+
+class PackedLedgers(Mapping[str, PackedLedger]):
+    """The ledgers of all clients of a run, by name."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        forms = EntryForms()
+        self._ledgers = {name: PackedLedger(forms) for name in names}
+
+    def __getitem__(self, name: str) -> PackedLedger:
+        return self._ledgers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ledgers)
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
