@@ -203,7 +203,7 @@ def _with_each(variances: FloatArray, family: int) -> Iterator[FloatArray]:
 def stepped(
     parameters: FloatArray, residuals: FloatArray, fit: FirstFit, *, passed: float, noise: float
 ) -> FloatArray:  # shaped as parameters
-    """Parameters after a step along residual sums, of which a share `passed` was within bounds."""
+    """Parameters after a step along residual sums, of which clipping left a share `passed`."""
     used = [*range(fit.n_terms), -1]
     ridge = _STEP_RIDGE * noise * np.sqrt(2 * len(used)) * np.eye(len(used))
     moved = parameters.copy()

@@ -22,7 +22,7 @@ _PARTS = {
     "classifiers": "How far contexts lie apart at least",
     "moments": "How large scores are at most",
 }
-# What an error says → what it says to those who do not know the code. Older runs say "told".
+# Error texts, and what they mean for readers who do not know the code. Older runs say "told".
 _REASONS = (
     (
         r"values: none (?:told|reported) by (.+), who count here",
@@ -47,7 +47,7 @@ _REASONS = (
 
 
 def joining(record: Record) -> Section:
-    """The section; one paragraph, and the rest on demand, where nothing could be decided."""
+    """The section; if nothing was decided, one paragraph, with the rest folded away."""
     first, *rest = joining_parts(record)
     facts = joining_facts(record, 1.0, None)
     advice = facts.advice.values()
@@ -64,7 +64,7 @@ def joining(record: Record) -> Section:
 
 
 def _why_none(record: Record) -> tuple[Part, ...]:
-    """Why clients have no personal policies, where this study can have none."""
+    """Why clients have no personal policies, if this study cannot have any."""
     why = why_not_personal(record.study)
     if record.study.personalises or len(record.rows) < 2 or why is None or nothing_to_say(record):
         return ()
@@ -74,8 +74,8 @@ def _why_none(record: Record) -> tuple[Part, ...]:
 def joining_parts(
     record: Record, constant: float = 1.0, client: str | None = None
 ) -> tuple[Part, ...]:
-    """The same for the page and for the command line, which may ask about one client."""
-    # First, as it also refuses a constant or a client that cannot be.
+    """The parts for the page and for the command line, which may ask about one client."""
+    # First, because it also refuses an impossible constant or client.
     facts = joining_facts(record, constant, client)
     if nothing := nothing_to_say(record):
         return (Text(nothing),)
