@@ -1,4 +1,4 @@
-"""Personal policies: the study's setting, and where they are possible."""
+"""Personal policies: the study's setting, and when they are possible."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -29,7 +29,7 @@ PersonalSetting = Annotated[
 
 
 def check_personal(study: "Study") -> None:
-    """A PlacedError, unless the personal policies of the study can be solved for and valued."""
+    """Raise a PlacedError unless the study can solve for its personal policies and value them."""
     if study.personalises and (why := why_not_personal(study)):
         raise PlacedError("personal.kind", f'{why}; say "none"')
 
@@ -55,7 +55,7 @@ def _why_not_this_kind(study: "Study") -> str | None:
 
 
 def why_not_personal(study: "Study") -> str | None:
-    """Why there can be no personal policies in this study, in words; None if there can be."""
+    """Why this study can have no personal policies, in words; None if it can."""
     if study.privacy:
         return (
             "the noise of a private study is for one set of values, and values of personal "
