@@ -1,9 +1,9 @@
-"""What a real federation costs: the same study in process, and over Flower on this machine.
+"""The cost of a real federation: the same study in process, and over Flower on this machine.
 
-Three made-up hospitals in one process, and with a SuperLink and three SuperNodes on
-the same cores, with TLS and keys, learned by the exact solver and by five rounds of local steps.
-What is learned is the same, byte for byte. A trip over Flower is a poll every three seconds and a
-new process at every client, with all its imports; on machines of their own clients do not share
+Three made-up hospitals run in one process, and with a SuperLink and three SuperNodes on the same
+cores, with TLS and keys. They learn by the exact solver and by five rounds of local steps. The
+results are the same, byte for byte. A round trip over Flower is a poll every three seconds and a
+new process at every client, with all its imports. Clients on machines of their own do not share
 cores. Seconds are medians of five runs, in turns.
 """
 

@@ -1,12 +1,12 @@
 """How often 95 % intervals hold the truth, in the worlds of the policies.
 
-`fedopl.learn(clients)` as it comes holds a quarter of the rows out, and says what its policy is
-worth there, what it gains over what was done, and what over the best constant arm. In these worlds
-the truth of the very policy that was learned is known, up to the mean of 300,000 contexts. "Held"
-is the share of draws whose interval has it, with the standard error of a share; an honest interval
-holds it in 93 to 97 % of 200 draws. "Off" is the mean error in standard errors as the run states
-them: far from 0, the interval lies beside the truth, and more rows make it worse. `--worlds`,
-`--sizes` (rows a client), `--methods` (of fedopl) and `--draws` choose.
+`fedopl.learn(clients)` with its defaults holds out a quarter of the rows. It reports the value of
+its policy there, the gain over what was done, and the gain over the best constant arm. In these
+worlds the truth about the learned policy itself is known, up to the mean of 300,000 contexts.
+"Held" is the share of draws whose interval contains the truth, with the standard error of a share;
+an honest interval holds it in 93 to 97 % of 200 draws. "Off" is the mean error in standard errors
+as the run states them: far from 0, the interval lies beside the truth, and more rows make it worse.
+`--worlds`, `--sizes` (rows a client), `--methods` (of fedopl) and `--draws` choose.
 """
 
 import math
