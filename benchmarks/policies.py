@@ -16,11 +16,12 @@ claims no value. "A quarter held out" is the call without `evaluation`. "Linear"
 of outcomes, logistic ones of logging and unchanged weights, whatever the defaults are. Peers have
 all rows in one table, and no method is given propensities. The T-learner is scikit-learn's
 histogram boosting for each action, with trees of four leaves and early stopping. Of seven settings,
-tried in three of these worlds at two sizes, this one was the best in five cells of six, on draws that are
-also measured here; if three features act together, 31 leaves are better. econml, policytree and obp
-get boosted models of four leaves, and propensities of 0.05 at least. policytree searches trees of
-depth two, with about 600 thresholds a column (`split.step`; all if there are no more rows). Seconds
-are the processor's, from arrays to the policy, on one thread, the median over draws.
+tried in three of these worlds at two sizes, this one was the best in five cells of six, on draws
+that are also measured here; if three features act together, 31 leaves are better. econml,
+policytree and obp get boosted models of four leaves, and propensities of 0.05 at least. policytree
+searches trees of depth two, with about 600 thresholds a column (`split.step`; all if there are no
+more rows). Seconds are the processor's, from arrays to the policy, on one thread, the median over
+draws.
 
 `--worlds`, `--sizes` (rows a client), `--methods` and `--draws` choose; all of it takes hours.
 `--again` measures some methods anew, or for the first time, on the same draws, and leaves the
