@@ -1,11 +1,11 @@
-"""What it costs to let effects bend, in multiples of one bare X.T @ X.
+"""The cost of nonlinear effects, in multiples of one bare X.T @ X.
 
 The problem of the peers, p = 40 and d = 4, one client, marginal propensities, valued on a quarter
-of the rows. "Linear" has no basis; "a basis" is the default: three knots for every number, pairs of
+of the rows. "Linear" has no basis. "A basis" is the default: three knots for every number, pairs of
 features found by screening, terms chosen out of fold. "ψ.T @ ψ" is one product of all its terms,
-made a few thousand rows at a time: what sums of squares cost at the least, once; they are taken for
-outcome models, for scores, and for the client's own policy. Each in a process of its own, in turns,
-on one thread; the clock is the processor's.
+made a few thousand rows at a time: the least that sums of squares can cost, once. Such sums are
+taken for outcome models, for scores, and for the client's own policy. Each method runs in a process
+of its own, in turns, on one thread; the clock is the processor's.
 """
 
 import json

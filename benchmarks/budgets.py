@@ -2,16 +2,16 @@
 
 The smooth world, three clients of 2,000 rows, three actions that cost 0, 1 and 2 + x5; known
 propensities, half of the rows for the curve. "Best" is what the true effects bring at the price
-that spends the budget. Regret is what is lost to the best with what a policy really spends, on
-60,000 fresh contexts, so that nobody gains by overspending; its error is over draws of the world.
+that spends the budget. Regret is the loss against the best policy with the same true spending, on
+60,000 fresh contexts, so overspending gains nothing; its error is over draws of the world.
 "Boosting, pooled" has all rows in one place: gradient boosting for each action, priced on the rows
 it learned from. "Overspent" is what the run's policy spends on fresh contexts beyond the budget.
 "From all rows" is the same index and the same scores in one place, sorted exactly by gain for cost,
-without prices: how far its gain is from ours, and our standard error in multiples of that of 200
-bootstraps of half samples; the same by the formula alone, without what propensities say that
-scores vary by and these rows do not show. "Held" is how many 95 % intervals of the gain at that
-budget have the truth of the index. `maq` is the package of Sverdrup, Wu, Athey & Wager on the same
-arrays, where it is installed.
+without prices. The table shows how far its gain is from ours, and our standard error in multiples
+of that of 200 bootstraps of half samples; then the same by the formula alone, without the variance
+of scores that propensities imply and these rows do not show. "Held" is the number of 95 % intervals
+of the gain at that budget that contain the truth of the index. `maq` is the package of Sverdrup,
+Wu, Athey & Wager on the same arrays, if it is installed.
 """
 
 import tempfile

@@ -1,10 +1,10 @@
-"""What many clients cost in one process: up to 10,000 of them, with 100 to 1,000 rows each.
+"""The cost of many clients in one process: up to 10,000 of them, with 100 to 1,000 rows each.
 
 4 actions, 10 features. "Federation" is `fedopl.learn`: doors, messages, checks and ledgers. "Plain
 loop" goes over the same clients and does the same arithmetic in plain numpy: sums for each fold and
-action, everybody's models from them, scores and their sums; then a solution, or 10 rounds of 5
-steps on 32 rows. Nobody is evaluated. Both start from arrays. Seconds are the processor's, and
-memory is what each adds at its peak, in a process of its own.
+action, shared models from them, scores and their sums; then a solution, or 10 rounds of 5 steps on
+32 rows. No policy is evaluated. Both start from arrays. Seconds are the processor's, and memory is
+what each adds at its peak, in a process of its own.
 """
 
 import json

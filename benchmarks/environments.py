@@ -1,9 +1,9 @@
-"""Make an environment for every peer, as best can be; say why where it cannot.
+"""Makes an environment for every peer, if possible; otherwise records the reason.
 
     python benchmarks/environments.py [FOLDER]
 
-Peers contradict each other and pin old versions, so each has an environment of its own. One that
-cannot be made leaves its reason in FOLDER/PEER.absent, which the tables report.
+Peers contradict each other and pin old versions, so each has an environment of its own. If one
+cannot be made, FOLDER/PEER.absent holds the reason, which the tables report.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""What the door costs: in-process rounds beside a plain numpy loop, and bytes by method.
+"""The cost of the door: in-process rounds beside a plain numpy loop, and bytes by method.
 
 The same local steps (4 × 10 parameters, 5 steps of 32 rows, 100 rows a client) are taken in a plain
-numpy loop, and through doors: every query and answer encoded, decoded, checked on both sides and
-written to a ledger. Rounds alternate in one process; seconds are medians of 15.
+numpy loop, and through doors. There every query and answer is encoded, decoded, checked on both
+sides and written to a ledger. Rounds alternate in one process; seconds are medians of 15.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
-"""What a grid of thresholds gives away, and what trees take beside time.
+"""What a grid of thresholds loses, and the resources of trees besides time.
 
-The problem of [Trees](#trees). Shares are of the value that the best tree of all observed
+The problem of [Trees](#trees). Shares are of the value that the best tree on all observed
 thresholds has on the same rows, over draws of the problem with thresholds anywhere. "Federated" is
-a study of three clients that hold these rows between them, with default limits; its shares are of
-what the best tree of all observed thresholds earns that one party learns from all of them, by the
-means behind the scores, and its bytes are all that a client sends for the tree. Memory is the peak
+a study of three clients that hold these rows between them, with default limits. Its shares are of
+what the best tree on all observed thresholds earns if one party learns it from all rows, by the
+means behind the scores. Its bytes are all that a client sends for the tree. Memory is the peak
 above the rows and scores. A client's `CellSums` are what one level of a federated tree sends.
 """
 

@@ -1,8 +1,8 @@
-"""What every benchmark shares: turns, spread, memory, the machine, and where results go.
+"""What all benchmarks share: turns, spread, memory, the machine, and where results go.
 
-A script has a table of methods, runs them in turns, and hands rows of plain numbers to `write`.
-They end in `results/NAME.json`, with the command, the date and the machine; `readme.py` makes the
-page from those files and from the scripts' own words.
+A script has a table of methods, runs them in turns, and passes rows of plain numbers to `write`.
+The rows are stored in `results/NAME.json`, with the command, the date and the machine. `readme.py`
+makes the page from those files and from the scripts' docstrings.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Ways to take the steps of `csoaa-sgd`: numpy, BLAS called directly, numba, and what is used.
+"""Ways to take the steps of `csoaa-sgd`: numpy, BLAS called directly, numba, and the one in use.
 
-The same steps (20 of them, as in one message) are taken by each way in turns, in one process, with
-a draw of its own each time: rows that the one before had just read would be in a cache. All ways
-must agree before any is timed. What is slower, or faster at one end only, is here and not in
-`fedopl.client.local.local_steps`: so that nobody has to wonder whether it was tried.
+The same steps (20 of them, as in one message) are taken by each way in turns, in one process. Each
+time has a draw of its own, since rows that the previous one had just read would be in a cache. All
+ways must agree before any is timed. Ways that are slower, or faster at one end only, are here and
+not in `fedopl.client.local.local_steps`, as a record that they were tried.
 """
 
 import json

@@ -4,12 +4,12 @@
 solved, valued on a quarter of the rows, and described. Each way runs in a process of its own, first
 on few rows, so that imports do not count. "Added" is the peak above what the process had before:
 for arrays, above the arrays themselves; for Parquet, above nothing, so that the rows are part of
-it. "Times the rows" divides the whole, rows included, by 8 bytes a number. "Peak" is of the whole
-process, with Python and all libraries. Rows on disk are read from the file into arrays beside it
-first, which is part of the time. "Private" is such a study with differential privacy, ε = 1.
-Libraries may use all cores, as they do for users. "Cores" is processor time over time: of rows on
-disk, two threads read, sort and score the next while some are looked at. Where others had the
-processor, and this less than half a core, seconds are left out.
+it. "Times the rows" divides the whole, rows included, by 8 bytes a number. "Peak" is that of the
+whole process, with Python and all libraries. Rows on disk are first read from the file into arrays
+beside it, which is part of the time. "Private" is such a study with differential privacy, ε = 1.
+Libraries may use all cores, as they do for users. "Cores" is processor time over time. For rows on
+disk, two threads read, sort and score the next rows while others are processed. If other programs
+used the processor, and this one got less than half a core, seconds are left out.
 
 `--again` measures some ways anew and leaves the others as they were.
 """

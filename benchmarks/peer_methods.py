@@ -2,10 +2,10 @@
 
     python benchmarks/peer_methods.py --measure METHOD FOLDER
 
-Reads contexts, actions, rewards and test contexts from FOLDER, learns once on few rows to have
-everything imported and compiled, then learns on all rows, and leaves its decisions there. The clock
-runs from arrays to the policy. This file needs numpy and the peer, and nothing of fedopl but in
-fedopl's own methods.
+Reads contexts, actions, rewards and test contexts from FOLDER. Learns once on few rows, so that
+everything is imported and compiled, then learns on all rows, and stores its decisions there. The
+clock runs from arrays to the policy. This file needs numpy and the peer; only fedopl's own methods
+need fedopl.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""Seconds, memory and regret from arrays to a policy, for fedopl and whoever else learns one.
+"""Seconds, memory and regret from arrays to a policy, for fedopl and other libraries.
 
 The problem: 4 actions, 40 features, X ~ N(0, I), A uniform, Y = x_aᵀθ_a + N(0, 1), where x_a is a
 quarter of x that the learners do not know ("blocks" does); regret is the true one, on 100,000 other
-rows. Everybody runs in a process of its own, on one thread, once on 1,000 rows to have everything
-imported, then on all. The clock runs from arrays to the policy. "fedopl" does what the others do:
-cross-fit with marginal propensities, and solve; "evaluated" also values the policy on a quarter of
-the rows, which it does not learn from; "defaults" is `fedopl.learn(clients)` as it comes, which
-chooses propensities and describes decisions, too.
+rows. Each method runs in a process of its own, on one thread, once on 1,000 rows so that everything
+is imported, then on all rows. The clock runs from arrays to the policy. "fedopl" does what the
+others do: cross-fit with marginal propensities, and solve. "Evaluated" also values the policy on a
+quarter of the rows, which it does not learn from. "Defaults" is `fedopl.learn(clients)` without
+options, which also chooses propensities and describes decisions.
 
-Each peer is configured as well as we know how: scikit-learn refits least squares for every fold and
+Each peer is configured as well as we know how. scikit-learn refits least squares for every fold and
 action. Vowpal Wabbit gets scores from plain numpy and takes plain steps of rate 1/√n in one pass,
-close to the best of those tried (the regret of its default, adaptive steps is larger); "text file"
+close to the best of those tried (the regret of its default, adaptive steps is larger). "Text file"
 is its own C++ loop over a file, as its command line does, which needs the program `vw`.
 contextualbandits gets out-of-fold reward estimates, since its own are for rewards of 0 and 1. obp
 gets rewards above zero, as it demands. econml gets an outcome model with slopes for each action,

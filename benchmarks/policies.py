@@ -4,27 +4,28 @@ The worlds are those of `fedopl.simulation.named_worlds`: three clients (five or
 so), three actions, five numbers and one feature of 0 or 1, contexts that differ between clients,
 noise of variance 1, and confounded logging that is not logistic in x. Rewards are linear, smooth,
 steps, XOR of two thresholds, or products of three ("deep"); or they are linear and one thing is
-wrong. Every draw has slopes and thresholds of its own. Regret is what a policy loses against the
-best policy that sees the same features, on 60,000 fresh contexts with their true means, so where
-clients differ nobody is blamed for not knowing whose a context is. "±" is the standard error over
-draws; "beyond fedopl's" is the difference to the default on the same draws, with its own. "Times
-the best" compares means with that of the best method in the same world at the same size.
+wrong. Every draw has slopes and thresholds of its own. Regret is the loss of a policy against the
+best policy that sees the same features, on 60,000 fresh contexts with their true means. So if
+clients differ, no method is penalised for not knowing which client a context belongs to. "±" is the
+standard error over draws; "beyond fedopl's" is the difference to the default on the same draws,
+with its own error. "Times the best" compares means with that of the best method in the same world
+at the same size.
 
 "fedopl" is `fedopl.learn(clients, evaluation=0)`; like the peers, it learns from all rows and
-claims no value. "A quarter held out" is the call without `evaluation`; "linear" has linear models
-of outcomes, logistic ones of logging and weights as they are, whatever the defaults are. Peers have
-all rows in one table, and nobody is told propensities. The
-T-learner is scikit-learn's histogram boosting for each action, with trees of four leaves and early
-stopping: of seven settings, tried in three of these worlds at two sizes, the best in five cells of
-six, on draws that are measured here, too; where three features act together, 31 leaves are better.
-econml, policytree and obp get boosted models of four leaves, and propensities of 0.05 at least.
-policytree searches trees of depth two, with about 600 thresholds a column (`split.step`; all where
-there are no more rows).
-Seconds are the processor's, from arrays to the policy, on one thread, the median over draws.
+claims no value. "A quarter held out" is the call without `evaluation`. "Linear" has linear models
+of outcomes, logistic ones of logging and unchanged weights, whatever the defaults are. Peers have
+all rows in one table, and no method is given propensities. The T-learner is scikit-learn's
+histogram boosting for each action, with trees of four leaves and early stopping. Of seven settings,
+tried in three of these worlds at two sizes, this one was the best in five cells of six, on draws
+that are also measured here; if three features act together, 31 leaves are better. econml,
+policytree and obp get boosted models of four leaves, and propensities of 0.05 at least. policytree
+searches trees of depth two, with about 600 thresholds a column (`split.step`; all if there are no
+more rows). Seconds are the processor's, from arrays to the policy, on one thread, the median over
+draws.
 
 `--worlds`, `--sizes` (rows a client), `--methods` and `--draws` choose; all of it takes hours.
 `--again` measures some methods anew, or for the first time, on the same draws, and leaves the
-others as they were. A peer that is not installed is called absent: `make peers` makes those of
+others as they were. A peer that is not installed is reported absent: `make peers` installs those of
 Python. policytree is an R package; its sources build with Rcpp and BH alone (Debian's r-cran-rcpp
 and r-cran-bh) once grf is taken out of Imports, which trees do not use: `R CMD INSTALL`.
 """

@@ -2,10 +2,10 @@
 
     python benchmarks/policy_methods.py --measure METHOD FOLDER
 
-FOLDER has a file for each draw. Every one is learned from on its own, and decisions for its fresh
-contexts are left beside it; the clock is the processor's, from arrays to the policy. fedopl keeps
-clients apart; the others have all rows in one table. A new way to learn is a line in `OURS`, or a
-function and a line in `METHODS`.
+FOLDER has a file for each draw. The method learns from each file separately, and stores decisions
+for its fresh contexts beside it. The clock is the processor's, from arrays to the policy. fedopl
+keeps clients separate; the others have all rows in one table. To add a way to learn, add a line in
+`OURS`, or a function and a line in `METHODS`.
 """
 
 import argparse

@@ -4,19 +4,20 @@ The world: ten features, X ~ N(0, I), or correlated by 0.9^|i − j|; four actio
 with slopes of length one, intercepts of deviation 0.5 and noise of deviation 1; softmax logging
 that is each client's own, with propensities of 0.05 or more, which are known. Regret is the true
 one, on 20,000 fresh contexts, the mean over draws of the world; "±" is its standard error. The best
-constant arm has about 0.7. δ is one in a million, and each client adds noise of its own, save for
-"noise on the total": there answers are added up under masks, and one client may collude.
+constant arm has about 0.7. δ is one in a million, and each client adds noise of its own. The
+exception is "noise on the total": there answers are added up under masks, and one client may
+collude.
 
 "fedopl" is `fedopl.learn(clients, basis="linear", privacy=PrivacyPlan(...), evaluation=0)` with
-ranges of ±2 for features and ±4.5 for outcomes; by default it takes 4 steps. All peers are linear,
-too: AdaSSP (Wang 2018), DP-GD, DP-SGD with Poisson samples and DP-FedAvg, in `privacy_peers.py`, on
-the same rows with features bounded the same way. Step sizes and bounds of the last three are the
-best of four for each cell, chosen in hindsight, which nobody could with real rows. fedopl's are the
-same in all cells, but were chosen, too: among some fifty variants of steps, bounds and shares that
-were tried in this world, on draws that are measured here. On 24 other draws with 3 × 1,000 rows it
-lost .14, .040, .012 and .010, and before that choice .19, .051, .014 and .011. Sampled steps are
-accounted by the distribution of privacy losses, all else by Gaussian differential privacy. "None"
-is ε = 50 for fedopl, and no noise for the peers.
+ranges of ±2 for features and ±4.5 for outcomes; by default it takes 4 steps. All peers are linear
+as well: AdaSSP (Wang 2018), DP-GD, DP-SGD with Poisson samples and DP-FedAvg, in
+`privacy_peers.py`, on the same rows with features bounded the same way. Step sizes and bounds of
+the last three are the best of four for each cell, chosen in hindsight, which is impossible with
+real rows. fedopl's are the same in all cells, but were chosen as well: among some fifty variants of
+steps, bounds and shares that were tried in this world, on draws that are measured here. On 24 other
+draws with 3 × 1,000 rows it lost .14, .040, .012 and .010, and before that choice .19, .051, .014
+and .011. Sampled steps are accounted by the distribution of privacy losses, all else by Gaussian
+differential privacy. "None" is ε = 50 for fedopl, and no noise for the peers.
 
 `--sizes` (rows a client), `--methods` and `--draws` choose.
 """

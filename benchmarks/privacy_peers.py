@@ -1,9 +1,10 @@
 """Peers of `privacy.py`: other ways to learn a linear policy with differential privacy.
 
 All learn a linear model of every action's outcome, the loss of fedopl's first sums, and take the
-action of the largest one. Clients add noise of their own (local noise), in floating point, as here
-nobody is to be protected. A row's features f (with an intercept) are no longer than √(p + 1), as
-fedopl's are. Numbers that a method leaves open are tried, and the best is reported, in hindsight.
+action with the largest prediction. Clients add noise of their own (local noise), in floating point,
+since the rows here are simulated and need no protection. A row's features f (with an intercept) are
+no longer than √(p + 1), as fedopl's are. If a method leaves numbers open, several are tried, and
+the best is reported, in hindsight.
 """
 
 import math

@@ -1,7 +1,7 @@
 """One problem for all: d = 4, p = 40, X ~ N(0, I), A uniform, Y = x_aᵀθ_a + N(0, 1).
 
-x_a is action a's own quarter of x; where there are fewer features than actions, it is one feature,
-which several actions share. The truth is known, so a policy's regret is, too.
+x_a is action a's own quarter of x. With fewer features than actions, it is one feature, which
+several actions share. The truth is known, and so is the regret of a policy.
 """
 
 from pathlib import Path

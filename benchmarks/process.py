@@ -1,4 +1,4 @@
-"""Measure this process: its memory, and a piece of work in it. Needs nothing but Python."""
+"""Measures this process: its memory, and a piece of work in it. Needs only Python."""
 
 import ctypes
 import re

@@ -1,9 +1,9 @@
-"""Make README.md and the charts from results/*.json and the scripts' own words.
+"""Makes README.md and the charts from results/*.json and the scripts' docstrings.
 
     python benchmarks/readme.py
 
-A section is a script's docstring, its tables, and, if it has one, its constant READING. Nothing is
-run or imported for it.
+A section is a script's docstring, its tables, and, if it has one, its constant READING. No script
+is run or imported for it.
 """
 
 import ast

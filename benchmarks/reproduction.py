@@ -1,9 +1,9 @@
 """One heterogeneous figure of the paper: our exact solver beside Vowpal Wabbit's online CSOAA.
 
 Both get the same rows, the same nuisances and the same doors, and take turns; only the oracle
-differs. Vowpal Wabbit fits all of x (plain --csoaa), in 5 rounds of one pass over 5,120 rows; the
-exact solver is shown on all of x, too, and on the paper's blocks. Seconds are of one draw of the
-whole figure; the last columns are mean global regret against argmax x_aᵀθ_a.
+differs. Vowpal Wabbit fits all of x (plain --csoaa), in 5 rounds of one pass over 5,120 rows. The
+exact solver is shown on all of x as well, and on the paper's blocks. Seconds are for one draw of
+the whole figure; the last columns are mean global regret against argmax x_aᵀθ_a.
 """
 
 import time

@@ -3,7 +3,7 @@
 `cross_fit` + `aipw_scores` with 40 features, 4 actions, 5 folds and marginal propensities, on one
 BLAS thread. The baseline has the same models, `LinearRegression`, or `RidgeCV` on standardised
 features with the same 41 penalties, fitted anew for every fold and action. `X.T @ X` is one bare
-matrix product over all rows: nobody can fit anything linear for less. Memory is the input plus what
+matrix product over all rows: no linear model can be fitted for less. Memory is the input plus what
 the method added at its peak, over the input; it is measured in a fresh process for each method.
 """
 

@@ -1,16 +1,17 @@
-"""What it costs to add up under masks: CPU and bytes of a client, and CPU at the server.
+"""The cost of masked sums: CPU and bytes of a client, and CPU at the server.
 
 "Keys" is what a client does once in a run: it agrees on a key with each neighbour and checks every
 signature in the roster. "Mask" is what it does for each answer, "server" what the server does with
-all answers to a query. Bytes are those of the roster, once, and of an answer, which is as long
-as one without masks. Up to 100 clients each has masks with all others; with more, with as many as
-make honest clients fall apart once in 2⁶⁰ rosters if a third of all collude.
+all answers to a query. Bytes are those of the roster, once, and of an answer, which is as long as
+one without masks. Up to 100 clients, each has masks with all others. With more clients, each has
+masks with as many others as needed: honest clients are then split once in 2⁶⁰ rosters if a third of
+all collude.
 
-Where clients may be lacking ("dropouts"), a client shares what the masks of six sums follow from
-once, has fresh seeds for each answer, and opens the shares that take masks off a sum; here as many
-are lacking as may be. "Shares" are made and sealed, and seeds with them, with their bytes, "told"
-is what a client does and sends to take masks off, "unmask" what the server does for a sum, all
-clients together.
+If clients may be missing ("dropouts"), a client shares the secrets behind the masks of six sums
+once, has fresh seeds for each answer, and opens the shares that remove masks from a sum. Here as
+many clients are missing as allowed. "Shares" is the time to make and seal shares and seeds, with
+their bytes. "Told" is what a client does and sends to remove masks. "Unmask" is what the server
+does for a sum, for all clients together.
 """
 
 import time

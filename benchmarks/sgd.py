@@ -1,12 +1,12 @@
-"""Stochastic steps of `csoaa-sgd` beside Vowpal Wabbit's, at as many visits to rows.
+"""Stochastic steps of `csoaa-sgd` beside Vowpal Wabbit's, with the same number of row visits.
 
 The problem of the peers, one client, from ready scores to parameters. "Passes" is visits over rows:
 fedopl's rounds draw batches of 128, Vowpal Wabbit goes through all rows in order. Its seconds are
-of learning from lines of text that are made already (Python), or in its own loop from a file (text
-file, which parses once and takes later passes from its cache; command line); making the text is
-told apart. The program `vw` is not to be had where the results below were made: the text file,
+for learning from existing lines of text (Python), or in its own loop from a file (text file, which
+parses once and takes later passes from its cache; command line). The time to make the text is given
+separately. The program `vw` is not available where the results below were made: the text file,
 which the same C++ loop reads without Python, stands for the command line. fedopl's seconds are
-those of all rounds, through the door, standardising included. "Ends of rounds" is
+those of all rounds, through the door, including standardising. "Ends of rounds" is
 `average="rounds"`; without it, all steps are averaged. "Default" are Vowpal Wabbit's adaptive
 steps; "sgd" are plain ones of rate 1/√n, close to the best of those tried.
 """

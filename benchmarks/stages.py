@@ -1,9 +1,9 @@
 """Where the time goes from rows to a policy and its value, in multiples of one bare X.T @ X.
 
-The problem of the peers, one client, cross-fitted with marginal propensities, solved, and valued
-on a quarter of the rows: "fedopl, evaluated" there. Functions that go over rows are timed from
-within, each without what it calls of the others; "all else" is messages, limits, ledgers, the
-server, and what was not thought of. The clock is the processor's, on one thread.
+The problem of the peers, one client, cross-fitted with marginal propensities, solved, and valued on
+a quarter of the rows: "fedopl, evaluated" there. Functions that pass over rows are timed from
+within, each without the others that it calls. "All else" is messages, limits, ledgers, the server,
+and everything that is not listed. The clock is the processor's, on one thread.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Seconds until something can be done: importing fedopl, its command line, and peers.
+"""Seconds until the program is ready: importing fedopl, its command line, and peers.
 
 Each is a new process, warm from the disk, in turns. "Imports" is the sum of `python -X importtime`
-for the module, the interpreter's own start apart.
+for the module, without the interpreter's own start.
 """
 
 import re

@@ -1,14 +1,14 @@
 """Trees of depth two from ready scores: fedopl beside econml, pystreed and policytree.
 
 `fedopl.search_tree` beside econml's `PolicyTree` (greedy), pystreed (the best tree on a grid of
-quantiles) and R's policytree (the best of all). Action 1 is right where two features lie on the
-same side of their thresholds, which a greedy first split does not see; the other actions have
-thresholds of their own, and every score has noise of variance 1. "Value" is the sum of the scores
-of what was decided, in the rows that were searched; "without noise" is the same by the means behind
-the scores. Seconds are of all threads, for fedopl from rows and scores to the tree, for the others
-of their fit alone, five times in turns; machine code was compiled before. "Refined" is
-`search_tree`'s second look close to the thresholds that it found, for one party with all rows; that
-of a federation is in [Grids of trees](#grids-of-trees).
+quantiles) and R's policytree (the best of all). Action 1 is right if two features lie on the same
+side of their thresholds, which a greedy first split does not see. The other actions have thresholds
+of their own, and every score has noise of variance 1. "Value" is the sum of the scores of the
+decisions, in the rows that were searched; "without noise" is the same by the means behind the
+scores. Seconds are of all threads, for fedopl from rows and scores to the tree, for the others for
+their fit alone, five times in turns; machine code was compiled before. "Refined" is `search_tree`'s
+second look close to the thresholds that it found, for one party with all rows; the second look of a
+federation is in [Grids of trees](#grids-of-trees).
 """
 
 import statistics

@@ -1,9 +1,9 @@
 """Many actions and many features: up to d = 100 and p = 200, from arrays to a policy.
 
-The problem of the peers with other sizes; fedopl with marginal propensities and local nuisances,
-evaluated on a quarter of the rows and not, beside scikit-learn refitted for every fold and action,
-and one bare `X.T @ X`. Each in a process of its own, on one thread. With 100 actions and 200
-features, every model has 201 coefficients and 1,000 rows or fewer.
+The problem of the peers with other sizes. fedopl has marginal propensities and local nuisances,
+with and without evaluation on a quarter of the rows. Beside it are scikit-learn refitted for every
+fold and action, and one bare `X.T @ X`. Each runs in a process of its own, on one thread. With 100
+actions and 200 features, every model has 201 coefficients and 1,000 rows or fewer.
 """
 
 import json

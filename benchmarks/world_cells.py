@@ -1,4 +1,4 @@
-"""Which worlds, sizes, methods and draws `policies.py` and `intervals.py` are told to measure."""
+"""The worlds, sizes, methods and draws that `policies.py` and `intervals.py` measure."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,8 @@
-"""What things cost, as formulas: bytes, exchanges, passes over the rows, memory.
+"""Costs of a run as formulas: bytes, exchanges, passes over the rows, memory.
 
-A formula is text, as docs/performance.md shows it: `K·d·((p + 2)·(p + 3)/2 + 1)`. `value_of` reads
-it, so what is printed is what tests hold against real runs. `performance_page.py` writes tables.
+A formula is text, as docs/performance.md shows it: `K·d·((p + 2)·(p + 3)/2 + 1)`. `value_of`
+evaluates it, so the printed formulas are those that tests compare with real runs.
+`performance_page.py` writes the tables.
 """
 
 import ast
@@ -24,14 +25,14 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def value_of(formula: str, letters: Letters) -> float:
-    """What a formula comes to."""
+    """The value of a formula."""
     for sign, plain in _SIGNS.items():
         formula = formula.replace(sign, plain)
     return _value(ast.parse(formula, mode="eval").body, letters)
 
 
 def in_brackets(formula: str) -> str:
-    """The formula so that something can be multiplied by it."""
+    """The formula, in brackets if needed before it is multiplied."""
     depth = 0
     for sign in formula:
         depth += (sign == "(") - (sign == ")")
@@ -54,52 +55,52 @@ def _value(node: ast.expr, letters: Letters) -> float:
 # --- letters --------------------------------------------------------------------------------------
 
 LETTERS = {
-    "n": "rows of a client, those held out among them",
+    "n": "rows of a client, including held-out rows",
     "p": "features",
     "d": "actions",
     "K": "folds of cross-fitting (`nuisances.folds`)",
-    "M": "outcome models that clients are sent: K + 1, or 0 with local nuisances; with a basis "
+    "M": "outcome models that clients receive: K + 1, or 0 with local nuisances; with a basis "
     "3·K + 1 for each family of terms, and as many with boosting (fewer below five folds)",
     "C": "clients",
-    "m": "sums under masks in which clients may be lacking; 0 where all have to be there",
+    "m": "masked sums in which clients may be missing; 0 if all clients must answer",
     "R": "rounds of `csoaa-sgd` and `csoaa-vw` (`plan.rounds`)",
-    "t": "rounds of a network (`neural.rounds`), fewer where rows kept back say so",
-    "N": "numbers of a network, by default with two layers of 64 units",
+    "t": "rounds of a network (`neural.rounds`), fewer if the loss on rows kept back stops falling",
+    "N": "parameters of a network, by default with two layers of 64 units",
     "P": "pairs of actions, d·(d − 1)/2",
-    "f": "features behind one action's score, with an intercept: p + 1, or p/d + 1 with blocks",
-    "g": "sums of squares of features that scores need: 1, or d with blocks or where a row lacks a "
+    "f": "features behind one action's score, and an intercept: p + 1, or p/d + 1 with blocks",
+    "g": "matrices of squared features that scores need: 1, or d with blocks or if a row lacks a "
     "score",
-    "w": "numbers that the learned policy is: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree, "
+    "w": "numbers that make up the learned policy: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree, "
     "d·(p + 1) + N with a network",
-    "e": "policies that others would learn without one client, valued with the learned one: at "
-    "most 3; 0 for one client, and for oracles that take rounds or pairs",
-    "b": "constant arms that are valued: d, or fewer where a client holds few rows out",
-    "v": "policies valued: 1 + e + b, or d and all candidates where the policy is finite; 2 where "
+    "e": "policies that the others would learn without one client, valued beside the learned one: "
+    "at most 3; 0 for one client, and for oracles that take rounds or pairs",
+    "b": "constant arms that are valued: d, or fewer if a client holds out few rows",
+    "v": "policies valued: 1 + e + b, or d and all candidates if the policy is finite; 2 when "
     "`direct` tries its own",
-    "W": "numbers that these are: (1 + e)·w + b·d·(p + 1), where it is not finite",
+    "W": "numbers that make up these policies: (1 + e)·w + b·d·(p + 1), unless the kind is finite",
     "c": "columns that a tree may ask about (`tree.columns`)",
-    "j": "the other columns of the study, which count with one bin each",
-    "s": "of the c columns, numbers whose thresholds are not agreed beforehand",
+    "j": "the other columns of the study, each with one bin",
+    "s": "those of the c columns that are numbers without agreed thresholds",
     "B": "bins of a column (`tree.bins`)",
     "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2, if all c columns "
     "have B bins",
-    "x": "numbers that a cell has: d + 2, and d more where a row lacks a score, and where a "
-    "tree is cautious",
+    "x": "numbers in a cell: d + 2, and d more if a row lacks a score, and d more if a tree is "
+    "cautious",
     "T": "thresholds of the grid: c·(B − 1) if all c columns have B bins",
-    "k": "how often rows are counted in bins: 1, or 2 where 256 bins were too coarse; 0 if s = 0",
+    "k": "how often rows are counted in bins: 1, or 2 if 256 bins were too coarse; 0 if s = 0",
     "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",
-    "o": "open nodes of a level: 1 on the first, at most twice as many on each below",
-    "h": "nodes that lead to them: 1 on the first level, at most 2·o − 1 below",
-    "r": "second looks at thresholds: 1 up to depth 2, unless none may move or `tree.refine` is "
-    "false",
+    "o": "open nodes of a level: 1 on the first level, at most twice as many on each next level",
+    "h": "nodes that lead to the open nodes: 1 on the first level, at most 2·o − 1 below",
+    "r": "second searches for thresholds: 1 up to depth 2, unless none may move or `tree.refine` "
+    "is false",
     "q": "questions of the learned tree: L − 1",
     "L": "leaves of the learned tree",
-    "u": "pairs of features that were found (`basis.screened_pairs` at most)",
-    "y": "thresholds that were found (`basis.screened_thresholds` at most)",
-    "a": "clients told apart from the others at once, at most 10",
+    "u": "pairs of features that screening found (at most `basis.screened_pairs`)",
+    "y": "thresholds that screening found (at most `basis.screened_thresholds`)",
+    "a": "clients that are compared with all others in one query, at most 10",
 }
 
-# What some letters are made of; the others are given.
+# Formulas of derived letters; the others are given.
 DERIVED = {
     "M": "K + 1",
     "N": "64·(p + 1) + 64·65 + 65·d",
@@ -129,7 +130,7 @@ USUAL = {
 
 
 def letters_for(p: int, d: int, **more: float) -> dict[str, float]:
-    """All letters of a study with shared features, unless more is said."""
+    """All letters of a study with shared features; `more` sets further ones."""
     letters = {**USUAL, "p": p, "d": d, "c": p, "f": p + 1, "g": 1, **more}
     letters.setdefault("s", letters["c"])
     letters.setdefault("b", d)
@@ -150,7 +151,7 @@ class Message:
     numbers: str
 
     def n_bytes(self, letters: Letters) -> int:
-        """Its size."""
+        """The size of the message in bytes."""
         return self.head + 8 * int(value_of(self.numbers, letters))
 
 
@@ -257,7 +258,7 @@ ANSWERS = {
     "TellInteractions": Message(61, "48·d"),
 }
 REFUSAL = Message(48, "1")
-# What messages add that travel together.
+# Bytes that a bundle of messages adds.
 BUNDLE, EACH_IN_BUNDLE = 8, 4
 
 
@@ -266,7 +267,7 @@ BUNDLE, EACH_IN_BUNDLE = 8, 4
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """What is asked between scores and values, how often, and what is valued then."""
+    """A way of learning: queries between scores and values, their number, and valued policies."""
 
     options: str
     asks: tuple[tuple[str, str], ...]  # query, times
@@ -338,7 +339,7 @@ class Around:
 
 
 def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
-    """The queries of a run, apart for each trip."""
+    """The queries of a run, by round trip."""
     asked = [[query] for query, times in way.asks for _ in range(int(value_of(times, letters)))]
     scoring = ["SumScores"]
     if asked and asked[0] == ["SumCells"]:  # the grid is agreed: nothing has to be counted first
@@ -359,7 +360,7 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of a whole run, for one client."""
+    """The cost of a whole run for one client."""
 
     exchanges: int
     trips: int
@@ -368,7 +369,7 @@ class Cost:
 
 
 def cost(way: Way, letters: Letters, around: Around | None = None) -> Cost:
-    """What a run costs each client, framing left out; of trees, those of one level."""
+    """The cost of a run for each client, without framing; trees have one level."""
     around = around or Around()
     letters = {**letters, "M": letters["M"] * around.federated}
     travelled = trips(way, letters, around)
@@ -384,7 +385,7 @@ def cost(way: Way, letters: Letters, around: Around | None = None) -> Cost:
 def sized(
     way: Way, letters: Letters, queries: list[str], around: Around
 ) -> Iterator[tuple[str, Letters]]:
-    """Each query with the letters of its size: values asked for last are of more policies."""
+    """Each query with the letters of its size; the last question for values has more policies."""
     last = len(queries) - 1 - queries[::-1].index("EstimateValues") if around.evaluated else None
     for place, query in enumerate(queries):
         early = query == "EstimateValues" and place != last
@@ -392,7 +393,7 @@ def sized(
 
 
 def framing(travelled: list[list[str]]) -> int:
-    """Bytes that bundles add, each way."""
+    """Bytes that bundles add, in each direction."""
     return sum(BUNDLE + EACH_IN_BUNDLE * len(trip) for trip in travelled if len(trip) > 1)
 
 
@@ -401,7 +402,7 @@ def framing(travelled: list[list[str]]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """A part of an answer that goes through the rows, how often, and when it is needed."""
+    """A part of an answer that passes over the rows, how often, and when it is needed."""
 
     query: str
     what: str
@@ -413,54 +414,66 @@ CONDITIONS = {
     "guarded": "with limits",
     "guarded, usual": "with limits, if a feature has two values or mostly one",
     "guarded, flags": "with limits, if two features have two values each",
-    "own models": "with local nuisances, or if a value is too rare to be told",
+    "own models": "with local nuisances, or if a value is too rare to be released",
     "dealt": "unless rows come in groups",
     "fitted": 'unless propensities are known, or `nuisances.propensity = "marginal"`',
-    "linear alone": "if rows are held out, and the policy is no tree",
+    "linear alone": "if rows are held out, and the policy is not a tree",
     "tree alone": "if rows are held out, and the policy is a tree",
 }
-# Each line is one way through all rows on disk; tests count what is read of the files.
+# Each line is one pass over all rows on disk; tests count what is read from the files.
 PASSES = (
     Pass(query="Enrol", what="folds, by a hash of contexts", when="dealt"),
     Pass(query="SumOutcomes", what="values that few rows have", times="2", when="guarded"),
-    Pass(query="SumOutcomes", what="how many have them", times="2", when="guarded, usual"),
-    Pass(query="SumOutcomes", what="how many have two of them", times="2", when="guarded, flags"),
+    Pass(
+        query="SumOutcomes",
+        what="counts of rows with these values",
+        times="2",
+        when="guarded, usual",
+    ),
+    Pass(
+        query="SumOutcomes",
+        what="counts of rows with two such values",
+        times="2",
+        when="guarded, flags",
+    ),
     Pass(query="SumOutcomes", what="the largest share of a row in sums", when="guarded"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
-    Pass(query="SumScores", what="the same, for the client's own models", when="own models"),
-    Pass(query="SumScores", what="up to 200,000 rows to fit to", when="fitted"),
-    Pass(query="SumScores", what="what the client would learn alone", when="linear alone"),
+    Pass(query="SumScores", what="the same sums, for the client's own models", when="own models"),
+    Pass(query="SumScores", what="up to 200,000 rows to fit propensities to", when="fitted"),
+    Pass(
+        query="SumScores", what="the policy that the client would learn alone", when="linear alone"
+    ),
     Pass(
         query="SumScores",
-        what="the same: quantiles, each level, and a second look",
+        what="the same policy: quantiles, each level, and a second search",
         times="l + 1 + r",
         when="tree alone",
     ),
-    Pass(query="SumScores", what="the largest share a row has of any sum", when="guarded"),
+    Pass(query="SumScores", what="the largest share of a row in any sum", when="guarded"),
     Pass(query="SumScores", what="scores"),
     Pass(query="SumScores", what="sums of scores"),
     Pass(query="CountBins", what="counts in bins"),
     Pass(query="SumCells", what="sums for every two columns"),
-    Pass(query="SumNearThresholds", what="rows in every two columns, once more"),
+    Pass(query="SumNearThresholds", what="rows in every two columns, a second time"),
     Pass(query="SumNearThresholds", what="scores close to thresholds"),
-    Pass(query="EstimateValues", what="scores of what policies decide"),
+    Pass(query="EstimateValues", what="scores of the policies' decisions"),
     Pass(query="Describe", what="counts of decisions"),
     Pass(query="ValueLeaves", what="scores in each leaf"),
-    Pass(query="MeasureNumbers", what="a hash of all rows, which noise follows from"),
+    Pass(query="MeasureNumbers", what="a hash of all rows, on which noise depends"),
     Pass(query="MeasureNumbers", what="sums of numbers and their squares"),
-    Pass(query="SumPrivately", what="a hash of all rows, which noise follows from"),
+    Pass(query="SumPrivately", what="a hash of all rows, on which noise depends"),
     Pass(query="SumPrivately", what="sums of squares and products"),
-    Pass(query="SumResiduals", what="what models leave"),
+    Pass(query="SumResiduals", what="residuals of outcome models"),
     Pass(query="SumCellsPrivately", what="scores for every two columns"),
     Pass(query="LookPrivately", what="scores close to thresholds"),
-    Pass(query="SumCandidates", what="scores of what candidates decide"),
-    Pass(query="ValuePrivately", what="scores of what policies decide"),
-    Pass(query="ValueApart", what="the same scores, to be read of each client apart"),
+    Pass(query="SumCandidates", what="scores of the candidates' decisions"),
+    Pass(query="ValuePrivately", what="scores of the policies' decisions"),
+    Pass(query="ValueApart", what="the same scores, to be read for each client separately"),
 )
 
 
 def passes(query: str, letters: Letters, conditions: frozenset[str]) -> int:
-    """How often an answer goes through all rows on disk."""
+    """How often an answer passes over all rows on disk."""
     own = (one for one in PASSES if one.query == query)
     return sum(
         int(value_of(one.times, letters)) for one in own if not one.when or one.when in conditions
@@ -484,7 +497,7 @@ MEMORY = {
     "rows": Kept(where="client", what="rows: contexts, actions, rewards", n_bytes="8·n·(p + 2)"),
     "ordered": Kept(
         where="client",
-        what="the same in the order of folds and actions, and whence each row came",
+        what="the same rows sorted by fold and action, and the original position of each row",
         n_bytes="8·n·(p + 3)",
     ),
     "folds": Kept(where="client", what="the fold of each row, in both orders", n_bytes="4·n"),
@@ -494,15 +507,15 @@ MEMORY = {
         where="client", what="training rows of `csoaa-sgd`, standardised", n_bytes="8·n·(p + 1 + d)"
     ),
     "sums": Kept(
-        where="server", what="everybody's sums of scores", n_bytes="8·C·(g·f² + d·f + 2·d)"
+        where="server", what="all clients' sums of scores", n_bytes="8·C·(g·f² + d·f + 2·d)"
     ),
     "outcomes": Kept(
         where="server",
-        what="everybody's sums of outcomes, until models are fitted",
+        what="all clients' sums of outcomes, until models are fitted",
         n_bytes="8·C·K·d·((p + 2)² + 1)",
     ),
     "cells": Kept(
-        where="server", what="everybody's cells of a tree's first level", n_bytes="8·C·G·x"
+        where="server", what="all clients' cells of a tree's first level", n_bytes="8·C·G·x"
     ),
     "disk": Kept(
         where="disk",

@@ -1,1 +1,1 @@
-"""What a record says without asking anybody: attribution of shifts, modelled gains, advice."""
+"""What follows from a record alone: attribution of shifts, modelled gains, advice."""

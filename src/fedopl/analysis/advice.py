@@ -11,13 +11,13 @@ from fedopl.results.value_tables import LOCAL, GainTable
 from fedopl.theory.information import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]
-# To ask for more rows than this many times those at hand is no advice.
+# Advice never asks for more than this many times the available rows.
 _MOST_TIMES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Whether joining pays for one client, and why we say so."""
+    """Whether joining pays for one client, and the reason."""
 
     client: str
     gain: Estimate  # Q̂_c(π_λ) − Q̂_c(π_c), paired
@@ -32,7 +32,7 @@ class Advice:
 
     @property
     def decision(self) -> Decision:
-        """What the rows say; the model decides nothing."""
+        """What the rows say; the regret bounds do not decide."""
         low, high = self.interval
         if self.in_doubt:
             return "undecided"
@@ -42,7 +42,7 @@ class Advice:
 
     @property
     def reason(self) -> str:
-        """Why, in plain words."""
+        """The reason, in plain words."""
         if self.in_doubt:
             if self.gain.is_of_a_part:
                 return f"Only {self.gain.rows_used} of its {self.valued} could be valued."
@@ -68,7 +68,7 @@ class Advice:
         return f"The {self.valued} cannot decide which policy is better {found}. {self._rows()}"
 
     def _rows(self) -> str:
-        """How many rows would decide, if the gain is what it is estimated to be."""
+        """How many rows would decide, if the gain is as estimated."""
         reach = self.interval[1] - self.gain.value
         if abs(self.gain.value) * math.sqrt(_MOST_TIMES) <= reach:
             return "If there is a difference, it is small."
@@ -95,7 +95,8 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Advice for every client that reported the value of its local policy, sorted by name.
 
-    `valued` is what rows are called that gains are of; `in_doubt` are clients whose models are.
+    `valued` is the word for the rows that gains are measured on. `in_doubt` names the clients whose
+    models are in doubt.
     """
     known = modelled or {}
     return tuple(

@@ -16,20 +16,20 @@ from fedopl.theory.bounds import shift_bound
 Source = Literal["covariates", "propensities", "outcomes"]
 # In the order of Theorem 3.
 SOURCES: tuple[Source, ...] = ("covariates", "propensities", "outcomes")
-# KL of one client from each of the others, and standard errors; NaN where unknown.
+# KL of one client from each of the others, and standard errors; NaN if unknown.
 _Divergences = tuple[FloatArray, FloatArray]  # (n_clients,) both
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceShift:
-    """E_{k∼λ}[√KL] of one source, and its standard error, at most."""
+    """E_{k∼λ}[√KL] of one source, and an upper bound on its standard error."""
 
     value: float
     standard_error: float
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is more than chance would show."""
+        """Whether the shift is larger than chance would show."""
         return self.value > 2 * self.standard_error
 
 
@@ -43,7 +43,7 @@ class ClientShift:
 
     @property
     def largest(self) -> Source | None:
-        """The source of most of the shift, if any shift is more than chance."""
+        """The source of most of the shift, if any shift is larger than chance."""
         sure = {source: part.value for source, part in self.parts.items() if part.is_sure}
         return max(sure, key=lambda source: sure[source], default=None)
 
@@ -51,8 +51,8 @@ class ClientShift:
 def shifts_of(record: Record) -> dict[str, ClientShift]:
     """Every client's shift from the mixture, by source.
 
-    Contexts are taken for Gaussians with the moments in the sums, less what chance adds to a
-    divergence. The other two sources are known where a study diagnoses.
+    Contexts are treated as Gaussians with the moments in the sums, less what chance adds to a
+    divergence. The other two sources are known if the study diagnoses.
     """
     names = sorted(record.statistics.sums)
     if len(names) < 2:
@@ -73,7 +73,7 @@ def shifts_of(record: Record) -> dict[str, ClientShift]:
 
 
 def _contexts(record: Record, contexts: Mapping[str, Moments], name: str) -> _Divergences:
-    """Of one client's contexts from each other's."""
+    """Divergences of one client's contexts from those of each other client."""
     found = [
         estimated_kl(contexts[name], contexts[other], record.rows[name], record.rows[other])
         if other != name
@@ -85,12 +85,12 @@ def _contexts(record: Record, contexts: Mapping[str, Moments], name: str) -> _Di
 
 
 def _models(shift: Shift, name: str, names: list[str]) -> _Divergences | None:
-    """Of one client's models from each other's, in the order of names."""
+    """Divergences of one client's models from those of each other client, in the order of names."""
     if name not in shift.names:
         return None
     own = dict(zip(shift.names, shift.divergences(name), strict=True))
     row = dict(zip(shift.names, shift.standard_errors[shift.names.index(name)], strict=True))
-    # As float64, what is None or not there becomes NaN.
+    # In float64, None and missing entries become NaN.
     kl, errors = (np.array([part.get(n) for n in names], np.float64) for part in (own, row))
     return kl, errors
 
@@ -114,11 +114,11 @@ def _client_shift(
 
 
 def _part(shares: FloatArray, found: _Divergences) -> SourceShift:
-    """E_{k∼λ}[√KL] over the known clients, and at most its error: as if all errors were one."""
+    """E_{k∼λ}[√KL] over the known clients, and a bound on its error: errors are added."""
     known = np.isfinite(found[0]) & np.isfinite(found[1])
     weights = shares[known] / shares[known].sum()
     kl, errors = found[0][known], found[1][known]
-    # d√KL/dKL grows without bound near 0, where the error itself says how small KL may be.
+    # d√KL/dKL grows without bound near 0, where the error itself shows how small KL may be.
     slope = 0.5 / np.sqrt(np.maximum(np.maximum(kl, errors), 1e-300))
     return SourceShift(
         value=float(weights @ np.sqrt(kl)), standard_error=float(weights @ (errors * slope))

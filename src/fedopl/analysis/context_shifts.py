@@ -1,4 +1,4 @@
-"""How far clients' contexts differ, as if they were Gaussian, by moments from the score sums."""
+"""How far clients' contexts differ, treated as Gaussian, by moments from the score sums."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from fedopl.theory.gaussian import (
 )
 from fedopl.theory.inequalities import Interval
 
-# An action with scores on this share of rows has them on all, but for rounding.
+# An action with scores on this share of rows has scores on all of them, up to rounding.
 _ALL_ROWS = 1 - 1e-9
-# A feature varies if its variance is more than this part of its mean square.
+# A feature varies if its variance exceeds this part of its mean square.
 _LEAST_VARIANCE = 1e-12
 # A direction counts if it has this part of the largest variance of scaled features, and if each of
 # two clients has this part of the variance they have on average.
@@ -37,10 +37,11 @@ class Moments:
 
 @dataclass(frozen=True, kw_only=True)
 class ContextShift:
-    """Divergences of one from another, both taken for Gaussians with the moments they have.
+    """Divergences of one distribution from another, both Gaussians with the given moments.
 
-    Directions in which either has no variance are left out: features that are constant or follow
-    from others, and those that only identify the client, for which divergences are infinite.
+    Directions in which either has no variance are left out. These are features that are constant or
+    follow from others, and features that only identify the client, for which divergences are
+    infinite.
     """
 
     kl: float
@@ -77,7 +78,7 @@ def context_moments(statistics: ScoreStatistics) -> dict[str, Moments]:
 
 
 def mixture_moments(moments: Mapping[str, Moments], weights: Weights) -> Moments:
-    """Mean and covariance of the mixture: what varies within clients, and between them."""
+    """Mean and covariance of the mixture: the variance within clients, and between them."""
     shares = renormalised(weights, moments.keys())
     mean = sum((shares[name] * moments[name].mean for name in shares), start=np.zeros(1))
     covariance: FloatArray = np.zeros((len(mean), len(mean)))
@@ -88,7 +89,7 @@ def mixture_moments(moments: Mapping[str, Moments], weights: Weights) -> Moments
 
 
 def context_shift(own: Moments, other: Moments) -> ContextShift:
-    """The divergences of one's contexts from another's."""
+    """The divergences of `own` contexts from `other` contexts."""
     gap, variances, others = _common_axes(own, other)
     n_left_out = len(own.mean) - len(gap)
     if not len(gap):
@@ -110,13 +111,13 @@ def context_shift(own: Moments, other: Moments) -> ContextShift:
 def shifts_from_mixture(
     moments: Mapping[str, Moments], weights: Weights
 ) -> dict[str, ContextShift]:
-    """Every client's contexts from a Gaussian with the mixture's moments."""
+    """Divergences of every client's contexts from a Gaussian with the mixture's moments."""
     everybody = mixture_moments(moments, weights)
     return {name: context_shift(moments[name], everybody) for name in sorted(moments)}
 
 
 def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
-    """The KL that samples of one and the same Gaussian show on average, to first order.
+    """The mean KL between two samples of the same Gaussian, to first order.
 
     ½·(D + D(D + 1)/2)·(1/n + 1/m): one term for each mean, variance and covariance.
     """
@@ -127,8 +128,8 @@ def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
 def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tuple[float, float]:
     """KL of one Gaussian from another with sample moments, less what chance adds; and its error.
 
-    The error is by the delta method, where a sample covariance S of n rows has Var tr(AS) =
-    2·tr(AΣAΣ)/n; and by the spread of a χ², which is all there is where both are the same.
+    The error has two parts. The delta method, where a sample covariance S of n rows has Var tr(AS)
+    = 2·tr(AΣAΣ)/n; and the spread of a χ², which is all that is left if both are the same.
     """
     gap, variances, others = _common_axes(own, other)
     ratios = variances / others
@@ -149,7 +150,7 @@ def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tu
 
 
 def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
-    """The squares over all rows: those of an action that all rows have a score for."""
+    """The squares over all rows: those of an action that has a score in all rows."""
     if len(sums.grams) == 1:
         return np.asarray(sums.grams[0])
     whole = np.flatnonzero(sums.shares >= _ALL_ROWS)
@@ -159,13 +160,13 @@ def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
 def _moments(gram: FloatArray) -> Moments:
     mean = gram[-1, :-1]
     covariance = gram[:-1, :-1] - np.outer(mean, mean)
-    # A constant feature has no variance, whatever rounding leaves.
+    # A constant feature has no variance, even if rounding leaves some.
     varies = np.diagonal(covariance) > _LEAST_VARIANCE * np.diagonal(gram)[:-1]
     return Moments(mean=mean, covariance=np.where(np.outer(varies, varies), covariance, 0.0))
 
 
 def _common_axes(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The gap of the means and both variances, in directions in which both are uncorrelated.
+    """The gap of the means and both variances, along axes in which both are uncorrelated.
 
     In the coordinates in which the average of two covariances is the identity, the eigenvectors of
     one are those of the other. Divergences do not depend on coordinates.

@@ -1,4 +1,4 @@
-"""In how many rows actions were so unlikely that weights are limited for learning."""
+"""The number of rows whose actions were so unlikely that learning limits their weights."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from fedopl.results.record import Record
 
 
 class LimitedWeights(NamedTuple):
-    """Rows of all clients, as far as they were reported; counts carry noise."""
+    """Rows of all clients, as far as reported; counts carry noise."""
 
     propensity: float  # what smaller ones count as, where policies are learned
     below: float  # the public cut next to it, below which rows were counted
@@ -15,7 +15,7 @@ class LimitedWeights(NamedTuple):
 
 
 def limited_weights(record: Record) -> LimitedWeights | None:
-    """From how likely actions were; None if nothing is limited, or that was not reported."""
+    """Rows with limited weights, by propensities; None if no weight is limited or none reported."""
     plan, actions = record.study.nuisances, record.study.actions
     floor = plan.learning_floor(len(actions))
     cut = max((one for one in CHANCE_CUTS if one <= floor), default=None)

@@ -1,6 +1,6 @@
 """The regret theory as numbers about a run: complexity, score moments, bounds, information.
 
-All of it follows from the record; no client is asked. The theorems leave their constants open, and
+All numbers follow from the record; no client is asked. The theorems leave their constants open, and
 those of the proofs are far too large to be useful at usual sizes. So bounds take a constant; at 1
 they show how their parts compare, not how large regret may be.
 """
@@ -37,7 +37,7 @@ PLAIN = UniversalConstants(entropy=1.0, confidence=1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Modelled:
-    """𝒱_c(λ) of one client: what joining is worth to it by the bounds."""
+    """𝒱_c(λ) of one client: what joining is worth to it according to the bounds."""
 
     client: str
     information: ValueOfInformation  # at the constant that was asked for
@@ -46,14 +46,14 @@ class Modelled:
 
 
 def complexity_of(study: Study) -> float | None:
-    """κ(Π) of the study's policy class, at most; None of networks, for which it is not known."""
+    """An upper bound on κ(Π) of the study's policies; None for networks, where it is not known."""
     return None if study.hidden else _COMPLEXITIES[study.policy.kind](study)
 
 
 def _linear_complexity(study: Study) -> float:
     if study.linear.features == "blocks":
         return linear_entropy_integral(study.n_features, study.n_actions)
-    # What counts for two actions is the difference of their scores.
+    # For two actions, only the difference of their scores counts.
     n_scores = 1 if study.n_actions == 2 else study.n_actions
     return linear_entropy_integral(n_scores * (study.n_terms + 1), study.n_actions)
 
@@ -66,7 +66,7 @@ _COMPLEXITIES: dict[str, Callable[[Study], float]] = {
 
 
 def second_moments(record: Record) -> dict[str, float]:
-    """V_c of every client, at most: E[max_a Γ̂(a)²] where reported, else Σ_a E[Γ̂(a)²]."""
+    """Upper bounds on V_c by client: E[max_a Γ̂(a)²] if reported, otherwise Σ_a E[Γ̂(a)²]."""
     moments = record.diagnosis.moments if record.diagnosis else {}
     found = {}
     for name, sums in sorted(record.statistics.sums.items()):
@@ -82,7 +82,7 @@ def global_bound(
 ) -> GlobalBound | None:
     """Theorem 1 for the run's mixture, or for other weights, with 95 % probability.
 
-    None where the complexity of the policy class is not known.
+    None if the complexity of the policy class is not known.
     """
     kappa = complexity_of(record.study)
     if kappa is None:
@@ -98,7 +98,7 @@ def global_bound(
 
 
 def largest_score(study: Study) -> float | None:
-    """U = 3B/η from declared bounds, where there are any; clipping vouches for η, too."""
+    """U = 3B/η from declared bounds, if there are any; clipping also guarantees an η."""
     overlaps = [bound for bound in (study.declared.overlap, study.nuisances.clip) if bound]
     if study.largest_net is None or not overlaps:
         return None
@@ -108,10 +108,10 @@ def largest_score(study: Study) -> float | None:
 def modelled(
     record: Record, shifts: dict[str, ClientShift], constant: float = 1.0
 ) -> dict[str, Modelled]:
-    """𝒱_c(λ) = C·κ·√(V_c/n_c) − C·κ·√(V·𝔰/n) − shift, by client, where the shift is known.
+    """𝒱_c(λ) = C·κ·√(V_c/n_c) − C·κ·√(V·𝔰/n) − shift, by client, if the shift is known.
 
-    The shift is the measured discrepancy, which Theorem 2's proof needs; else U·TV, with TV by
-    Theorem 3, where bounds were declared.
+    The shift is the measured discrepancy, which Theorem 2's proof needs. Otherwise it is U·TV, with
+    TV by Theorem 3, if bounds were declared.
     """
     moments = second_moments(record)
     kappa, largest = complexity_of(record.study), max(moments.values())

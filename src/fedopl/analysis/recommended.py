@@ -10,20 +10,20 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, ImprovementRow, arm_name
 from fedopl.study.mixture import renormalised
 
-# Of rows that took an action, effectively. Where fewer did, an interval misses more often than it
-# says: next to none of the held-out rows took the action, so that its value is a model's guess.
+# Effective rows that took an action. With fewer, an interval misses more often than it claims:
+# hardly any held-out row took the action, so its value is a model's guess.
 LEAST_SUPPORT = 30
-# Of the weight: clients that next to never took an action, where others' models speak for it.
+# The weight of clients that hardly ever took an action and use others' models for it.
 MOST_BORROWED, _OWN = 0.25, 5
 _FEW = 0.05  # of people: who gets an action less often hardly moves what a policy is worth
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """What to do, and what that rests on: gains over what was done, in the mixture of clients.
+    """What to do, and the evidence: gains over what was done, in the mixture of clients.
 
-    Their intervals hold for all policies together, so that whichever is picked for its interval
-    is worse than what was done in no more than one of twenty studies.
+    Their intervals hold for all policies together. So a policy that is picked for its interval is
+    worse than what was done in at most one of twenty studies.
     """
 
     policy: str  # or LOGGING: to keep what is done
@@ -34,16 +34,16 @@ class Choice:
 
     @property
     def keeps(self) -> bool:
-        """Whether nothing is to be changed."""
+        """Whether the recommendation is to change nothing."""
         return self.policy == LOGGING
 
 
 def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
-    """The policy to recommend, none of those untried; None where there are no values.
+    """The policy to recommend, never an untried one; None if there are no values.
 
-    Among those that demonstrably beat what was done, and are shown to keep every guardrail, an arm
-    for everybody comes before a policy that is harder to follow, unless that one demonstrably beats
-    the arm, too.
+    Candidates demonstrably beat what was done and are shown to keep every guardrail. Among them, an
+    arm for everybody comes before a policy that is harder to follow, unless that policy also
+    demonstrably beats the arm.
     """
     arms = [arm_name(action) for action in affordable_actions(record)]
     found = {
@@ -74,7 +74,7 @@ def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
 
 
 def past_overspends(record: Record) -> bool:
-    """Whether what was done costs more than the budget allows, by what clients told."""
+    """Whether what was done costs more than the budget allows, as clients reported."""
     budget, curve = record.study.budget, record.curve
     if budget is None or curve is None:
         return False
@@ -94,7 +94,7 @@ def _within_budget(record: Record, policies: list[str]) -> str:
 
 
 def affordable_actions(record: Record) -> list[str]:
-    """The actions that everybody could be given: all of them, unless there is a budget."""
+    """The actions that could be given to everybody: all of them, unless there is a budget."""
     budget = record.study.budget
     if budget is None or record.curve is None:
         return list(record.study.actions)
@@ -131,9 +131,9 @@ def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tupl
 
 
 def _is_thin(record: Record, described: Descriptions, action: int) -> bool:
-    """Whether too much rests on other clients' models, or on few effective rows.
+    """Whether too much depends on other clients' models, or on few effective rows.
 
-    Those of a mean in a mixture are 1 / Σ_c λ_c²/n_c.
+    The effective rows of a mean in a mixture are 1 / Σ_c λ_c²/n_c.
     """
     shares = renormalised(record.mixture, described.by_client.keys())
     rows = {name: float(own.effective_rows[action]) for name, own in described.by_client.items()}

@@ -12,11 +12,11 @@ from fedopl.results.record import Record
 
 
 def scored_policy(record: Record, *, priced: bool = True) -> Policy:
-    """A policy whose scores are in the unit of the outcome: a tree's are its leaves' values.
+    """A policy whose scores are in the unit of the outcome; a tree's scores are its leaves' values.
 
-    These are of held-out rows, of all clients together, and NaN where too few rows had a score.
-    Within a budget, scores of a linear policy are less the price of what actions cost, as it
-    decides by them, unless they are not to be priced.
+    Values of leaves are from held-out rows of all clients together, and NaN if too few rows had a
+    score. Within a budget, a linear policy decides by scores minus the price of an action's cost.
+    These are returned if `priced`; otherwise the scores themselves.
     """
     policy, plan = record.policy, record.study.policy
     if policy is None:

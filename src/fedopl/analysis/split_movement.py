@@ -1,4 +1,4 @@
-"""How much the split of the rows moves a result: the same gain under every split, and together."""
+"""How much the split of the rows moves a result: the same gain under each split, and combined."""
 
 import statistics
 from collections import Counter
@@ -11,7 +11,7 @@ from fedopl.results.value_tables import LOGGING, GainRow, ImprovementRow, arm_na
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Movement:
-    """What the learned policy gains over another: as each split alone has it, and the median."""
+    """The learned policy's gain over another: under each split alone, and the median."""
 
     against: str
     alone: tuple[GainRow | ImprovementRow | None, ...]  # None where a split had no value of it
@@ -24,17 +24,17 @@ class Movement:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the estimates over splits; 0 where there is one."""
+        """The standard deviation of the estimates over splits; 0 with one split."""
         return statistics.stdev(self.gains) if len(self.gains) > 1 else 0.0
 
     @property
     def error_alone(self) -> float:
-        """The standard error that one split states, the median of them."""
+        """The median over splits of the standard error that a single split states."""
         return statistics.median(row.estimate.standard_error for row in self.alone if row)
 
     @property
     def verdicts(self) -> Counter[str]:
-        """How many splits alone would have said what."""
+        """How many splits alone would have given each verdict."""
         return Counter(decided(row) for row in self.alone if row)
 
 
@@ -47,9 +47,9 @@ def decided(row: GainRow | ImprovementRow) -> str:
 
 
 def movements(record: Record) -> tuple[Movement, ...]:
-    """The gain over what was done, which recommendations go by, and that over the best arm.
+    """The gain over what was done, which recommendations use, and that over the best arm.
 
-    None if rows were split once: then it is not known how much the split moves the result.
+    Empty if rows were split once: then the effect of the split is not known.
     """
     if not record.splits:
         return ()

@@ -1,4 +1,4 @@
-"""Shared, personal or alone: which of three policies is best for a client, and how sure that is."""
+"""Shared, personal or local: which of three policies is best for a client, and how surely."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL
 
 Way = Literal["shared", "personal", "alone"]
-# Every two of three are compared, and all three intervals of a client hold together.
+# Every two of the three are compared, and all three intervals of a client hold together.
 LEVEL = 1 - 0.05 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreeWays:
-    """What a client's personal policy, the shared one and its own are worth beside each other."""
+    """Comparison of a client's personal policy, the shared one and its local one."""
 
     client: str
     personal_over_shared: Estimate
@@ -26,7 +26,7 @@ class ThreeWays:
 
     @property
     def best(self) -> Way:
-        """The one that is worth most by the estimates; of equals the shared, then the personal."""
+        """The policy with the largest estimate; ties go to the shared, then to the personal one."""
         worth: dict[Way, float] = {
             "shared": 0.0,
             "personal": self.personal_over_shared.value,
@@ -36,17 +36,17 @@ class ThreeWays:
 
     @property
     def as_good(self) -> tuple[Way, ...]:
-        """The others that the rows cannot tell from the best, or that decide alike."""
+        """The others that rows cannot distinguish from the best, or that decide alike."""
         return tuple(way for way in WAYS if way != self.best and self._surely_over(way) is not True)
 
     @property
     def decision(self) -> Way | Literal["undecided"]:
-        """The best, where it surely is; the rows decide, and no model."""
+        """The best policy if it surely is best; only rows decide, not the regret bounds."""
         return "undecided" if self.in_doubt or self.as_good else self.best
 
     @property
     def surely_joins(self) -> bool:
-        """Whether the policy of its own rows alone is surely not the best of the three."""
+        """Whether the policy learned from the client's own rows alone is surely not the best."""
         return not self.in_doubt and "alone" not in (self.best, *self.as_good)
 
     def _surely_over(self, other: Way) -> bool:
@@ -55,7 +55,7 @@ class ThreeWays:
         return (low if sign > 0 else -high) > 0
 
     def gain(self, first: Way, second: Way) -> Estimate:
-        """The estimate of what one of two is worth more, of whichever way round it was made."""
+        """The estimated gain of one policy over another, in whichever direction it was computed."""
         pair = {first, second}
         if pair == {"personal", "shared"}:
             return self.personal_over_shared
@@ -63,7 +63,7 @@ class ThreeWays:
 
     @staticmethod
     def sign(first: Way, second: Way) -> int:
-        """Whether `gain` is that of the first over the second, or the other way round."""
+        """1 if `gain` is that of the first over the second, −1 if it is the other way round."""
         return 1 if _ORDER.index(first) < _ORDER.index(second) else -1
 
 
@@ -72,7 +72,7 @@ _ORDER: tuple[Way, ...] = ("personal", "shared", "alone")
 
 
 def three_ways(record: Record, in_doubt: Collection[str] = ()) -> dict[str, ThreeWays]:
-    """By client that valued its personal policy; none where there is one client alone."""
+    """By client that valued its personal policy; empty if there is only one client."""
     if len(record.mixture) < 2:
         return {}
     personal = {(row.against, row.client): row.estimate for row in record.personal.rows}

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, arrays, labels, files. It imports nothing of ours."""
+"""The foundation of all other packages: errors, arrays, labels, files. It imports none of them."""

@@ -26,9 +26,9 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def to_eight_digits(numbers: FloatArray) -> FloatArray:  # shaped as numbers
-    """Each number to 26 bits, and what is nothing beside others in its column to none.
+    """Each number rounded to 26 bits, and numbers that are tiny within their column to zero.
 
-    What is computed on another processor differs in its last bits, and is the same after this.
+    Results from another processor differ in their last bits, and are the same after this.
     """
     usual = np.abs(numbers) < 1e100  # others stand for "never"
     sizes = np.where(usual, np.abs(numbers), 0.0)
@@ -39,7 +39,7 @@ def to_eight_digits(numbers: FloatArray) -> FloatArray:  # shaped as numbers
 
 
 def largest_size(array: NDArray[Scalar]) -> float:
-    """The largest |number| in the array, NaN if one is; 0 if there is none."""
+    """The largest |number| in the array, NaN if any number is NaN; 0 if the array is empty."""
     if not array.size:
         return 0.0
     # Not max(|array|), which needs another array as large; argmax is faster than max.
@@ -48,7 +48,7 @@ def largest_size(array: NDArray[Scalar]) -> float:
 
 
 def perhaps_beyond(arrays: Iterable[NDArray[Any]], bound: float) -> list[NDArray[Any]]:
-    """The arrays that may hold a number beyond the bound, or NaN: their Euclidean norm does.
+    """The arrays that may hold a number beyond the bound, or NaN, judging by their Euclidean norm.
 
     The norm is cheap, and rules out most arrays.
     """
@@ -67,7 +67,7 @@ def ascends(numbers: NDArray[Any]) -> bool:
 
 
 def float_array(values: ArrayLike, name: str, ndim: int) -> FloatArray:
-    """The values as a C-contiguous float64 array, without a copy where they already are one."""
+    """The values as a C-contiguous float64 array, without a copy if they already are one."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -123,13 +123,13 @@ def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = N
 
 
 def check_probability(value: object, name: str) -> None:
-    """Refuse what is not strictly between 0 and 1."""
+    """Refuse a value that is not strictly between 0 and 1."""
     if not isinstance(value, Real) or not 0 < float(value) < 1:
         raise OptionError(f"{name}: expected a propensity between 0 and 1, came {value!r}")
 
 
 def check_positive(value: object, name: str) -> None:
-    """Refuse what is not a finite number above 0."""
+    """Refuse a value that is not a finite number above 0."""
     if not isinstance(value, Real) or is_beyond_64_bits(value):
         raise OptionError(f"{name}: expected a number above 0, came {shown(value)}")
     if not 0 < float(value) < math.inf:
@@ -137,7 +137,7 @@ def check_positive(value: object, name: str) -> None:
 
 
 def check_whole(value: object, name: str, least: int, most: int) -> None:
-    """Refuse what is not a whole number in this range."""
+    """Refuse a value that is not a whole number in this range."""
     if not isinstance(value, Integral) or not least <= int(value) <= most:
         raise OptionError(f"{name}: expected {least} to {most}, came {shown(value)}")
 
@@ -150,5 +150,5 @@ def shortlist(words: Iterable[str], most: int = 5) -> str:
 
 
 def compact_codes(codes: IntArray) -> IntArray:
-    """Codes from 0 in as few bytes as hold them, to save memory."""
+    """Codes from 0 in the smallest type that holds them, to save memory."""
     return codes.astype(np.uint8 if codes.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)

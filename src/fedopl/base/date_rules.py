@@ -1,4 +1,4 @@
-"""Named rules by which a date becomes a feature, the same at every client whatever its rows."""
+"""Named rules that turn a date into a feature, the same at every client whatever its rows."""
 
 import re
 from datetime import date
@@ -13,7 +13,7 @@ RULES_IN_WORDS = '"days since YYYY-MM-DD", "year", "month", "weekday" or "hour"'
 
 
 def is_date_rule(text: object) -> bool:
-    """Whether this is the name of a rule, with a day that there is."""
+    """Whether this is the name of a rule, with a day that exists."""
     if not isinstance(text, str):
         return False
     if found := SINCE.fullmatch(text):

@@ -1,12 +1,12 @@
-"""An estimated mean with its standard error: what a policy is worth, and how surely."""
+"""An estimated mean with its standard error, such as the value of a policy."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-# A mean is of a part of the rows if it does without more than this share of them, and without more
-# than these: that many may seem to lack by noise on the number used.
+# A mean is of a part of the rows if it leaves out more than this share of them, and more than this
+# number: fewer may seem to be missing because of noise on the number used.
 MOST_UNUSED, MOST_BY_NOISE = 0.01, 10
 
 
@@ -29,12 +29,12 @@ class Estimate:
 
     @property
     def rows_used(self) -> str:
-        """The rows used, of all that there are, where that is known."""
+        """The rows used, out of all rows if their number is known."""
         return f"{self.n_rows:,}" + ("" if self.of_rows is None else f" of {self.of_rows:,}")
 
     @property
     def n_groups(self) -> int | None:
-        """The groups that one client's rows came in; None where each row stands for itself.
+        """The number of groups in one client's rows; None if rows are not grouped.
 
         A mean over several clients has fewer degrees of freedom than its groups.
         """
@@ -61,10 +61,10 @@ class Estimate:
 def median_estimate(found: Sequence[Estimate], *, share: float = 1.0) -> Estimate:
     """One estimate from those under several splits of the same rows, each on this share of them.
 
-    The median, with the variance median(σ̂² + (θ̂ − median θ̂)²): Chernozhukov et al. (2018, section
-    3.4). One split that goes astray moves neither. Estimates on other rows differ by (1 − share)·σ̂²
-    anyway, which σ̂² has in it, so only what is beyond that is added. Degrees of freedom are the
-    fewest.
+    The median, with the variance median(σ̂² + (θ̂ − median θ̂)²): Chernozhukov et al. (2018,
+    section 3.4). One unusual split changes neither. Estimates on different rows differ by (1 −
+    share)·σ̂² anyway, which is part of σ̂² already, so only the variation beyond that is added.
+    Degrees of freedom are the fewest of all.
     """
     if len(found) == 1:
         return found[0]

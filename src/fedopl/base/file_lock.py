@@ -40,7 +40,7 @@ else:
 
 @contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock on this file, which is made if need be; wait for it at most so long."""
+    """Hold the lock on this file, which is created if needed; wait at most `seconds` for it."""
     with _opened(path) as handle:
         if not _taken(handle, path, seconds):
             raise StorageError(
@@ -59,10 +59,10 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def occupied(folder: Path, name: str, advice: str) -> Iterator[None]:
-    """Have a folder to oneself, as its file of this name says; or an error that says who has it."""
+    """Reserve a folder, using its file of this name as lock; otherwise an error says who has it."""
     path = folder / name
     with _opened(path) as handle:
-        # Whoever had it may have ended, and removed the file, since we opened it.
+        # The previous holder may have ended, and removed the file, since we opened it.
         if not _taken(handle, path, 0) or not os.fstat(handle).st_nlink:
             holder = os.read(handle, MOST_BYTES_OF_HOLDER).decode(errors="replace").strip()
             raise StorageError(f"{folder}: in use by {holder or 'another process'}; {advice}")
@@ -90,7 +90,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _taken(handle: int, path: Path, seconds: float) -> bool:
-    """Whether the lock was had in time."""
+    """Whether the lock was obtained in time."""
     end = time.monotonic() + seconds
     while True:
         try:

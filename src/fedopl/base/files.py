@@ -1,4 +1,4 @@
-"""Atomic writes: a file is either as it was or as it should be, never half of each."""
+"""Atomic writes: a file has either its old or its new content, never half of each."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ ANYBODY_HERE = "everybody on this machine"
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse to go on where this is a symbolic link."""
+    """Refuse to continue if the path is a symbolic link."""
     if path.is_symlink():
         raise StorageError(
             f"{path}: is a symbolic link, and what is stored there must not lie elsewhere; "
@@ -24,14 +24,14 @@ def refuse_link(path: Path) -> None:
 
 
 def owner_only(path: str, flags: int) -> int:
-    """An opener for `open`: what it makes only its owner can read, and it follows no link."""
+    """An opener for `open`: only the owner can read the files it creates; it follows no link."""
     refuse_link(Path(path))
-    # A link may have taken its place since.
+    # A link may have replaced the file since.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def who_else_reads(path: Path) -> str:
-    """Who can read a file besides its owner, by its mode and those of its folders; or nobody."""
+    """Who can read a file besides its owner, by its mode and its folders'; empty if no one can."""
     if os.name != "posix" or not path.exists():
         return ""
     path = path.resolve()
@@ -45,7 +45,7 @@ def who_else_reads(path: Path) -> str:
 
 
 def check_writable(folder: Path, wanted: str) -> None:
-    """Refuse a folder in which no file can be made, and say what should be; leave nothing there."""
+    """Refuse a folder in which no file can be created; the error names `wanted`."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -68,7 +68,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-            # Before it takes the other's place, or a power cut leaves an empty file there.
+            # Flush before the replacement, or a power cut may leave an empty file.
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -82,6 +82,6 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write beside the file, flush to the disk, and only then take its place."""
+    """Write beside the file, flush to the disk, and only then replace the file."""
     with replacing(path, mode) as file:
         file.write(content)

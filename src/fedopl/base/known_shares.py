@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fedopl.base.labels import label_text, quoted
 
-# Shares are often rounded: 0.33 for one in three. What adds up to 1 within this is made to.
+# Shares are often rounded, as 0.33 for a third. A total within this distance of 1 is scaled to 1.
 ROUNDED = 0.02
 
 Chances = float | dict[str, float]  # of every action alike, or by action
@@ -23,7 +23,7 @@ class Strata:
     shares: dict[str, Chances]  # by stratum
 
 
-# Of the last two forms the first has columns, the second numbers.
+# Of the last two forms, the first has columns, the second numbers.
 Stated = str | float | dict[str, str] | dict[str, float] | Strata
 
 
@@ -34,7 +34,7 @@ def _number(given: object, of: str = "") -> float:
 
 
 def as_chances(given: object, of: str = "") -> Chances:
-    """A probability for all actions alike or one for each; refused if it is neither."""
+    """One probability for all actions, or one for each; refused if it is neither."""
     if not isinstance(given, Mapping):
         return _number(given, of)
     named = {label_text(action): share for action, share in given.items()}
@@ -42,7 +42,7 @@ def as_chances(given: object, of: str = "") -> Chances:
 
 
 def as_stated(given: object) -> Stated:
-    """What was written, with labels as text; refused if it is none of these forms."""
+    """The stated propensities, with labels as text; refused if they have none of these forms."""
     if isinstance(given, Strata) or (isinstance(given, str) and given):
         return given
     if not isinstance(given, Mapping):
@@ -76,9 +76,9 @@ def columns_in(propensity: Stated | None, actions: Sequence[str]) -> tuple[str, 
 def stated_shares(
     propensity: Stated | None, actions: Sequence[str]
 ) -> dict[str, tuple[float, ...]]:
-    """Each action's probability, by stratum; all rows are one, without a name, if none is stated.
+    """Each action's probability, by stratum; without strata, all rows form one without a name.
 
-    There are none where columns hold them.
+    Empty if columns hold the propensities.
     """
     if isinstance(propensity, Strata):
         return {s: in_full(own, actions, s) for s, own in propensity.shares.items()}
@@ -88,7 +88,7 @@ def stated_shares(
 
 
 def in_full(shares: Chances, actions: Sequence[str], stratum: str = "") -> tuple[float, ...]:
-    """The probability of each action in order, adding up to 1; refused where they cannot."""
+    """The probability of each action in order, adding up to 1; refused if they cannot."""
     where = f" in stratum '{stratum}'" if stratum else ""
     if isinstance(shares, dict) and set(shares) != set(actions):
         message = (

@@ -31,7 +31,7 @@ def label_text(label: object) -> str:
 
 
 def is_missing(label: object) -> bool:
-    """Whether a label stands for no label: None, NaN, NaT or pandas.NA."""
+    """Whether a label means "no label": None, NaN, NaT or pandas.NA."""
     # By name, as pandas may not be installed; NaN and NaT differ from themselves.
     return label is None or type(label).__name__ == "NAType" or label != label
 
@@ -91,7 +91,7 @@ def unique_names(names: Sequence[object], what: str) -> tuple[str, ...]:
     return texts
 
 
-# What the mixture of all clients is called in tables, so that no client can be.
+# The name of the mixture of all clients in tables, so no client can have it.
 GLOBAL = "global"
 
 

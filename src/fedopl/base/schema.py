@@ -1,4 +1,4 @@
-"""The schema: what the columns of a table mean, agreed before anybody reads one."""
+"""The schema: the meaning of a table's columns, agreed before any table is read."""
 
 import math
 from dataclasses import asdict
@@ -109,7 +109,7 @@ class Encoding(Checked):
 
     @model_serializer(mode="wrap")
     def _write_rules_where_there_are_any(self, write: SerializerFunctionWrapHandler) -> Any:
-        # They were not there when studies were first hashed.
+        # These keys did not exist when studies were first hashed.
         later = ("dates", "others", "missing_reward", "reward_sum", "outcomes")
         return {key: value for key, value in write(self).items() if value or key not in later}
 
@@ -190,7 +190,7 @@ class Schema(Encoding):
     @model_validator(mode="before")
     @classmethod
     def _name_the_sum(cls, given: Any) -> Any:
-        """A sum is called what it is, wherever an outcome is named."""
+        """Use the name of a sum wherever an outcome is named."""
         parts = given.get("reward_sum") if isinstance(given, dict) else None
         if not isinstance(parts, dict) or not _are_numbers(parts):
             return given
@@ -246,7 +246,7 @@ class Schema(Encoding):
         return self
 
     def drops(self, column: str) -> bool:
-        """Whether rows are left out in which this column has no value."""
+        """Whether rows without a value in this column are left out."""
         rule = self.missing_reward if column in self.outcome_columns else None
         return (rule or self.missing) == "drop"
 
@@ -257,12 +257,12 @@ class Schema(Encoding):
 
     @property
     def outcome_columns(self) -> tuple[str, ...]:
-        """These, and those of further outcomes, each once."""
+        """The columns of the outcome and of further outcomes, each once."""
         return tuple(dict.fromkeys((*self.reward_columns, *self.outcomes)))
 
     @property
     def encoding(self) -> Encoding:
-        """What a policy has to know of a table to decide on its rows."""
+        """What a policy needs to know about a table to decide on its rows."""
         return Encoding(**{name: getattr(self, name) for name in Encoding.model_fields})
 
     @property
@@ -272,7 +272,7 @@ class Schema(Encoding):
 
     @cached_property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """Each action's probability, by stratum, where the schema itself states them."""
+        """Each action's probability, by stratum, if the schema itself states them."""
         return stated_shares(self.propensity, self.actions)
 
     @property
@@ -282,7 +282,7 @@ class Schema(Encoding):
 
     @property
     def propensity_shape(self) -> tuple[int, ...]:
-        """Of one row's propensities: of the logged action alone, or of every action."""
+        """The shape of one row's propensities: for the logged action alone, or for every action."""
         return () if isinstance(self.propensity, str) else (len(self.actions),)
 
     @property
@@ -296,13 +296,13 @@ class Schema(Encoding):
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The columns whose values are labels, even where they look like numbers."""
+        """The columns whose values are labels, even if they look like numbers."""
         named = (self.action, *self.categorical, *filter(None, (self.group, self.stratum)))
         return tuple(column for column in dict.fromkeys(named) if column not in self.dates)
 
 
 def _are_numbers(parts: dict[Any, Any]) -> bool:
-    """Whether pydantic has nothing to say of a sum's numbers."""
+    """Whether the numbers of a sum are valid for pydantic."""
     numbers = [n for n in parts.values() if isinstance(n, int | float) and math.isfinite(n)]
     return bool(parts) and len(numbers) == len(parts)
 

@@ -1,4 +1,4 @@
-"""Randomness with a name: one run seed, one generator per client and purpose."""
+"""Named randomness: one run seed, and one generator per client and purpose."""
 
 import hashlib
 
@@ -8,10 +8,10 @@ from fedopl.base.whole_numbers import check_64_bits
 
 
 def generator_for(seed: int, *, client: str = "", purpose: str) -> np.random.Generator:
-    """A generator that depends on the run's seed, the client and the purpose, and nothing else.
+    """A generator that depends only on the run's seed, the client and the purpose.
 
-    Two purposes never share a stream, so adding a draw to one cannot move another; and no client's
-    draws depend on which clients came before it.
+    Two purposes never share a stream, so adding a draw to one cannot change another; and no
+    client's draws depend on which clients came before it.
     """
     check_64_bits(seed, "seed")
     name = f"{seed}\x1f{client}\x1f{purpose}".encode()

@@ -16,7 +16,7 @@ def fault_in_sum(parts: Mapping[str, float]) -> str | None:
 
 
 def sum_in_words(parts: Mapping[str, float]) -> str:
-    """What the sum is called: (days_home − 0.2 × pain)."""
+    """The name of the sum: (days_home − 0.2 × pain)."""
     words = ""
     for column, weight in parts.items():
         sign = ("− " if weight < 0 else "+ ") if words else ("−" if weight < 0 else "")

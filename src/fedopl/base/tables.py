@@ -1,4 +1,4 @@
-"""Tables, as plain text, for notebooks and as data frames."""
+"""Tables as plain text, for notebooks and as data frames."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from fedopl.base.errors import OptionError
 
 # The first that is installed is taken; pyarrow always is.
 Backend = Literal["pandas", "polars", "pyarrow"]
-# In letters: of tables in plain text where there may be several, between columns, and of any table.
+# Widths in letters: of one of several text tables, between columns, and of any table.
 _WIDTH, _BETWEEN, _WIDEST = 200, 3, 100_000
 
 
@@ -25,7 +25,7 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         table.add_column(header, justify="right" if position else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    # So wide that no cell is cut off, and without colours: the text is the same in every terminal.
+    # Wide enough that no cell is cut off, and without colours: the same text in every terminal.
     console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, markup=False)
     with console.capture() as capture:
         console.print(table)
@@ -33,7 +33,7 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def text_tables(headers: Sequence[str], rows: Sequence[Sequence[str]], n_names: int = 1) -> str:
-    """The same in several tables with short lines; the first `n_names` columns name rows."""
+    """The rows in several tables with short lines; the first `n_names` columns name rows."""
     widths = [max(map(len, own)) + _BETWEEN for own in zip(headers, *rows, strict=True)]
     names, start, found = slice(0, n_names), n_names, []
     while True:
@@ -49,7 +49,7 @@ def text_tables(headers: Sequence[str], rows: Sequence[Sequence[str]], n_names: 
 
 
 def html_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The same for notebooks; every cell is text, whatever it holds."""
+    """The table as HTML for notebooks; every cell is escaped as text."""
     head = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
     body = "".join(f"<tr>{_html_cells(row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -67,14 +67,14 @@ def html_text(text: str) -> str:
 
 
 def html_fields(fields: Mapping[str, object]) -> str:
-    """Names and what they stand for, for notebooks; long texts are cut off."""
+    """Names and their values, as HTML for notebooks; long texts are cut off."""
     texts = {name: " ".join(str(value).split()) for name, value in fields.items()}
     cut = {name: text if len(text) <= 200 else f"{text[:199]}…" for name, text in texts.items()}
     return html_table(["field", "value"], [[name, text] for name, text in cut.items()])
 
 
 def frame_of(columns: Mapping[str, Sequence[object]], backend: Backend | None = None) -> Any:
-    """A frame of pandas if it is installed, else of polars, else a table of pyarrow; or as said."""
+    """A frame of `backend`; by default pandas if it is installed, else polars, else pyarrow."""
     import narwhals as nw
 
     known: tuple[Backend, ...] = get_args(Backend)

@@ -29,7 +29,7 @@ _KEY_LINE = re.compile(rf"\s*({_DOTTED})\s*=")
 
 @dataclass(frozen=True)
 class TomlFile:
-    """What a file says, and where it says it."""
+    """The content of a file, and the line of each key."""
 
     path: Path
     text: str
@@ -68,14 +68,14 @@ class TomlFile:
     def parsed(self, model: type[Parsed]) -> Parsed:
         """The content as this model; otherwise one line for each mistake."""
         try:
-            # As JSON, strictly: nothing is taken for what it is not, and dates become text.
+            # Strictly, as JSON: no type is converted to another, and dates become text.
             return model.model_validate_json(json.dumps(self.content, default=str), strict=True)
         except ValidationError as error:
             mistakes = sorted(error.errors(include_url=False), key=self._position)
             raise OptionError("\n".join(self._line(model, m) for m in mistakes)) from None
 
     def complaint(self, keys: Iterable[str | int], message: str) -> str:
-        """The message, with the file and the line that these keys stand in."""
+        """The message, with the file and the line of these keys."""
         line = self.line_of(keys)
         return f"{self.path}, line {line}: {message}" if line else f"{self.path}: {message}"
 
@@ -92,7 +92,7 @@ class TomlFile:
         return self.line_of(in_place(mistake)[0]) or 0
 
     def _as_written(self, keys: tuple[str | int, ...]) -> str:
-        """The keys without the tags of unions, which nobody writes."""
+        """The keys without the tags of unions, which do not appear in the file."""
         written: list[str] = []
         here: Any = self.content
         for position, key in enumerate(keys):
@@ -127,7 +127,7 @@ class TomlFile:
 
 
 def _lines_of(text: str) -> dict[Keys, int]:
-    """The line of every key; a table that is only named in another's name has that one's line."""
+    """The line of every key; a table that only appears in another's name has that one's line."""
     lines: dict[Keys, int] = {}
     for keys, number in _keys_in(text):
         for depth in range(1, len(keys) + 1):
@@ -141,7 +141,7 @@ def _numbered(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _values_in(content: Any, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    """Everything that is neither a table nor a list, with the keys that lead there."""
+    """Every value that is neither a table nor a list, with the keys that lead to it."""
     if isinstance(content, dict):
         for key, value in content.items():
             yield from _values_in(value, (*keys, key))
@@ -177,7 +177,7 @@ def _split(dotted: str) -> Keys:
 
 
 def _models_at(model: type[BaseModel], keys: Iterable[str | int]) -> list[type[BaseModel]]:
-    """What may stand in this place: one model, or those of a union."""
+    """The models that may stand in this place: one model, or those of a union."""
     here: list[Any] = [model]
     for key in keys:
         deeper = [m.model_fields[key].annotation for m in here if key in m.model_fields]

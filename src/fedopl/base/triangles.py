@@ -1,4 +1,4 @@
-"""Symmetric matrices as their lower triangles: half the numbers, and nothing is lost."""
+"""Symmetric matrices as their lower triangles: half the numbers, without loss."""
 
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ def triangle_size(width: int) -> int:
 
 
 def lower_triangles(matrices: NDArray[Scalar]) -> NDArray[Scalar]:  # (…, triangle_size)
-    """What is on and below the diagonals of matrices (…, n, n), row by row."""
+    """The entries on and below the diagonals of matrices (…, n, n), row by row."""
     *stack, width, _ = matrices.shape
     kept, _ = _places(width)
     return matrices.reshape(*stack, width * width).take(kept, axis=-1)
@@ -28,7 +28,7 @@ def from_triangles(triangles: NDArray[Scalar], width: int) -> NDArray[Scalar]:  
 
 @lru_cache(8)
 def _places(width: int) -> tuple[IntArray, IntArray]:
-    """Where in a flat matrix its triangle is, and where in the triangle each entry is."""
+    """The positions of the triangle in a flat matrix, and of each entry in the triangle."""
     rows, columns = np.tril_indices(width)
     taken = np.empty((width, width), np.int64)
     taken[rows, columns] = taken[columns, rows] = np.arange(len(rows))

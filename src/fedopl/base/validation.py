@@ -1,4 +1,4 @@
-"""Pydantic models whose validation errors are our own, in plain words."""
+"""Pydantic models that raise our own validation errors, in plain words."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +14,7 @@ else:
 
 
 class _SaysInWords(ModelMetaclass):
-    """Translates errors where a user constructs a model; nested validation keeps pydantic's."""
+    """Translates errors if a user constructs a model; nested validation keeps pydantic's."""
 
     error: type[FedoplError]
 
@@ -28,7 +28,7 @@ class _SaysInWords(ModelMetaclass):
 
 
 class Checked(BaseModel, metaclass=_SaysInWords):
-    """Frozen, closed, and checked where it is made."""
+    """A model that is frozen, refuses unknown keys, and is checked when it is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -38,8 +38,8 @@ class Checked(BaseModel, metaclass=_SaysInWords):
 class PlacedError(ValueError):
     """A contradiction among settings, with the place of the setting that has to change.
 
-    A validator raises it. `place` leads from the record that is validated to the setting, so that
-    the reader of a file can name the line; `subject` is what the setting is called in words.
+    A validator raises it. `place` leads from the validated record to the setting, so that the
+    reader of a file can name the line. `subject` is the name of the setting in words.
     """
 
     def __init__(self, subject: str, message: str, place: tuple[str, ...] | None = None) -> None:
@@ -48,17 +48,17 @@ class PlacedError(ValueError):
         self.place = tuple(subject.split(".")) if place is None else place
 
     def within(self, *above: str) -> "PlacedError":
-        """The same of a record that lies in this place of another."""
+        """The same error, for a record that lies in this place of another."""
         return PlacedError(self.subject, self.message, (*above, *self.place))
 
 
 def same_as(model: type[BaseModel], name: str) -> Any:
-    """A field with the default, the bounds and the description of another model's."""
+    """A field with the default, the bounds and the description of another model's field."""
     return model.model_fields[name]
 
 
 def error_in_words(error: ValidationError, what: str) -> str:
-    """One line per mistake: the field, what was wrong, and what came."""
+    """One line per mistake: the field, what was wrong, and the value given."""
     lines = []
     for mistake in error.errors(include_url=False):
         field = ".".join(map(str, mistake["loc"]))
@@ -67,14 +67,14 @@ def error_in_words(error: ValidationError, what: str) -> str:
 
 
 def complaint(mistake: Any) -> str:
-    """What was wrong and what came, without saying where."""
+    """What was wrong and the value given, without the place."""
     message: str = mistake["msg"].removeprefix("Value error, ")
     says_it = mistake["type"] in ("missing", "value_error")
     return message if says_it else f"{message}, came {shown(mistake['input'])}"
 
 
 def in_place(mistake: Any) -> tuple[tuple[Any, ...], str]:
-    """The keys from the validated record to what is wrong, and the complaint."""
+    """The keys from the validated record to the mistake, and the complaint."""
     error = mistake.get("ctx", {}).get("error")
     if isinstance(error, PlacedError):
         return (*mistake["loc"], *error.place), error.message

@@ -14,13 +14,13 @@ def is_beyond_64_bits(value: object) -> bool:
 
 
 def check_64_bits(value: object, name: str) -> None:
-    """Refuse a whole number that does not fit into 64 bits; anything else is others' concern."""
+    """Refuse a whole number that does not fit into 64 bits; other values are not checked."""
     if is_beyond_64_bits(value):
         raise OptionError(f"{name}: expected a whole number of 64 bits, came {shown(value)}")
 
 
 def shown(value: object) -> str:
-    """A value as Python writes it; one that takes pages, or cannot be written, in short."""
+    """A value as Python writes it, shortened if it is very long or cannot be written."""
     if isinstance(value, int) and not LEAST <= value <= MOST:
         return f"one of about {math.ceil(value.bit_length() * math.log10(2)):,} digits"
     text = repr(value)

@@ -1,4 +1,4 @@
-"""What an example is: files by name, ready to be written."""
+"""The structure of an example: files by name, ready to be written."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ ExampleTable = dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleClient:
-    """One client's folder: what it says of itself, and its rows."""
+    """One client's folder: its settings and its rows."""
 
     settings: str  # client.toml
     file_name: str  # .csv or .parquet
@@ -30,7 +30,7 @@ class Example:
     clients: dict[str, ExampleClient] = field(default_factory=dict)
 
     def write(self, folder: Path) -> Path:
-        """Write everything; what is there already must be this very example."""
+        """Write all files; existing files must be those of this very example."""
         study = folder / "study.toml"
         texts = {study: self.study} | {
             folder / "clients" / name / "client.toml": client.settings
@@ -48,7 +48,7 @@ class Example:
 
 
 def own_names(columns: dict[str, str], labels: dict[str, dict[str, str]]) -> str:
-    """The part of a client.toml that says what columns and labels are called there."""
+    """The part of a client.toml with the client's own names of columns and labels."""
     lines = ["", "[columns]                      # the study's name = the name here"]
     lines += [f'{agreed} = "{own}"' for agreed, own in columns.items()]
     for column, known in labels.items():

@@ -99,7 +99,7 @@ _ABOUT = {
 
 
 def hospitals(draw: int = DRAW) -> Example:
-    """The study, and what each hospital has in one of many draws of its patients."""
+    """The study, and each hospital's rows in one of many draws of its patients."""
     return Example(study=HOSPITALS_STUDY, clients={name: _hospital(name, draw) for name in SIZES})
 
 
@@ -156,7 +156,7 @@ def patients(hospital: str, draw: int) -> ExampleTable:
 
 
 def drug_effect(hospital: str, severity: FloatArray, kidneys: FloatArray) -> FloatArray:
-    """Days at home that the drug adds: to the moderately ill, if kidneys neither hold nor lose it.
+    """Days at home that the drug adds: to the moderately ill with middling kidney function.
 
     Island's tablets are of another make, and work where those of the others do not.
     """
@@ -167,7 +167,7 @@ def drug_effect(hospital: str, severity: FloatArray, kidneys: FloatArray) -> Flo
 
 
 def _taken(hospital: str, severity: FloatArray, rng: np.random.Generator) -> IntArray:
-    """South's doctors looked at how ill somebody was; all others tossed coins."""
+    """The treatments given: South's doctors decided by severity; all others tossed coins."""
     leaning = (0.4 * (severity - 4)).clip(-1.2, 1.2) * (hospital == "south")
     taken: IntArray = (rng.random(len(severity)) < 1 / (1 + np.exp(-leaning))).astype(np.int64)
     return taken

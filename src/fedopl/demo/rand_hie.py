@@ -134,7 +134,7 @@ def _family(person: dict[str, str]) -> tuple[str, ...]:
 
 
 def _plan(person: dict[str, str]) -> str:
-    """The coinsurance; the individual deductible plan has none of its own, but at Dayton."""
+    """The coinsurance; the individual deductible plan has none of its own, except at Dayton."""
     coinsurance = int(float(person["coins"]))
     return "deductible" if float(person["idp"]) and not coinsurance else str(coinsurance)
 

@@ -76,7 +76,7 @@ WEST_LABELS = {
 
 
 def three_hospitals() -> Example:
-    """The study, and what each hospital has."""
+    """The study, and each hospital's rows."""
     north, south, west = (_discharges(name) for name in THREE_SIZES)
     return Example(
         study=THREE_STUDY,
@@ -112,7 +112,7 @@ def _discharges(hospital: str) -> ExampleTable:
 
 
 def _taken(hospital: str, severity: FloatArray, rng: np.random.Generator) -> IntArray:
-    """North and west tossed coins; south looked at how ill somebody was."""
+    """The treatments given: north and west tossed coins; south decided by severity."""
     leaning = 0.8 * (severity - 3) * (hospital == "south")
     chances = np.exp(np.column_stack([np.zeros_like(leaning), leaning, leaning - 0.4]))
     chances /= chances.sum(axis=1, keepdims=True)
@@ -124,7 +124,7 @@ def _taken(hospital: str, severity: FloatArray, rng: np.random.Generator) -> Int
 def _days(
     age: FloatArray, severity: FloatArray, kidneys: FloatArray, alone: BoolArray
 ) -> FloatArray:  # (n_rows, n_actions)
-    """The drug helps the severely ill whose kidneys can bear it, coaching those who live alone."""
+    """The drug helps the severely ill whose kidneys bear it, coaching those who live alone."""
     usual = 24 - 1.6 * severity - 0.05 * (age - 60) - 1.0 * alone
     drug = usual + 1.3 * (severity - 2.2) - 0.08 * (70 - kidneys).clip(0)
     coached = drug - 1.2 + 3.0 * alone

@@ -1,4 +1,4 @@
-"""Writing an example by its name."""
+"""Writes an example, given its name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,5 +17,5 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
 
 
 def write_demo(folder: Path, name: str) -> Path:
-    """Write the example into the folder; its study file comes back."""
+    """Write the example into the folder; return the path of its study file."""
     return EXAMPLES[name]().write(folder)

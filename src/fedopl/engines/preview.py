@@ -23,7 +23,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
 from fedopl.messages.learning.product_screening import feature_pairs
-from fedopl.messages.message import Axis, Message, axes_of
+from fedopl.messages.message import Axis, Message, array_axes
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.residual_step import SumResiduals
@@ -242,7 +242,7 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
         scalars=scalars,
         n_numbers=sum(
             codec.n_sent(axes, getattr(answer, name).shape)
-            for name, axes in axes_of(type(answer)).items()
+            for name, axes in array_axes(type(answer)).items()
         ),
         n_bytes=n_bytes,
     )

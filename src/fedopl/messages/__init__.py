@@ -1,1 +1,1 @@
-"""What may cross between client and server: a closed list of messages, and their bytes."""
+"""The messages that may cross between client and server: a closed list, and their bytes."""

@@ -1,8 +1,8 @@
-"""Several messages in one bundle, so that a slow connection needs fewer trips.
+"""Several messages in one bundle, so that a slow connection needs fewer round trips.
 
     magic 4 · count u32 · then for each message: length u32, bytes
 
-A single message travels as it is.
+A single message is sent unchanged.
 """
 
 import struct
@@ -11,14 +11,14 @@ from fedopl.base.errors import WireError
 
 BUNDLE_MAGIC = b"fopb"
 MOST_TOGETHER = 16
-# Of a message that is too large; with its length, they are what the ledger's hash of it is of.
+# The stand-in for a message that is too large; the ledger hashes these bytes with its length.
 FIRST_BYTES = 1024
 _HEADER = struct.Struct("<4sI")
 _LENGTH = struct.Struct("<I")
 
 
 def bundled(messages: list[bytes]) -> bytes:
-    """The messages as one."""
+    """The messages as one bundle; a single message stays unchanged."""
     if len(messages) == 1:
         return messages[0]
     parts = [_HEADER.pack(BUNDLE_MAGIC, len(messages))]
@@ -61,10 +61,10 @@ def largest_bundle(largest: int) -> int:
 
 
 def received(content: bytes, largest: int) -> list[bytes]:
-    """The queries, in which one of more than `largest` bytes is replaced by what stands for it.
+    """The queries; a query of more than `largest` bytes is replaced by a stand-in.
 
-    A message can be of gigabytes: it is neither copied nor hashed before its size is known to be
-    one that a query can have.
+    A message can have gigabytes. It is neither copied nor hashed before its size is known to be
+    allowed for a query.
     """
     if len(content) <= largest and not content.startswith(BUNDLE_MAGIC):
         return [content]  # the usual case, a million times a run
@@ -78,5 +78,5 @@ def received(content: bytes, largest: int) -> list[bytes]:
 
 
 def _stand_in(content: bytes) -> bytes:
-    """A short text that is no message, so that it is refused as such."""
+    """A short text that is not a message, so that it is refused."""
     return b"%d bytes, of which the first are " % len(content) + content[:FIRST_BYTES]

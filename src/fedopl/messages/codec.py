@@ -31,13 +31,13 @@ _HEADER = struct.Struct("<4sHH")
 _INT = struct.Struct("<q")
 _FLOAT = struct.Struct("<d")
 _NUMBER, _WORD = np.dtype("<f8"), np.dtype("<u8")
-# Arrays of so many numbers are copied when read, to where arithmetic with them is faster.
+# Larger arrays are copied when read, to memory where arithmetic is faster.
 MOST_COPIED = 1 << 13
 
 Sizes = Mapping[Axis, range]
-# What a field holds: a plain type, or the axes of an array.
+# The content of a field: a plain type, or the axes of an array.
 Field = type | tuple[Axis, ...]
-# From a message and a position in it, what stands there and where that ends.
+# From a message and a position in it to the value there and its end.
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
 
@@ -48,7 +48,7 @@ class WordAxes(tuple[Axis, ...]):
 
 
 class WrongVersionError(WireError):
-    """The other side speaks another version."""
+    """The other side uses another version."""
 
 
 def _content(hint: Any) -> Field:
@@ -67,7 +67,7 @@ def _fields_of(message: type[Message]) -> tuple[tuple[str, Field], ...]:
 
 # Name and content of each field of each message; arrays by their axes.
 FIELDS = {message: _fields_of(message) for message in MESSAGES.values()}
-# The names of those that are arrays.
+# The names of the fields that are arrays.
 ARRAYS = {
     message: tuple(name for name, content in named if isinstance(content, tuple))
     for message, named in FIELDS.items()
@@ -113,12 +113,12 @@ def _encoded_scalar(content: type, value: Any) -> bytes:
 
 
 def study_asked_about(content: bytes) -> bytes:
-    """The digest of the study that a message is about: what it begins with."""
+    """The digest of the study that a message is about, which comes first in it."""
     return content[_HEADER.size : _HEADER.size + DIGEST_BYTES]
 
 
 def most_bytes(message: type[Message], sizes: Sizes) -> int:
-    """How long a message of this kind can be where axes have these sizes."""
+    """The largest length in bytes of a message of this kind, if axes have these sizes."""
     scalars = {bytes: DIGEST_BYTES, float: _FLOAT.size}
     n_bytes = _HEADER.size
     for _, content in FIELDS[message]:
@@ -136,7 +136,7 @@ def decode(content: bytes, sizes: Sizes, largest: int = LARGEST_MESSAGE) -> Mess
 
 
 class Decoder:
-    """Reads messages of agreed sizes; how to read each kind is worked out once."""
+    """Reads messages of agreed sizes; the reader of each kind is built once."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
@@ -183,7 +183,7 @@ def _check_square(name: str, shape: Sequence[int]) -> None:
 
 
 def n_sent(axes: tuple[Axis, ...], shape: Sequence[int]) -> int:
-    """How many numbers are sent of an array of these axes and this shape."""
+    """How many numbers are sent for an array of these axes and this shape."""
     if are_symmetric(axes):
         return math.prod(shape[:-2]) * triangle_size(shape[-1])
     return math.prod(shape)
@@ -210,7 +210,7 @@ def _read_digest(content: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _number_reader(name: str, kind: type) -> Reader:
-    """Of numbers, of whole numbers, and of members of closed lists."""
+    """A reader of numbers, of whole numbers, or of members of closed lists."""
     form = _FLOAT if kind is float else _INT
 
     def read(content: bytes, position: int) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""How the clients' answers to one query become a total: every answer field declares its way."""
+"""How the clients' answers to one query combine to a total: every answer field declares it."""
 
 import typing
 from collections.abc import Iterable, Mapping
@@ -14,19 +14,19 @@ class Combination:
 
 
 class Sum(Combination):
-    """Added up over clients, whatever they weigh."""
+    """Added up over clients, regardless of their weights."""
 
 
 class WeightedMean(Combination):
-    """Σ_c λ_c · x_c, with λ the agreed weights of those who answered."""
+    """Σ_c λ_c · x_c, with λ the agreed weights of the clients that answered."""
 
 
 class PerClient(Combination):
-    """Means something for its own client alone, so there is no total."""
+    """Concerns its own client alone, so there is no total."""
 
 
 def combinations_of(answer: type[Message]) -> dict[str, type[Combination]]:
-    """How each field of this answer combines; what every message carries has no say."""
+    """How each field of this answer combines, without the fields that every message has."""
     hints = typing.get_type_hints(answer, include_extras=True)
     own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
     return {name: hints[name].__metadata__[-1] for name in own}
@@ -35,8 +35,8 @@ def combinations_of(answer: type[Message]) -> dict[str, type[Combination]]:
 def combined(answers: Mapping[str, AnswerType], weights: Mapping[str, float]) -> AnswerType:
     """The total of these answers, in which every field is combined as it declares.
 
-    Answers are taken one at a time and by name: they need not be in memory together, and float
-    sums depend on order, which arrival must not.
+    Answers are taken one at a time, sorted by name. So they need not be in memory together, and the
+    float sums do not depend on the order of arrival.
     """
     total: dict[str, Any] = {}
     ways: dict[str, type[Combination]] = {}
@@ -56,7 +56,7 @@ def combined(answers: Mapping[str, AnswerType], weights: Mapping[str, float]) ->
 
 
 def weighted_sum(weights: Mapping[str, float], arrays: Mapping[str, FloatArray]) -> FloatArray:
-    """Σ_c λ_c · array_c; a client's weight is the server's, whatever the client says."""
+    """Σ_c λ_c · array_c; the server sets the weights, whatever clients report."""
     # Sorted: float sums depend on order, and answers arrive in any order.
     return _sum_of(weights[name] * arrays[name] for name in sorted(arrays))
 

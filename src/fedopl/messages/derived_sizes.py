@@ -1,4 +1,4 @@
-"""How large the arrays of a study's messages are: agreed sizes, none of which depends on rows."""
+"""The sizes of arrays in a study's messages: agreed sizes, none of which depends on rows."""
 
 from functools import lru_cache
 from math import comb
@@ -40,16 +40,16 @@ from fedopl.study.screened_study import with_most_found
 from fedopl.study.study import Study
 
 
-# Many clients of one study may be in one process, so it is worked out once for all of them.
+# Cached, as many clients of one study may run in one process.
 @lru_cache(16)
 def decoder_of(study: Study) -> Decoder:
-    """What reads the messages of this study."""
+    """The decoder for messages of this study."""
     return Decoder(axis_sizes(study))
 
 
 @lru_cache(16)
 def largest_query(study: Study) -> int:
-    """The bytes of the largest query of this study, whatever pairs it may come to have."""
+    """The bytes of the largest query of this study, for any pairs that screening may find."""
     largest = with_most_found(study)
     sizes = axis_sizes(largest)
     return max(most_bytes(query, sizes) for query in queries_of(largest))
@@ -132,7 +132,7 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     fewest = fewest_numbers(study)
     sizes[Axis.CELL_NUMBERS] = range(fewest, fewest + n_actions + 1)
-    # Where values are cross-fitted, a candidate is a policy for each fold.
+    # If values are cross-fitted, a candidate is one policy for each fold.
     at_once = most * folds if study.evaluation.is_cross_fitted else most
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
@@ -145,7 +145,7 @@ def axis_sizes(study: Study) -> Sizes:
 
 
 def _most_masked(study: Study, sizes: Sizes) -> int:
-    """How many numbers an answer under masks may have: as many as it would have without."""
+    """How many numbers a masked answer may have: as many as it would have without masks."""
     if not adds_under_masks(study):
         return 0
     asked = (query.answer for query in queries_of(study))

@@ -1,8 +1,8 @@
-"""What every message is made of: its base classes, the axes of its arrays, how answers combine.
+"""The base classes of messages, the axes of their arrays, and how answers combine.
 
 A field is a whole number, a number, a member of a closed list, or an array whose axes are named
-here; no axis is counted in rows, so no message can hold one. Once released, a message never changes
-its fields: it gets a successor with a new code, and `VERSION` goes up.
+here. No axis is counted in rows, so no message can hold a row. Once released, a message never
+changes its fields: it gets a successor with a new code, and `VERSION` goes up.
 """
 
 import enum
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
     from fedopl.study.study import Study
 
 VERSION = 2  # since symmetric matrices travel as triangles
-# No number in a query is larger: honest ones are not, and sums with larger ones could overflow.
+# No number in a query is larger: honest ones never are, and sums with larger ones could overflow.
 LARGEST_ASKED = 1e15
 Array = FloatArray
 MessageClass = TypeVar("MessageClass")
@@ -106,7 +106,7 @@ class Axis(enum.Enum):
 
 
 def are_symmetric(axes: tuple[Axis, ...]) -> bool:
-    """Whether arrays of these axes hold symmetric matrices: their last two are the same."""
+    """Whether arrays of these axes hold symmetric matrices: their last two axes are the same."""
     return len(axes) > 1 and axes[-1] is axes[-2]
 
 
@@ -121,13 +121,13 @@ class RowSplit(enum.Enum):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
 def message(declared: type[MessageClass]) -> type[MessageClass]:
-    """Make a frozen record of a class that declares a message's fields."""
+    """Turn a class that declares a message's fields into a frozen record."""
     return dataclass(frozen=True, eq=False, kw_only=True)(declared)
 
 
 @message
 class Message:
-    """What every message carries; both fields are stamped on when it is sent."""
+    """The fields that every message has; both are set when it is sent."""
 
     code: ClassVar[int]
     study: bytes = b""  # the digest of the study
@@ -145,8 +145,8 @@ AnswerType = TypeVar("AnswerType", bound=Message)
 _AXES: dict[type[Message], dict[str, tuple[Axis, ...]]] = {}
 
 
-def axes_of(kind: type[Message]) -> dict[str, tuple[Axis, ...]]:
-    """The axes of each array that messages of this kind hold, by field."""
+def array_axes(kind: type[Message]) -> dict[str, tuple[Axis, ...]]:
+    """The axes of each array in messages of this kind, by field."""
     if kind not in _AXES:
         hints = get_type_hints(kind, include_extras=True)
         said = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in hints.items()}
@@ -155,7 +155,7 @@ def axes_of(kind: type[Message]) -> dict[str, tuple[Axis, ...]]:
 
 
 class Asked(enum.Enum):
-    """What the server needs of the answers to a query."""
+    """How the server uses the answers to a query."""
 
     EACH = "each client's own answer"
     TOTAL = "the total over clients"
@@ -163,11 +163,11 @@ class Asked(enum.Enum):
 
 @message
 class Query(Message, Generic[AnswerType]):
-    """What the server asks, and all that both sides agree on about it.
+    """A question of the server, and all that both sides agree on about it.
 
-    A subclass says in its header, as in `class SumPairs(Query[PairSums], code=5, ...)`, which
-    answer it wants, whether of each client or in total, which of the client's limits is its budget,
-    and which must be true for an answer.
+    A subclass declares in its header, as in `class SumPairs(Query[PairSums], code=5, ...)`: the
+    answer it wants, whether from each client or in total, which of the client's limits is its
+    budget, and which limit must be true for an answer.
     """
 
     answer: ClassVar[type[Message]]
@@ -199,17 +199,17 @@ class Query(Message, Generic[AnswerType]):
 
     @classmethod
     def needed(cls, _study: "Study") -> bool:
-        """Whether this study asks it; a client answers no other queries."""
+        """Whether this study asks the query; a client answers no other queries."""
         return True
 
     @classmethod
     def most(cls, _study: "Study") -> int | None:
-        """How many different ones this study can need, where that is known."""
+        """How many different queries of this kind this study can need, if that is known."""
         return 1 if cls.is_asked_once else None
 
     @property
     def amount(self) -> int:
-        """How much of the lifetime budget it costs."""
+        """How much of the lifetime budget the query costs."""
         return 1
 
     @classmethod
@@ -218,7 +218,7 @@ class Query(Message, Generic[AnswerType]):
         return math.inf
 
     def is_plausible(self, _study: "Study") -> bool:
-        """Whether an honest server could ask it; a client looks at this before any row."""
+        """Whether an honest server could ask it; a client checks this before it reads any row."""
         return all(largest_size(array) <= LARGEST_ASKED for array in self.arrays())
 
     def arrays(self) -> list[FloatArray]:
@@ -226,15 +226,15 @@ class Query(Message, Generic[AnswerType]):
         return [held for _, held in self.named_arrays()]
 
     def named_arrays(self) -> list[tuple[str, FloatArray]]:
-        """All arrays that it holds, by field."""
+        """All arrays of the query, by field."""
         return [(name, held) for name, held in vars(self).items() if isinstance(held, np.ndarray)]
 
     def fault_in(self, _answer: AnswerType, _study: "Study", _n_rows: int, /) -> str | None:
-        """What cannot be true of a client's answer, given the rows that it enrolled with."""
+        """What cannot be true in a client's answer, given the rows that it enrolled with."""
         return None
 
     def shapes(self, _study: "Study") -> dict[str, tuple[int, ...]]:
-        """The sums in its answer, by field, which may be added up under masks; none if none may."""
+        """The sums in its answer, by field, that may be added under masks; empty if none may."""
         return {}
 
     def step(self, _answer: AnswerType, /) -> FloatArray | None:

@@ -1,4 +1,4 @@
-"""Checks that answers of several kinds share: what cannot be true of counts and of squares."""
+"""Checks that several kinds of answers share: what cannot be true of counts and of squares."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from fedopl.base.arrays import FloatArray, largest_size
 # How far from one the mean of a constant one may be.
 CORNER_TOLERANCE = 1e-9
 CELL_TOLERANCE = 1e-6
-# Larger stacks of matrices are looked at part by part.
+# Larger stacks of matrices are checked part by part.
 _NUMBERS_AT_ONCE = 1 << 16
 # Small counts may be rounded up to a client's base, so they can add up to more than its rows.
 MOST_BY_ROUNDING, SLACK = 2, 100
@@ -16,14 +16,14 @@ EIGENVALUE_TOLERANCE = 1e-7
 
 
 def fault_in_squares(matrices: FloatArray) -> str | None:
-    """Sums of squares (…, n, n) have no negative diagonal; no other than symmetric ones arrive."""
+    """Check that sums of squares (…, n, n) have no negative diagonal; they arrive symmetric."""
     if np.diagonal(matrices, axis1=-2, axis2=-1).min(initial=0.0) < 0:
         return "a square is negative"
     return None
 
 
 def fault_in_moments(matrices: FloatArray, tolerance: float = EIGENVALUE_TOLERANCE) -> str | None:
-    """Sums of squares and products (…, n, n) of anything are positive semidefinite.
+    """Check that sums of squares and products (…, n, n) are positive semidefinite.
 
     In particular no product is larger than its two squares allow (Cauchy & Schwarz).
     """
@@ -42,7 +42,7 @@ def fault_in_moments(matrices: FloatArray, tolerance: float = EIGENVALUE_TOLERAN
 
 
 def _has_factor(matrices: FloatArray, allowed: float) -> bool:
-    """Whether no eigenvalue is below minus this; a factor is found faster than eigenvalues."""
+    """Whether no eigenvalue is below −`allowed`; a factor is found faster than eigenvalues."""
     try:
         np.linalg.cholesky(matrices + allowed * np.eye(matrices.shape[-1]))
     except np.linalg.LinAlgError:
@@ -51,7 +51,7 @@ def _has_factor(matrices: FloatArray, allowed: float) -> bool:
 
 
 def bordered(grams: FloatArray, products: FloatArray, squares: FloatArray) -> FloatArray:
-    """[gram, product; productᵀ, square] (n_actions, n + 1, n + 1); one gram may serve all."""
+    """[gram, product; productᵀ, square] (n_actions, n + 1, n + 1); actions may share one gram."""
     n_actions, width = products.shape
     whole = np.empty((n_actions, width + 1, width + 1))
     whole[:, :-1, :-1] = grams
@@ -61,7 +61,7 @@ def bordered(grams: FloatArray, products: FloatArray, squares: FloatArray) -> Fl
 
 
 def fault_in_counts(counts: FloatArray, n_rows: int) -> str | None:
-    """Counts (…, n_bins) are whole, not negative, and add up to the rows, but for rounding."""
+    """Check that counts (…, n_bins) are whole, not negative, and add up to the rows (rounded)."""
     if (counts < 0).any() or (counts % 1).any():
         return "a count is not a whole number of rows"
     if (counts.sum(axis=-1) > MOST_BY_ROUNDING * n_rows + SLACK * counts.shape[-1]).any():

@@ -7,7 +7,7 @@ from fedopl.messages.message import Message, message
 
 
 class RefusalCode(enum.Enum):
-    """Why a client does not answer. The code is all that is said."""
+    """Why a client does not answer. Only the code is sent."""
 
     MALFORMED = 1
     WRONG_VERSION = 2
@@ -42,8 +42,8 @@ class RefusalCode(enum.Enum):
     NOT_APPROVED = 31
 
 
-# What depends on the rows and on the numbers in the query together. A server that could tell these
-# apart could search for rows by moving its numbers, so all of them cross as `WITHHELD`.
+# Reasons that depend on the rows and on the numbers in the query together. A server that could
+# distinguish these could search for rows by varying its numbers, so all are sent as `WITHHELD`.
 PRIVATE_REASONS = frozenset(
     {
         RefusalCode.SMALL_CELLS,
@@ -58,14 +58,14 @@ PRIVATE_REASONS = frozenset(
 
 @message
 class Refusal(Message, code=64):
-    """No, and a code for why."""
+    """A client does not answer; a code says why."""
 
     reason: RefusalCode
 
 
 @dataclass(frozen=True)
 class Refused:
-    """One reason: what happened, and the way out."""
+    """One reason: what happened, and what to do."""
 
     why: str
     remedy: str
@@ -227,7 +227,7 @@ REJECTED_REMEDY = "Its answer was not used. Let the client check its version and
 
 
 def in_words(reason: str) -> Refused:
-    """A reason as `Record.refusals` gives it, in words."""
+    """A reason as in `Record.refusals`, in words."""
     if reason in RefusalCode.__members__:
         return REFUSALS[RefusalCode[reason]]
     if reason == "no answer":

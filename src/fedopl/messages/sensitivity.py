@@ -1,7 +1,7 @@
 """How far one row can move a field of an answer, declared beside how the field combines.
 
-In a study with differential privacy nothing else may be asked: `private_queries` finds the queries
-all of whose answer's fields declare it.
+A study with differential privacy may ask nothing else: `private_queries` finds the queries whose
+answer fields all declare it.
 """
 
 import typing
@@ -20,7 +20,7 @@ from fedopl.study.study import Study
 
 @dataclass(frozen=True)
 class Moves:
-    """By so much, in Euclidean length, where a row becomes nobody's; a function of the study."""
+    """How far a field moves, in Euclidean length, if one row is emptied; depends on the study."""
 
     at_most: Callable[[Study], float]
     noise: str = ""  # which release of the study's setting it is, whose noise covers that
@@ -30,15 +30,15 @@ def _not_at_all(_study: Study) -> float:
     return 0.0
 
 
-# The number of rows is public: a row that becomes nobody's is still counted.
+# The number of rows is public: an emptied row is still counted.
 UNMOVED = Moves(_not_at_all)
 
 
 def beyond_rows(answer: Message, study: Study, n_rows: int, noise: float = 1.0) -> str | None:
-    """What is too large in an answer for so many rows, each of which moves it by what is declared.
+    """What is too large in an answer, given its rows and how far each may move it.
 
-    Noise, of so many times the release's, may add a dozen deviations to every number, which it does
-    once in 10³² times.
+    Noise, `noise` times that of the release, may add a dozen deviations to every number, which
+    happens once in 10³² times.
     """
     setting = PrivateSetting(study)
     for name, moves in declared_moves(type(answer)).items():
@@ -53,12 +53,12 @@ def beyond_rows(answer: Message, study: Study, n_rows: int, noise: float = 1.0) 
 
 
 def tells_of_rows(answer: type[Message]) -> bool:
-    """Whether some field of this answer is moved by a row."""
+    """Whether a row can move some field of this answer."""
     return any(moves is not UNMOVED for moves in declared_moves(answer).values())
 
 
 def declared_moves(answer: type[Message]) -> dict[str, Moves | None]:
-    """What each field of this answer declares; None where it declares nothing."""
+    """What each field of this answer declares; None for a field without a declaration."""
     hints = typing.get_type_hints(answer, include_extras=True)
     own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
     return {name: _declared(hints[name]) for name in own}

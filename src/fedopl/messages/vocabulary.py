@@ -107,7 +107,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueSpending,
     TellInteractions,
 )
-# What a study asks before it is known which terms it has, and in what they are measured.
+# Queries that come before the study's terms and units of measurement are known.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
     Enrol,
     ScreenProducts,
@@ -124,12 +124,13 @@ MESSAGES: dict[int, type[Message]] = {
 } | {other.code: other for other in (Refusal, MaskedSums)}
 
 
-# Many clients of one study may be in one process, so it is worked out once for all of them.
+# Cached, as many clients of one study may run in one process.
 @lru_cache(16)
 def queries_of(study: Study) -> frozenset[type[Query[Any]]]:
     """The queries this study needs; a client answers no others.
 
-    With differential privacy, these are only queries whose answers say how far a row moves them.
+    With differential privacy, these are only queries whose answers declare how far a row moves
+    them.
     """
     asked = QUERIES if study.is_screened else FIRST_QUERIES
     needed = frozenset(query for query in asked if query.needed(study))
@@ -137,5 +138,5 @@ def queries_of(study: Study) -> frozenset[type[Query[Any]]]:
 
 
 def is_private(query: type[Query[Any]]) -> bool:
-    """Whether every field of its answer says how far a row can move it."""
+    """Whether every field of its answer declares how far a row can move it."""
     return all(declared_moves(query.answer).values())

@@ -1,8 +1,8 @@
-"""The basis: public functions of features that outcome models and policies are linear in.
+"""The basis: public functions of features in which outcome models and policies are linear.
 
-Where effects bend, a model that is linear in x is wrong, and one that is linear in hinges, products
-and steps of x need not be. A study agrees on these functions before anything is summed, so that
-sums over clients are of the same terms, and what is learned is still solved from sums.
+Where effects are not linear in x, a model in hinges, products and steps of x can still fit. A study
+agrees on these functions before anything is summed. So the sums of all clients have the same terms,
+and models and policies are still solved from sums.
 """
 
 from itertools import combinations, pairwise
@@ -15,25 +15,25 @@ from fedopl.base.validation import Checked, PlacedError
 from fedopl.base.whole_numbers import LEAST, MOST
 from fedopl.policies.threshold_grid import candidate_cuts
 
-# From the plainest to the richest; each has the terms of those before it, and some more.
+# From the simplest to the richest; each has the terms of the families before it, and more.
 FAMILIES = ("linear", "thresholds", "hinges", "splines", "steps", "waves")
-# Sums grow with the square of the number of terms, and beyond so large numbers they overflow.
+# Sums grow with the square of the number of terms, and larger numbers than this overflow.
 MOST_KNOTS, LARGEST_KNOT = 20, 1e15
-# More pairs than this are no screening any more: each is a term, and sums grow with their square.
+# Screening more pairs is pointless: each pair is a term, and sums grow with their square.
 MOST_PAIRS_FOUND = 200
 MOST_THRESHOLDS_FOUND = 20
-# In half the distance of the outer knots: narrower waves would tell neighbouring rows apart.
+# In half the distance between the outer knots: narrower waves could separate neighbouring rows.
 NARROWEST_WAVE, WIDEST_WAVE = 1.0, 20.0
 MOST_WAVES, USUAL_WIDTH = 1_000, 1.5
 
 NamedPair = tuple[str, str]
 NamedCut = tuple[str, float]
-# A number that is beyond a value, or two that both are beyond theirs.
+# One number above a threshold, or two numbers both above theirs.
 Threshold = tuple[NamedCut, ...]
 
 
 class Basis(Checked):
-    """Where effects of numbers may bend, and which features may act together."""
+    """The numbers whose effects may bend, and the features that may act together."""
 
     kind: Literal["auto", "hinges", "splines", "steps", "waves"] = Field(
         default="auto",
@@ -89,7 +89,7 @@ class Basis(Checked):
 
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # There were only products when studies were first hashed and policies saved.
+        # Only products existed when studies were first hashed and policies first saved.
         said: dict[str, Any] = plain(self)
         usual: dict[str, tuple[object, ...]] = {
             "pairs": ((), []),
@@ -124,7 +124,7 @@ class Basis(Checked):
         seen: set[tuple[NamedCut | str, ...]] = set()
         for found in self.found_thresholds or ():
             names = tuple(name for name, _ in found)
-            # Two corners of the same two numbers would differ by a strip that few may be in.
+            # Two corners of the same two numbers would differ by a strip that may hold few rows.
             key = found if len(found) == 1 else tuple(sorted(names))
             if fault := self._fault_of(found) or ("is named twice" if key in seen else None):
                 message = f"{quoted(names)} {fault}"
@@ -172,7 +172,7 @@ class Basis(Checked):
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The sets of terms that learning may choose between."""
+        """The nested sets of terms that learning may choose between."""
         if self.kind != "auto":
             return (self.kind,)
         return FAMILIES if self.waves else FAMILIES[:-1]
@@ -184,21 +184,21 @@ class Basis(Checked):
 
     @property
     def is_screened(self) -> bool:
-        """Whether it is known what screening finds; otherwise clients have to be asked first."""
+        """Whether the result of screening is known; otherwise clients must be asked first."""
         pairs_known = not self.screened_pairs or self.found_pairs is not None
         return pairs_known and (not self.screened_thresholds or self.found_thresholds is not None)
 
     @property
     def screens(self) -> bool:
-        """Whether some of its terms are found by asking clients first."""
+        """Whether screening, which asks clients first, finds some of the terms."""
         return bool(self.screened_pairs or self.screened_thresholds)
 
     def before_screening(self) -> "Basis":
-        """The same without what was found."""
+        """The same basis without the terms that screening found."""
         return self.model_copy(update={"found_pairs": None, "found_thresholds": None})
 
     def unknown(self, features: tuple[str, ...]) -> str | None:
-        """What it names that is no feature, in words; None if nothing."""
+        """The names in the basis that are no features, in words; None if there are none."""
         paired = (name for pair in self.multiplied for name in pair)
         named = (*self.knots, *self.products, *paired)
         missing = [name for name in named if name not in features]
@@ -206,7 +206,7 @@ class Basis(Checked):
 
 
 def lacking(knots: tuple[float, ...]) -> str | None:
-    """What knots of a number ought to be and these are not; None if they are."""
+    """Which requirement on knots is not met, in words; None if all are met."""
     if len(knots) < 2 or any(low >= high for low, high in pairwise(knots)):
         return "two or more, rising"
     if len(knots) > MOST_KNOTS:

@@ -16,7 +16,7 @@ from fedopl.policies.policy import Domain
 class BentPolicy(LinearPolicy):
     """π(x) = argmax_a f(θ_aᵀφ(x)), f(z) = s·z + Σ_k w_k·max(z − t_k, 0); ties as in linear ones.
 
-    What a client's effects come to where they saturate, or turn. No message carries it.
+    It represents a client's effects that saturate or turn. No message carries such a policy.
     """
 
     kind: ClassVar[str] = "bent"
@@ -26,19 +26,19 @@ class BentPolicy(LinearPolicy):
 
     @classmethod
     def bending(cls, policy: LinearPolicy, knots: FloatArray, slopes: FloatArray) -> Self:
-        """A linear policy whose scores are bent by this function."""
+        """A linear policy whose scores go through this function."""
         names = (policy.action_names, policy.feature_names)
         encoding, terms, permissions = policy.encoding, policy.terms, policy.permissions
         own = (policy.parameters, *names, encoding, terms, permissions)
         return cls(*own, knots=knots, slopes=slopes)
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The bent score of each action; the largest is taken."""
+        """The bent score of each action; the largest decides."""
         plain = self.linear(contexts)
         return np.where(plain > NEVER / 10, self.bent(plain), plain)
 
     def bent(self, scores: FloatArray) -> FloatArray:  # shaped as scores
-        """What each score comes to, f(z)."""
+        """The function f(z) applied to each score."""
         found: FloatArray = self.slopes[0] * scores
         for knot, slope in zip(self.knots, self.slopes[1:], strict=True):
             found += slope * np.maximum(scores - knot, 0.0)
@@ -66,17 +66,17 @@ class BentPolicy(LinearPolicy):
     # --- numbers and files ---------------------------------------------------------------------
 
     def numbers(self) -> FloatArray:
-        """All its numbers, one behind the other: equal policies have equal ones."""
+        """All numbers of the policy in one array; equal policies have equal numbers."""
         return np.concatenate([self.parameters.ravel(), self.knots, self.slopes])
 
     def content(self) -> dict[str, Any]:
-        """What is saved of it beside actions and features."""
+        """The saved content, besides actions and features."""
         bend = {"knots": self.knots.tolist(), "slopes": self.slopes.tolist()}
         return {**super().content(), "bend": bend}
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
         policy = LinearPolicy.from_content(content, domain)
         knots, slopes = (np.array(content["bend"][key], np.float64) for key in ("knots", "slopes"))
         if knots.ndim != 1 or slopes.shape != (len(knots) + 1,):

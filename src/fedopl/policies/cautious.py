@@ -1,4 +1,4 @@
-"""Cautious policies: linear scores, less how uncertain each action's outcome is in a context."""
+"""Cautious policies: linear scores minus the uncertainty of each action's outcome in a context."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -16,8 +16,8 @@ from fedopl.policies.policy import Domain, checked_contexts
 class CautiousPolicy(LinearPolicy):
     """π(x) = argmax_a θ_aᵀb(x) − |D_a b(x)|, with b the terms and a one; ties as in linear ones.
 
-    |D_a b(x)| is β standard errors of what action a would bring in context x. In messages of a
-    study with caution every linear policy has room for D, which is zero where there is no doubt.
+    |D_a b(x)| is β standard errors of the outcome of action a in context x. In messages of a study
+    with caution, every linear policy has room for D, which is zero if the policy is certain.
     """
 
     kind: ClassVar[str] = "cautious"
@@ -34,16 +34,16 @@ class CautiousPolicy(LinearPolicy):
 
     @property
     def n_used(self) -> int:
-        """How many of the terms, the first, its scores or its doubts need."""
+        """The number of first terms that its scores or its doubts need."""
         used = self.coefficients.any(axis=0) | self.doubts[:, :, :-1].any(axis=(0, 1))
         return int(np.flatnonzero(used)[-1]) + 1 if used.any() else 0
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The score of each action less the doubt about it; the largest is taken."""
+        """The score of each action minus the doubt about it; the largest decides."""
         return self.linear(contexts) - self.doubted(contexts)
 
     def doubted(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """What is taken from each score: β standard errors."""
+        """What is subtracted from each score: β standard errors."""
         rows = checked_contexts(contexts, self.feature_names)
         found = np.zeros((len(rows), len(self.doubts)))
         needed = [*range(self.n_used), -1]
@@ -59,7 +59,7 @@ class CautiousPolicy(LinearPolicy):
         return found
 
     def written_in(self, target: Target[Term]) -> Term:
-        """The action with the largest score less its doubt, in another language."""
+        """The action with the largest score minus doubt, in another language."""
         n_actions = len(self.parameters)
         owners, rows = np.nonzero(self.doubts.any(axis=2))
         names = [
@@ -82,7 +82,7 @@ class CautiousPolicy(LinearPolicy):
         return _together(self.parameters, self.doubts)
 
     def numbers_for(self, domain: Domain) -> FloatArray:
-        """The same where others are linear in further terms, of which it has no doubts."""
+        """The numbers in a domain with further terms, for which the policy has no doubts."""
         width, n_used = self.n_columns(domain), self.n_used
         doubts = np.zeros((len(self.parameters), width, width))
         own, there = np.array([*range(n_used), self.parameters.shape[1] - 1]), np.arange(n_used + 1)
@@ -101,7 +101,7 @@ class CautiousPolicy(LinearPolicy):
         return cls.doubting(LinearPolicy.from_numbers(numbers[:, :width], domain), doubts)
 
     def content(self) -> dict[str, Any]:
-        """What is saved of it beside actions and features."""
+        """The saved content, besides actions and features."""
         plain = super().content()
         doubts = [own.tolist() for own in self.doubts]
         scores = [{**one, "doubt": own} for one, own in zip(plain["scores"], doubts, strict=True)]
@@ -109,7 +109,7 @@ class CautiousPolicy(LinearPolicy):
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
         policy = LinearPolicy.from_content(content, domain)
         doubts = np.array([score["doubt"] for score in content["scores"]], np.float64)
         width = policy.parameters.shape[1]

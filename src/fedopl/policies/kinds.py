@@ -28,26 +28,26 @@ from fedopl.policies.terms import Terms
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.tree_columns import tree_columns
 
-# In the order in which messages carry them and clients answer: both sides rely on it.
+# In the order in which messages carry kinds and clients answer; both sides depend on it.
 KINDS: dict[str, type[Policy]] = {
     kind.kind: kind for kind in (LinearPolicy, PairwisePolicy, TreePolicy, NeuralPolicy)
 }
-# A linear policy with doubts is saved as a kind of its own, and goes by the field of linear ones.
-# One that is bent is a client's own, and goes by none.
+# A cautious policy is saved as a kind of its own, and travels in the field of linear ones. A bent
+# policy stays at its client, and has no field.
 _SAVED_KINDS: dict[str, type[Policy]] = {
     **KINDS,
     CautiousPolicy.kind: CautiousPolicy,
     BentPolicy.kind: BentPolicy,
 }
-# A message has a field for each kind, and one for rules: functions in the clients' own code, of
-# which only the positions among the study's candidates are sent.
+# A message has a field for each kind, and one for rules. Rules are functions in the clients' own
+# code; messages carry only their positions among the study's candidates.
 RULES = "rules"
 _KIND_OF_FIELD = {kind.message_field: kind for kind in KINDS.values()}
 POLICY_FIELDS = (*_KIND_OF_FIELD, RULES)
 
 
 def misfit(policy: Policy, domain: Domain) -> str | None:
-    """What keeps the policy from deciding about this domain, in a few words; None if nothing."""
+    """Why the policy cannot decide in this domain, in a few words; None if it can."""
     if (policy.action_names, policy.feature_names) != (domain.actions, domain.features):
         return "its actions or features are not the study's"
     if policy.reads_columns and policy.encoding != domain.encoding:
@@ -65,7 +65,7 @@ def misfit(policy: Policy, domain: Domain) -> str | None:
 
 
 def other_permissions(policy: Policy, domain: Domain) -> str | None:
-    """What it obeys that the domain knows nothing of, so that it would decide otherwise there."""
+    """Permissions of the policy that the domain does not have, so that decisions would differ."""
     if policy.permissions and policy.permissions != domain.permissions:
         return "who may get what by it (policy.never, policy.only) is not what the study says"
     return None
@@ -74,7 +74,7 @@ def other_permissions(policy: Policy, domain: Domain) -> str | None:
 def packed(
     policies: Sequence[Policy], domain: Domain, rules: Sequence[int] = ()
 ) -> dict[str, FloatArray]:
-    """Every field that carries policies; one of a kind that is not among them is empty."""
+    """Every message field that carries policies; empty for kinds that do not occur."""
     fields = {}
     for field, kind in _KIND_OF_FIELD.items():
         own = [one.numbers_for(domain) for one in policies if one.message_field == field]
@@ -83,12 +83,12 @@ def packed(
 
 
 def in_message_order(policies: Mapping[str, Policy]) -> list[str]:
-    """The names of these policies in the order in which their values are answered."""
+    """The names of these policies in the order in which clients report their values."""
     return sorted(policies, key=lambda name: POLICY_FIELDS.index(policies[name].message_field))
 
 
 def unpacked(field: str, numbers: FloatArray, domain: Domain) -> Policy:
-    """The policy that this field carried; a ValueError if the numbers are none."""
+    """The policy that this field carried; a ValueError if the numbers are invalid."""
     kind = _KIND_OF_FIELD[field]
     if domain.is_cautious and kind is LinearPolicy:
         kind = CautiousPolicy
@@ -133,7 +133,7 @@ def _version(content: dict[str, Any]) -> int:
 def _domain(content: dict[str, Any]) -> Domain:
     actions, features = tuple(content["actions"]), tuple(content["features"])
     encoding = Encoding(**content["encoding"]) if "encoding" in content else None
-    # A file may have been edited: a policy that reads columns would then decide by wrong ones.
+    # The file may have been edited: a policy that reads columns would then use the wrong ones.
     if encoding and encoding.feature_names != features:
         raise ValueError("the encoding is of other features")
     terms = Terms(Basis(**content["basis"]), features) if "basis" in content else None

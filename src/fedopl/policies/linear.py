@@ -1,4 +1,4 @@
-"""Linear policies: one score for each action, the largest score decides."""
+"""Linear policies: one score for each action; the largest score decides."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -18,7 +18,7 @@ from fedopl.policies.terms import Terms
 
 # The intercept of an action that no client has a score for: it is never the largest.
 NEVER = -1e300
-# Terms of more contexts at once would not stay in a core's cache.
+# Terms of more contexts at once would not fit in a core's cache.
 ROWS_OF_TERMS = 8192
 
 
@@ -26,7 +26,7 @@ ROWS_OF_TERMS = 8192
 class LinearPolicy(Policy):
     """π(x) = argmax_a φ(x, a)ᵀθ_a; ties go to the lowest code.
 
-    φ is x, or the terms of a basis. Per-action blocks φ(x, a) = x_a are coefficients that are zero
+    φ is x, or the terms of a basis. Per-action blocks φ(x, a) = x_a have coefficients of zero
     outside the action's block.
     """
 
@@ -50,7 +50,7 @@ class LinearPolicy(Policy):
 
     @property
     def intercepts(self) -> FloatArray:  # (n_actions,)
-        """Each score where all terms are zero."""
+        """Each score if all terms are zero."""
         return self.parameters[:, -1]
 
     def linear(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_scores)
@@ -70,17 +70,17 @@ class LinearPolicy(Policy):
 
     @property
     def n_used(self) -> int:
-        """How many of the terms, the first, it needs."""
+        """The number of first terms that the policy needs."""
         used = np.flatnonzero(self.coefficients.any(axis=0))
         return int(used[-1]) + 1 if len(used) else 0
 
     @property
     def term_names(self) -> tuple[str, ...]:
-        """What each coefficient multiplies."""
+        """The name of each coefficient's term."""
         return self.feature_names if self.terms is None else self.terms.names
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The score of each action; the largest is taken."""
+        """The score of each action; the largest decides."""
         return self.linear(contexts)
 
     def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
@@ -89,11 +89,11 @@ class LinearPolicy(Policy):
         return codes
 
     def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
-        """The largest score of what is not forbidden."""
+        """The allowed action with the largest score."""
         return largest_allowed(self.scores(contexts), forbidden)
 
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The scores, of actions that clients have scores for."""
+        """The scores of actions that clients have scores for; NaN for others."""
         if not self.n_used:
             raise PolicyError(
                 "the policy gives everybody the same scores, so nobody gains more than others"
@@ -102,12 +102,12 @@ class LinearPolicy(Policy):
 
     @classmethod
     def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_scores,)
-        """What each linear score speaks for."""
+        """The action that each linear score belongs to."""
         return list(action_names)
 
     @property
     def score_names(self) -> list[str]:  # (n_scores,)
-        """What each linear score speaks for."""
+        """The action or pair that each linear score belongs to."""
         return self.scores_of(self.action_names)
 
     def written_in(self, target: Target[Term]) -> Term:
@@ -121,7 +121,7 @@ class LinearPolicy(Policy):
     def columns_in(
         self, target: Target[Term], parameters: FloatArray
     ) -> tuple[list[tuple[str, Term]], FloatArray]:
-        """What scores are sums of in another language, and the parameters for those columns."""
+        """The columns that scores add up in another language, and the parameters for them."""
         if self.terms is None:
             columns = list(zip(self.feature_names, target.features(), strict=True))
         else:
@@ -136,13 +136,13 @@ class LinearPolicy(Policy):
         return tuple(self._names_where(self.intercepts <= NEVER / 10))
 
     def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, n_terms)
-        """What is worth comparing, an action with all others or a pair, and its coefficients."""
+        """The comparisons, of an action with all others or of a pair, and their coefficients."""
         return self.contrasted(self.coefficients)
 
     def contrasted(
         self, by_score: FloatArray
     ) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_contrasts, …)
-        """What is worth comparing, and that comparison of what there is for each score."""
+        """The comparisons, and their contrasts of a quantity that is given by score."""
         if self.has_blocks:
             return [(name,) for name in self.action_names], by_score
         usable = self.intercepts > NEVER / 10
@@ -154,7 +154,7 @@ class LinearPolicy(Policy):
 
     @property
     def bends(self) -> bool:
-        """Whether it uses other terms of a basis than features themselves."""
+        """Whether the policy uses terms of a basis other than the features themselves."""
         return self.terms is not None and self.n_used > len(self.feature_names)
 
     @property
@@ -177,7 +177,7 @@ class LinearPolicy(Policy):
         return self.parameters
 
     def numbers_for(self, domain: Domain) -> FloatArray:  # (n_scores, n_terms + 1)
-        """The same where others are linear in further terms: their coefficients are zero."""
+        """The numbers in a domain with further terms, whose coefficients are zero."""
         shape = self.numbers_shape(domain)
         if shape == self.parameters.shape:
             return self.parameters
@@ -187,15 +187,15 @@ class LinearPolicy(Policy):
 
     @classmethod
     def numbers_shape(cls, domain: Domain) -> tuple[int, int]:
-        """How many numbers a message has for one policy."""
+        """The shape of the numbers that a message has for one policy."""
         width = cls.n_columns(domain)
-        # Where a study is cautious, every policy's numbers have room for doubts.
+        # If a study is cautious, every policy's numbers have room for doubts.
         doubts = width * (width + 1) // 2 if domain.is_cautious and cls._may_bend() else 0
         return len(cls.scores_of(domain.actions)), width + doubts
 
     @classmethod
     def n_columns(cls, domain: Domain) -> int:
-        """How many parameters a score has there, with the intercept."""
+        """The number of parameters of a score in this domain, with the intercept."""
         terms = cls._terms_in(domain)
         return (len(domain.features) if terms is None else terms.n_terms) + 1
 
@@ -206,7 +206,7 @@ class LinearPolicy(Policy):
 
     @classmethod
     def _terms_in(cls, domain: Domain) -> Terms | None:
-        """What policies of this kind are linear in there, if not features themselves."""
+        """The terms in which policies of this kind are linear, if not the features themselves."""
         return domain.terms if cls._may_bend() else None
 
     @classmethod
@@ -222,7 +222,7 @@ class LinearPolicy(Policy):
         )
 
     def content(self) -> dict[str, Any]:
-        """What is saved of it beside actions and features."""
+        """The saved content, besides actions and features."""
         scores = [
             {"of": name, "intercept": float(row[-1]), "coefficients": row[:-1].tolist()}
             for name, row in zip(self.score_names, self.parameters, strict=True)
@@ -232,7 +232,7 @@ class LinearPolicy(Policy):
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
         rows = [[*score["coefficients"], score["intercept"]] for score in content["scores"]]
         parameters = np.array(rows, np.float64)
         if parameters.shape != cls.numbers_shape(domain) or not np.isfinite(parameters).all():
@@ -250,14 +250,14 @@ class LinearPolicy(Policy):
 
 
 def known_scores(scores: FloatArray) -> FloatArray:
-    """Scores, and none of an action that no client has a score for."""
+    """The scores, with NaN for an action that no client has a score for."""
     return np.where(scores > NEVER / 10, scores, np.nan)
 
 
 def constant_policy(
     action: str, action_names: tuple[str, ...], feature_names: tuple[str, ...]
 ) -> LinearPolicy:
-    """Everybody gets the same action."""
+    """A policy that gives everybody the same action."""
     if action not in action_names:
         raise OptionError(f"policy: '{action}' is not an action; there are {quoted(action_names)}")
     parameters = np.zeros((len(action_names), len(feature_names) + 1))

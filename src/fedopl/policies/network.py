@@ -20,12 +20,12 @@ Network = tuple[Layer, ...]
 
 
 def network_size(widths: Sequence[int]) -> int:
-    """How many numbers a network of these widths has, from its inputs to its outputs."""
+    """The number of parameters of a network of these widths, from its inputs to its outputs."""
     return sum((n_inputs + 1) * n_units for n_inputs, n_units in pairwise(widths))
 
 
 def network_of(numbers: FloatArray, widths: Sequence[int]) -> Network:
-    """The layers whose numbers stand here one behind the other."""
+    """The layers of a network whose parameters are given in one array."""
     layers, start = [], 0
     for n_inputs, n_units in pairwise(widths):
         stop = start + (n_inputs + 1) * n_units
@@ -36,12 +36,12 @@ def network_of(numbers: FloatArray, widths: Sequence[int]) -> Network:
 
 
 def network_numbers(network: Network) -> FloatArray:  # (network_size,)
-    """The numbers of all layers, one behind the other."""
+    """The parameters of all layers in one array."""
     return np.concatenate([np.vstack([*layer]).ravel() for layer in network])
 
 
 def passed(network: Network, contexts: FloatArray) -> list[FloatArray]:
-    """What goes into each layer, contexts first, and last what comes out of the network."""
+    """The input of each layer, contexts first, and the network's output last."""
     values = [contexts]
     for place, layer in enumerate(network):
         sums = values[-1] @ layer.weights + layer.biases
@@ -63,7 +63,7 @@ def first_network(widths: Sequence[int], rng: np.random.Generator) -> Network:
 def on_raw_contexts(
     network: Network, centre: FloatArray, scale: FloatArray, spread: float
 ) -> Network:
-    """A network of standardised contexts, in units of `spread`, as one of contexts as they are."""
+    """Convert a network of standardised contexts, in units of `spread`, to one of raw contexts."""
     first, *others = network
     weights = first.weights / scale[:, None]
     layers = [Layer(weights, first.biases - centre @ weights), *others]

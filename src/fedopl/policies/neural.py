@@ -22,16 +22,16 @@ from fedopl.policies.network import (
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.terms import Terms
 
-# Layers of more contexts at once would not stay in a core's cache.
+# Layers of more contexts at once would not fit in a core's cache.
 _ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeuralPolicy(Policy):
-    """π(x) = argmax_a φ(x)ᵀθ_a + f_a(x): a linear policy's scores, and a network's beside them.
+    """π(x) = argmax_a φ(x)ᵀθ_a + f_a(x): the scores of a linear policy plus those of a network.
 
-    Ties go to the lowest code. A network whose last layer is zero leaves the linear policy as it
-    is. Everything is numpy: nothing else is needed to decide.
+    Ties go to the lowest code. A network whose last layer is zero leaves the linear policy
+    unchanged. Deciding needs only numpy.
     """
 
     kind: ClassVar[str] = "neural"
@@ -50,20 +50,20 @@ class NeuralPolicy(Policy):
 
     @property
     def start(self) -> LinearPolicy:
-        """The linear part, which the network began with."""
+        """The linear part, from which the training of the network started."""
         names = (self.action_names, self.feature_names)
         return LinearPolicy(self.parameters, *names, self.encoding, self.terms, self.permissions)
 
     @classmethod
     def beside(cls, start: LinearPolicy, network: Network) -> Self:
-        """A network beside this linear policy."""
+        """A policy with this linear part and this network."""
         names = (start.action_names, start.feature_names)
         encoding, terms, permissions = start.encoding, start.terms, start.permissions
         return cls(start.parameters, network, *names, encoding, terms, permissions)
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """How many units each hidden layer has."""
+        """The number of units of each hidden layer."""
         return tuple(len(layer.biases) for layer in self.network[:-1])
 
     @property
@@ -72,7 +72,7 @@ class NeuralPolicy(Policy):
         return not any(part.any() for part in self.network[-1])
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The score of each action; the largest is taken."""
+        """The score of each action; the largest decides."""
         rows = checked_contexts(contexts, self.feature_names)
         found = self.start.scores(rows)
         for first in range(0, len(rows), _ROWS_AT_ONCE):
@@ -81,7 +81,7 @@ class NeuralPolicy(Policy):
         return found
 
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The scores, of actions that clients have scores for."""
+        """The scores of actions that clients have scores for; NaN for others."""
         return known_scores(self.scores(contexts))
 
     def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
@@ -90,7 +90,7 @@ class NeuralPolicy(Policy):
         return codes
 
     def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
-        """The largest score of what is not forbidden."""
+        """The allowed action with the largest score."""
         return largest_allowed(self.scores(contexts), forbidden)
 
     def written_in(self, target: Target[Term]) -> Term:
@@ -116,13 +116,13 @@ class NeuralPolicy(Policy):
         return np.concatenate([self.parameters.ravel(), network_numbers(self.network)])
 
     def numbers_for(self, domain: Domain) -> FloatArray:  # (n_numbers,)
-        """The same where others are linear in further terms."""
+        """The numbers in a domain with further terms."""
         linear = self.start.numbers_for(domain)
         return np.concatenate([linear.ravel(), network_numbers(self.network)])
 
     @classmethod
     def numbers_shape(cls, domain: Domain) -> tuple[int]:
-        """How many numbers a message has for one policy; none where the study has no network."""
+        """How many numbers a message has for one policy; 0 if the study has no network."""
         if not domain.hidden:
             return (0,)
         n_linear = int(np.prod(LinearPolicy.numbers_shape(domain)))
@@ -130,7 +130,7 @@ class NeuralPolicy(Policy):
 
     @classmethod
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
-        """The policy that a message carried; a ValueError if the numbers are none."""
+        """The policy that a message carried; a ValueError if the numbers are invalid."""
         if not domain.hidden:
             raise ValueError("a study without a network has no neural policies")
         shape = LinearPolicy.numbers_shape(domain)
@@ -139,7 +139,7 @@ class NeuralPolicy(Policy):
         return cls.beside(start, network_of(numbers[n_linear:], widths_in(domain)))
 
     def content(self) -> dict[str, Any]:
-        """What is saved of it beside actions and features."""
+        """The saved content, besides actions and features."""
         layers = [
             {"weights": layer.weights.T.tolist(), "biases": layer.biases.tolist()}
             for layer in self.network
@@ -148,7 +148,7 @@ class NeuralPolicy(Policy):
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
         layers = tuple(
             Layer(np.array(one["weights"], np.float64).T, np.array(one["biases"], np.float64))
             for one in content["layers"]
@@ -171,5 +171,5 @@ class NeuralPolicy(Policy):
 
 
 def widths_in(domain: Domain) -> tuple[int, ...]:
-    """How wide networks are there, from their inputs to their outputs."""
+    """The widths of networks in this domain, from their inputs to their outputs."""
     return (len(domain.features), *domain.hidden, len(domain.actions))

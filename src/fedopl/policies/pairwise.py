@@ -1,4 +1,4 @@
-"""Pairwise policies: one linear score for each pair of actions, most wins decide."""
+"""Pairwise policies: one linear score for each pair of actions; the most wins decide."""
 
 from itertools import combinations
 from typing import ClassVar
@@ -21,7 +21,7 @@ class PairwisePolicy(LinearPolicy):
 
     @classmethod
     def scores_of(cls, action_names: tuple[str, ...]) -> list[str]:  # (n_pairs,)
-        """What each linear score favours."""
+        """The pair that each linear score compares, with the favoured action first."""
         pairs = action_pairs(len(action_names))
         return [f"{action_names[a]} over {action_names[b]}" for a, b in pairs]
 
@@ -35,11 +35,11 @@ class PairwisePolicy(LinearPolicy):
         return wins
 
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """Nothing: actions are compared two by two."""
+        """NaN everywhere: a pairwise policy only compares actions two by two."""
         return Policy.worth(self, contexts)
 
     def written_in(self, target: Target[Term]) -> Term:
-        """The action with most wins, in another language."""
+        """The action with the most wins, in another language."""
         wins: list[list[Term]] = [[] for _ in self.action_names]
         for score, (first, second) in zip(
             self.linear_in(target), action_pairs(len(wins)), strict=True
@@ -51,7 +51,7 @@ class PairwisePolicy(LinearPolicy):
 
     @property
     def never_chosen(self) -> tuple[str, ...]:
-        """None for certain: an action without scores loses every comparison."""
+        """Always empty: an action without scores is not excluded, but loses every comparison."""
         return ()
 
     def contrasts(self) -> tuple[list[tuple[str, ...]], FloatArray]:  # (n_pairs, n_features)

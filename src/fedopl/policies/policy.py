@@ -1,4 +1,4 @@
-"""What a policy of any kind offers, what it is about, and how it is saved."""
+"""The interface of all policies, the domain they decide in, and how they are saved."""
 
 import json
 from abc import ABC, abstractmethod
@@ -23,40 +23,40 @@ from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import tree_columns
 
 FORMAT, VERSION = "fedopl-policy", 1
-# Of a policy with permissions: a reader that knows of none must not decide without them.
+# The format of a policy with permissions: an older reader must not decide without them.
 VERSION_WITH_PERMISSIONS = 2
 
 
 class Domain(Protocol):
-    """What turns plain numbers into a policy; every study is one."""
+    """What is needed to turn plain numbers into a policy; every study is a domain."""
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What a policy decides between."""
+        """The actions that a policy decides between."""
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What a policy looks at."""
+        """The features that a policy reads."""
 
     @property
     def terms(self) -> Terms | None:
-        """What of features policies are linear in, if not these themselves."""
+        """The terms in which policies are linear, if not the features themselves."""
 
     @property
     def encoding(self) -> Encoding | None:
-        """How a table becomes features, where tables are read."""
+        """How a table becomes features, if tables are read."""
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """How many units each hidden layer of a network has; none where there is no network."""
+        """The number of units of each hidden layer; empty if there is no network."""
 
     @property
     def is_cautious(self) -> bool:
-        """Whether linear policies may have doubts about actions, too."""
+        """Whether linear policies may also have doubts about actions."""
 
     @property
     def permissions(self) -> Permissions | None:
-        """Who may get what; None where everybody may get everything."""
+        """Who may get which action; None if everybody may get every action."""
 
 
 class Policy(ABC):
@@ -75,10 +75,10 @@ class Policy(ABC):
     permissions: Permissions | None = None  # who may get what; all may get everything if None
 
     def decide(self, contexts: ArrayLike, *, client: str | None = None) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context, always one that may be given there.
+        """The code of the action to take in each context, always an allowed one.
 
-        `client` names the client if available actions differ between clients; "other" is any
-        client that is not named in the rules.
+        `client` names the client if available actions differ between clients; "other" is any client
+        that is not named in the rules.
         """
         if self.permissions is None:
             return self.preferred(contexts)
@@ -87,16 +87,16 @@ class Policy(ABC):
 
     @abstractmethod
     def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
-        """The code of the action to take in each context if all may be given."""
+        """The code of the action to take in each context, if all actions are allowed."""
 
     def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
-        """What is preferred; where it is forbidden, the study's first action that is not."""
+        """The preferred action; where it is forbidden, the study's first allowed action."""
         return first_allowed(self.preferred(contexts), forbidden)
 
     def forbidden(
         self, contexts: ArrayLike, *, client: str | None = None
     ) -> BoolArray:  # (n_rows, n_actions)
-        """What may not be given in each context."""
+        """Which actions are forbidden in each context."""
         rows = checked_contexts(contexts, self.feature_names)
         if self.permissions is None:
             return np.zeros((len(rows), len(self.action_names)), np.bool_)
@@ -105,10 +105,10 @@ class Policy(ABC):
         return here.forbidden(rows, columns, self.action_names)
 
     def worth(self, contexts: ArrayLike) -> FloatArray:  # noqa: ARG002  (n_rows, n_actions)
-        """What each action is worth in each context by the policy, NaN where it does not say.
+        """The policy's estimate of each action's worth in each context, NaN if it has none.
 
-        In the unit of the outcome, of which more is always better. What may not be given has a
-        score all the same.
+        In the unit of the outcome, where more is always better. Forbidden actions have an estimate
+        as well.
         """
         raise PolicyError(f"a {self.kind} policy does not say what actions are worth")
 
@@ -130,7 +130,7 @@ class Policy(ABC):
         """The policy as a message carries it; equal policies have equal numbers."""
 
     def numbers_for(self, _domain: Domain) -> FloatArray:
-        """The same among policies of this domain."""
+        """The numbers of this policy among policies of this domain."""
         return self.numbers()
 
     @classmethod
@@ -141,20 +141,20 @@ class Policy(ABC):
     @classmethod
     @abstractmethod
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
-        """The policy that a message carried; a ValueError if the numbers are none."""
+        """The policy that a message carried; a ValueError if the numbers are invalid."""
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """What is saved of it beside actions and features."""
+        """The saved content, besides actions and features."""
 
     @classmethod
     @abstractmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
 
     @abstractmethod
     def written_in(self, target: Target[Term]) -> Term:
-        """The preferred action, in another language: what `preferred` says, in `target`'s words."""
+        """The action that `preferred` returns, written in another language."""
 
     def export(
         self,
@@ -192,7 +192,7 @@ class Policy(ABC):
         return export_rule(here.obeyed_in, inputs, here.decide, Path(path), to)
 
     def obeyed_in(self, target: Target[Term]) -> Term:
-        """The action to take, in another language: what `decide` says."""
+        """The action that `decide` returns, written in another language."""
         if self.permissions is None:
             return self.written_in(target)
         columns = tree_columns(self.feature_names, self.encoding)
@@ -221,7 +221,7 @@ def policy_json(policy: Policy) -> str:
 
 
 def checked_contexts(contexts: Any, feature_names: tuple[str, ...]) -> FloatArray:
-    """The contexts as numbers; the columns of a frame are put in the policy's order."""
+    """The contexts as numbers; the columns of a data frame are put in the policy's order."""
     if hasattr(contexts, "columns"):
         missing = [name for name in feature_names if name not in list(contexts.columns)]
         if missing:

@@ -1,4 +1,4 @@
-"""Parts of a score: what each feature adds by itself, and what two add only together."""
+"""Parts of a score: what each feature adds alone, and what two features add only together."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ PartWeights = dict[tuple[int, ...], FloatArray]  # by one feature's place, or by
 
 
 def parts_of(terms: Terms, weights: FloatArray, at: FloatArray) -> PartWeights:
-    """Weights of terms, (n_scores, n_terms), for each feature and for each two that act together.
+    """Weights of terms, (n_scores, n_terms), by feature and by pair of features that act together.
 
-    All parts add up to the weights, but for waves of several numbers, which are no part. What a
-    product w·f·g adds as long as g is what it is in the context `at` belongs to the feature of f,
-    and the other way round; what is left is w·(f − f(at))·(g − g(at)), but for a constant, and
-    belongs to both together.
+    All parts add up to the weights, except for waves of several numbers, which belong to no part.
+    In a product w·f·g, the part with g at its value in the context `at` belongs to the feature of
+    f, and vice versa. The rest, up to a constant, is w·(f − f(at))·(g − g(at)), and belongs to both
+    together.
     """
     there = terms.of(at[None, :])[0]
     found: PartWeights = {}

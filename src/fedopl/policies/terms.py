@@ -1,4 +1,4 @@
-"""Terms: the columns that a basis makes of contexts, what they are called, and how to get them."""
+"""Terms: the columns that a basis computes from contexts, and their names."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fedopl.policies.waves import Waves
 
 
 class Factor(NamedTuple):
-    """What a product multiplies: another term, less so much, times so much."""
+    """One factor of a product: another term, minus an offset, times a scale."""
 
     term: int  # its place
     less: float
@@ -23,7 +23,7 @@ class Factor(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Between which values of a feature something that is made of it varies."""
+    """The range of a feature over which something computed from it varies."""
 
     feature: int  # its place
     low: float
@@ -33,8 +33,8 @@ class Stretch(NamedTuple):
 class Terms:
     """The terms of a basis for features in this order: the features themselves come first.
 
-    Beyond the outer knots, by as much as they lie apart, everything but the feature itself stays
-    as it is there: what few rows show is not carried on.
+    Beyond the outer knots, by as much as these lie apart, every term except the feature itself
+    stays constant: effects seen in few rows are not extrapolated.
     """
 
     def __init__(self, basis: Basis, features: tuple[str, ...]) -> None:
@@ -46,7 +46,7 @@ class Terms:
         found = basis.found_thresholds or ()
         cuts = dict.fromkeys((place[name], cut) for one in found for name, cut in one)
         self._jumps = list(cuts)  # a feature's place, and a value of it
-        # Two of these that are multiplied, by their places among them.
+        # Pairs to multiply, by their positions among these.
         self._corners = [
             (self._jumps.index((place[a[0]], a[1])), self._jumps.index((place[b[0]], b[1])))
             for a, *rest in found
@@ -62,7 +62,7 @@ class Terms:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """How many terms each family has; those of a family are the first of all terms."""
+        """The number of terms of each family, which are always the first ones of all terms."""
         counts = (
             len(self.features),
             len(self._jumps) + len(self._corners),
@@ -76,12 +76,12 @@ class Terms:
 
     @property
     def n_terms(self) -> int:
-        """How many there are."""
+        """The number of terms."""
         return self.sizes[self.basis.families[-1]]
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families to choose between; one that adds no term is none."""
+        """The families to choose between, without those that add no term."""
         by_size: dict[int, str] = {}
         for family in self.basis.families:
             by_size.setdefault(self.sizes[family], family)
@@ -89,7 +89,7 @@ class Terms:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each is called: `age`, `age > 63`, `age above 63`, `age × dose`, `wave 1 of age`."""
+        """Names of terms: `age`, `age > 63`, `age above 63`, `age × dose`, `wave 1 of age`."""
         names, middle = self.features, self._scaled.middle
         jumps = [f"{names[place]} > {cut:g}" for place, cut in self._jumps]
         step = {place: f"{names[place]} past {middle[place]:g}" for place in self._steps}
@@ -106,7 +106,7 @@ class Terms:
 
     @cached_property
     def sources(self) -> tuple[tuple[int, ...], ...]:
-        """For each term, the positions of the features that it is made of."""
+        """For each term, the positions of the features that it is computed from."""
         return (
             *((place,) for place in range(len(self.features))),
             *((place,) for place, _ in self._jumps),
@@ -120,9 +120,10 @@ class Terms:
 
     @cached_property
     def factors(self) -> dict[int, tuple[Factor, Factor]]:
-        """For each product, by its place among terms, what it multiplies.
+        """For each product, by its position among terms, its two factors.
 
-        A feature that it multiplies is clamped beyond the outer knots; the term itself is not.
+        A feature in a product is clamped beyond the outer knots; the term of the feature itself is
+        not.
         """
         scaled = self._scaled
         plain = {
@@ -145,12 +146,12 @@ class Terms:
 
     @property
     def n_waves(self) -> int:
-        """How many of the terms, the last, are waves."""
+        """The number of waves, which are the last terms."""
         return len(self._waves)
 
     @property
     def knots(self) -> dict[int, FloatArray]:
-        """Where each number that has knots bends or jumps, by its place."""
+        """For each number with knots, by its position, where it bends or jumps."""
         place = {name: position for position, name in enumerate(self.features)}
         found = {place[name]: set(own) for name, own in self.basis.knots.items()}
         for at, cut in self._jumps:
@@ -159,7 +160,7 @@ class Terms:
 
     @cached_property
     def varying(self) -> dict[int, tuple[Stretch, Stretch]]:
-        """For each product, by its place among terms, between which values its factors vary."""
+        """For each product, by its position among terms, the ranges over which its factors vary."""
         scaled = self._scaled
         ends = zip(scaled.lowest.tolist(), scaled.highest.tolist(), strict=True)
         whole = [Stretch(place, low, high) for place, (low, high) in enumerate(ends)]
@@ -174,13 +175,13 @@ class Terms:
         return dict(zip(self.factors, pairs, strict=True))
 
     def scaled(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
-        """Features as products multiply them: clamped, and from the middle knot in its unit."""
+        """Features as products use them: clamped, and measured from the middle knot in its unit."""
         return self._scaled(contexts)
 
     def of(
         self, contexts: FloatArray, n_terms: int | None = None
     ) -> FloatArray:  # (n_rows, n_terms)
-        """The terms of these contexts, or a number of the first of them."""
+        """The terms of these contexts, or only the first `n_terms`."""
         wanted = self.n_terms if n_terms is None else n_terms
         if wanted <= len(self.features):
             return contexts[:, :wanted]
@@ -206,7 +207,7 @@ class Terms:
         return found[:, :wanted]
 
     def _write_jumps(self, contexts: FloatArray, onto: FloatArray) -> int:
-        """Write whether numbers are beyond thresholds; where the next terms begin."""
+        """Write whether numbers exceed thresholds; return where the next terms begin."""
         start = len(self.features)
         for position, (place, cut) in enumerate(self._jumps, start):
             np.greater(contexts[:, place], cut, out=onto[:, position], casting="unsafe")
@@ -214,7 +215,7 @@ class Terms:
         return _multiply(onto[:, start:after], self._corners, onto, after)
 
     def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
-        """The terms of the simplest family that has the first ones needed, in another language."""
+        """The terms of the simplest family with at least `n_terms` terms, in another language."""
         family = next(family for family, size in self.sizes.items() if size >= n_terms)
         terms = target.features()
         if family == "linear":
@@ -239,7 +240,7 @@ class Terms:
         return list(zip(self.names[: len(terms)], terms, strict=True))
 
     def _jumps_in(self, target: Target[Term], features: list[Term]) -> list[Term]:
-        """Whether these numbers are beyond thresholds, in another language."""
+        """Whether these numbers exceed thresholds, in another language."""
         beyond = [
             target.flag(target.negated(target.at_most(features[place], cut)))
             for place, cut in self._jumps
@@ -262,7 +263,7 @@ class Terms:
     def _scaled_in(
         self, target: Target[Term], features: list[Term], sources: Sequence[tuple[int, ...]]
     ) -> dict[int, Term]:
-        """The features that these terms are made of, scaled, in another language."""
+        """The scaled features that these terms need, in another language."""
         used = sorted({place for own in sources for place in own})
         numbers = [self._scaled.written_in(target, features[place], place) for place in used]
         kept = target.kept("scaled", [self.features[place] for place in used], numbers)
@@ -271,7 +272,7 @@ class Terms:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Scaling:
-    """Numbers with knots are measured from the middle one, in half the distance of the outer."""
+    """Measures numbers from their middle knot, in half the distance between the outer knots."""
 
     middle: FloatArray  # (n_features,)
     unit: FloatArray  # (n_features,)
@@ -290,7 +291,7 @@ class _Scaling:
         return cls(middle=middle, unit=unit, lowest=lowest, highest=highest)
 
     def __call__(self, contexts: FloatArray) -> FloatArray:  # shaped as contexts
-        """Each number, clamped and in its own unit; features without knots as they are."""
+        """Each number, clamped and in its own unit; features without knots stay unchanged."""
         clamped = np.clip(contexts, self.lowest, self.highest, order="F")
         clamped -= self.middle
         clamped /= self.unit
@@ -316,7 +317,7 @@ def _smooth_step(scaled: FloatArray) -> FloatArray:  # shaped as scaled
 def _multiply(
     columns: FloatArray, pairs: list[tuple[int, int]], onto: FloatArray, start: int
 ) -> int:
-    """Write products of these columns from this term on; where the next terms begin."""
+    """Write products of these columns from term `start` on; return where the next terms begin."""
     for position, (first, second) in enumerate(pairs, start):
         np.multiply(columns[:, first], columns[:, second], out=onto[:, position])
     return start + len(pairs)

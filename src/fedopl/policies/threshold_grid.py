@@ -1,13 +1,14 @@
-"""Where a number may jump: round values around its knots, which everybody has the same.
+"""Candidate thresholds of a number: round values around its knots, the same at all clients.
 
-They reach beyond the outer knots by a quarter of what lies between these: few rows are further out,
-and what few rows show is not looked for. One in five of them, the roundest, is looked at first.
+The candidates reach beyond the outer knots by a quarter of the distance between these. Few rows lie
+further out, and effects seen in few rows are not searched for. One in five candidates, the
+roundest, is examined first.
 """
 
 import math
 from functools import lru_cache
 
-# The grid of a number is divided into so many parts, in each of which one place is told.
+# The grid of a number has this many parts; one threshold is reported from each.
 N_PARTS_OF_GRID = 8
 FIRST_ONE_IN = 5
 _MOST_CUTS = 96 * FIRST_ONE_IN
@@ -16,17 +17,17 @@ _ROUND = (1.0, 2.0, 2.5, 4.0, 5.0, 8.0, 10.0)
 
 
 def candidate_cuts(knots: tuple[float, ...]) -> tuple[float, ...]:
-    """The values that rows may be divided at, rising."""
+    """The thresholds at which rows may be divided, in ascending order."""
     return _grid(knots)[0]
 
 
 def first_looked_at(knots: tuple[float, ...]) -> tuple[int, ...]:
-    """Which of these are looked at first, by their places."""
+    """The positions of the candidates that are examined first."""
     return _grid(knots)[1]
 
 
 def part_of_grid(cut: int, n_cuts: int) -> int:
-    """In which part of the grid a cut is, by its place."""
+    """The part of the grid that contains a cut, given by its position."""
     return cut * N_PARTS_OF_GRID // n_cuts
 
 

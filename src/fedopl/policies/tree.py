@@ -32,7 +32,7 @@ from fedopl.policies.trees.nodes import (
     leaves_of,
 )
 
-# The name of a column that says whether another one is missing ends so.
+# The ending of names of columns that mark missing values of another column.
 MISSING = " is missing"
 
 
@@ -50,15 +50,15 @@ class TreePolicy(Policy):
     action_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     encoding: Encoding | None = None
-    # Columns that are known to be 0 or 1 everywhere: words call them no and yes. It is not saved.
+    # Columns known to be 0 or 1 everywhere, shown as no and yes. This is not saved.
     flags: frozenset[str] = frozenset()
     permissions: Permissions | None = None
-    # What each action is worth in each leaf, (n_leaves, n_actions), where a run tells. Not saved.
+    # The worth of each action in each leaf, (n_leaves, n_actions), if a run gives it. Not saved.
     leaf_values: FloatArray | None = None
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """What may be asked about."""
+        """The columns that questions may use."""
         return tree_columns(self.feature_names, self.encoding)
 
     def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
@@ -68,7 +68,7 @@ class TreePolicy(Policy):
         return actions[leaf_positions(self.root, self.columns, rows)]
 
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """What actions are worth in each context's leaf."""
+        """The worth of each action in each context's leaf."""
         if self.leaf_values is None:
             raise PolicyError(
                 "a tree alone does not say what actions are worth in its leaves; a run's folder "
@@ -78,7 +78,7 @@ class TreePolicy(Policy):
         return self.leaf_values[leaf_positions(self.root, self.columns, rows)]
 
     def written_in(self, target: Target[Term]) -> Term:
-        """Questions within questions, in another language."""
+        """The tree as nested choices, in another language."""
         return self._written(self.root, target)
 
     def _written(self, node: Node, target: Target[Term]) -> Term:
@@ -94,23 +94,23 @@ class TreePolicy(Policy):
         return target.choice(asked, yes, no)
 
     def leaves(self) -> list[Leaf]:
-        """From the first answer yes to the last answer no."""
+        """The leaves, from the first answer yes to the last answer no."""
         return leaves_of(self.root)
 
     @property
     def depth(self) -> int:
-        """How many questions are asked at most."""
+        """The largest number of questions for any row."""
         return depth_of(self.root)
 
     # --- numbers and files ---------------------------------------------------------------------
 
     def numbers(self) -> FloatArray:  # (MOST_NODES, 4)
-        """The policy as a message carries it: always of one size, which gives nothing away."""
+        """The policy as a message carries it; its size is always the same and discloses nothing."""
         return as_array(self.root, MOST_NODES)
 
     @classmethod
     def numbers_shape(cls, _domain: Domain) -> tuple[int, int]:
-        """How many numbers a message has for one policy."""
+        """The shape of the numbers that a message has for one policy."""
         return MOST_NODES, NODE_NUMBERS
 
     @classmethod
@@ -126,12 +126,12 @@ class TreePolicy(Policy):
         return cls(root, *names, domain.encoding, permissions=domain.permissions)
 
     def content(self) -> dict[str, Any]:
-        """What is saved of it beside actions and features."""
+        """The saved content, besides actions and features."""
         return {"tree": as_content(self.root, self.columns, self.action_names)}
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
-        """The policy that was saved; a ValueError, KeyError or TypeError if it is none."""
+        """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
         columns = tree_columns(domain.features, domain.encoding)
         root = from_content(content["tree"], columns, domain.actions)
         if depth_of(root) > MOST_DEPTH:
@@ -141,11 +141,11 @@ class TreePolicy(Policy):
     # --- words ---------------------------------------------------------------------------------
 
     def question(self, branch: Branch) -> str:
-        """The question in words, to be answered with yes or no."""
+        """The question in words, with answer yes or no."""
         return " ".join(self.asked(branch))
 
     def asked(self, branch: Branch, *, yes: bool = True) -> tuple[str, str]:
-        """The column, and what is asked of it; or what is so if the answer is no."""
+        """The column and the condition that is asked; with `yes` false, the opposite condition."""
         column = self.columns[branch.column]
         if self._is_flag(column):
             return column.name, f"is {'no' if yes else 'yes'}"
@@ -158,7 +158,7 @@ class TreePolicy(Policy):
         return name, f"{verb} missing" if level is None else f"{verb} '{level}'"
 
     def question_and_answers(self, branch: Branch) -> tuple[str, str, tuple[str, str]]:
-        """The column, what is asked of it, and what leads to the first branch and to the second."""
+        """The column, the condition, and the answers that lead to the first and second branch."""
         column, asked = self.asked(branch)
         if self._is_flag(self.columns[branch.column]):
             return column, "", ("no", "yes")
@@ -168,7 +168,7 @@ class TreePolicy(Policy):
         return not isinstance(column, LevelColumn) and column.name in self.flags
 
     def drawing(self, notes: Sequence[Sequence[str]] = ()) -> str:
-        """The tree as text; notes on a leaf are written beside its action, and then below it."""
+        """The tree as text; notes on a leaf stand beside its action, and then below it."""
         return "\n".join(self._drawn(self.root, iter(notes)))
 
     def _drawn(self, node: Node, notes: Iterator[Sequence[str]]) -> list[str]:
@@ -197,6 +197,6 @@ class TreePolicy(Policy):
 
 
 def _threshold(cut: float) -> str:
-    """With a real minus, and without an exponent where it is large."""
+    """The threshold with a true minus sign, and without an exponent if it is large."""
     text = f"{cut:.6g}" if abs(cut) < 1e6 else f"{cut:.0f}"
     return text.replace("-", "−")

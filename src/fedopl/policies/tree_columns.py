@@ -16,7 +16,7 @@ class NumberColumn:
     feature: int
 
     def values(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
-        """What is compared with thresholds: the numbers themselves."""
+        """The numbers that are compared with thresholds."""
         return contexts[:, self.feature]
 
 
@@ -30,7 +30,7 @@ class LevelColumn:
 
     def values(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
         """The position of each row's level."""
-        # At most one indicator of a column is set; where none is, it is the first level.
+        # At most one indicator of a column is set; if none is, the row has the first level.
         marks = contexts[:, self.features] > 0.5
         return np.where(marks.any(axis=1), 1 + marks.argmax(axis=1), 0).astype(np.float64)
 

@@ -29,7 +29,7 @@ class Waves:
 
     @classmethod
     def of(cls, basis: Basis, place: dict[str, int]) -> Self:
-        """Those of a basis: its seed, its width and its numbers decide."""
+        """The waves of a basis, which its seed, its width and its numbers determine."""
         numbers = [place[name] for name in basis.knots]
         n_together = min(NUMBERS_OF_A_WAVE, len(numbers))
         rng = generator_for(basis.wave_seed, purpose="waves")
@@ -45,18 +45,18 @@ class Waves:
         return len(self.phases)
 
     def names(self, features: Sequence[str]) -> list[str]:
-        """What each is called: `wave 3 of age, dose and weight`."""
+        """The name of each wave: `wave 3 of age, dose and weight`."""
         return [
             f"wave {number} of {_listed([features[place] for place in own])}"
             for number, own in enumerate(self.sources, start=1)
         ]
 
     def write(self, scaled: FloatArray, onto: FloatArray) -> None:
-        """Write the waves of these numbers, a column for each."""
+        """Write the waves of these numbers, one column for each wave."""
         parts = zip(self.sources, self.frequencies, self.phases, strict=True)
         for position, (own, frequencies, phase) in enumerate(parts):
             angles = np.full(len(scaled), phase)
-            # One number after another: what a product of matrices gives depends on the processor.
+            # One number after another: the result of a matrix product depends on the processor.
             for place, frequency in zip(own, frequencies, strict=True):
                 angles += frequency * scaled[:, place]
             np.cos(angles, out=onto[:, position])

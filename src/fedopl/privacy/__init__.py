@@ -1,1 +1,1 @@
-"""Differential privacy as arithmetic: accounting, exact noise and its source."""
+"""The arithmetic of differential privacy: accounting, exact noise and its source."""

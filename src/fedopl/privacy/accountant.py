@@ -1,9 +1,9 @@
-"""What releases with Gaussian noise cost in privacy, exactly and in closed form.
+"""The privacy cost of releases with Gaussian noise, exactly and in closed form.
 
-A release is μ-GDP if telling two neighbouring data sets apart by it is at least as hard as telling
-N(0, 1) from N(μ, 1) (Dong, Roth & Su 2022). Noise of standard deviation σ on a release that one row
-moves by at most Δ gives μ = Δ/σ. Several releases make μ² = Σμᵢ², also where a later question
-depends on earlier answers, and nothing is lost in the conversion to (ε, δ).
+A release is μ-GDP if distinguishing two neighbouring data sets by it is at least as hard as
+distinguishing N(0, 1) from N(μ, 1) (Dong, Roth & Su 2022). Noise of standard deviation σ on a
+release that one row moves by at most Δ gives μ = Δ/σ. Several releases have μ² = Σμᵢ², even if a
+later question depends on earlier answers, and nothing is lost in the conversion to (ε, δ).
 """
 
 import math
@@ -37,7 +37,7 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def epsilon_for(mu: float, delta: float) -> float:
-    """The least ε that μ-GDP promises with this δ; 0 where δ alone covers all that is told."""
+    """The least ε that μ-GDP promises with this δ; 0 if δ alone covers the disclosure."""
     _check_spent(mu)
     _check_delta(delta)
     if _delta(0.0, mu) <= delta:
@@ -50,7 +50,7 @@ def epsilon_for(mu: float, delta: float) -> float:
 
 
 def mu_of_several(mus: Iterable[float]) -> float:
-    """√Σμᵢ², the μ of all releases about the same rows together; 0 of none."""
+    """√Σμᵢ², the μ of all releases about the same rows together; 0 without releases."""
     return math.hypot(*map(_check_spent, mus))
 
 
@@ -78,7 +78,7 @@ def _delta(epsilon: float, mu: float) -> float:
         return 0.0
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     # φ(near) = e^ε·φ(far), so both terms are φ(near) times a Mills ratio: e^ε is never computed,
-    # and far out in the tail nothing cancels but what is really close.
+    # and far out in the tail only terms that are truly close cancel.
     height = math.exp(-near * near / 2) / 2
     mills_near, mills_far = erfcx([max(near, 0.0) / math.sqrt(2), far / math.sqrt(2)])
     if near > 0:
@@ -87,9 +87,9 @@ def _delta(epsilon: float, mu: float) -> float:
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The last float from `low`, where this holds, to `high`, where it does not: by bisection.
+    """The last float from `low`, where `holds` is true, to `high`, where it is not: by bisection.
 
-    Not by a root finder, which may end on either side: a promise is kept on the side that holds.
+    Not by a root finder, which may end on either side; the promise needs the side that holds.
     """
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -19,21 +19,22 @@ from fedopl.base.errors import OptionError
 from fedopl.base.whole_numbers import shown
 from fedopl.privacy.keyed_bits import KeyedBits
 
-# Of σ, in grid steps: all that noise can then reach fits into 64 bits.
+# Limit of σ, in grid steps: all values that noise can then reach fit into 64 bits.
 MOST_STEPS = 2**53
-# With so much more variance, in squared steps, a discrete Gaussian hides a row as well as the
-# continuous one: probabilities are within a factor of 1 ± 3e-34, for each number, of those of a
-# continuous release that was rounded by chance. With the same variance it does not, if σ is small.
+# With this much more variance, in squared steps, a discrete Gaussian hides a row as well as a
+# continuous one: for each number, probabilities are within a factor of 1 ± 3e-34 of those of a
+# continuous release with random rounding. With equal variance it does not, if σ is small.
 SMOOTHING = 4
-# Nearly one in two proposals is kept; where σ is a few steps, fewer, and more are made.
+# Nearly half of the proposals are kept; fewer if σ is a few steps, and then more are made.
 _PROPOSALS = 2.2
 
 
 def variance_on_grid(sigma: float, step: Fraction) -> int:
     """The variance in squared grid steps that protects as Gaussian noise of sd `sigma` does.
 
-    A whole number, rounded up, and larger by `SMOOTHING`: μ = Δ/σ holds for discrete noise, too.
-    A step far below `sigma` makes that cost nothing, also for counts, which are whole on any grid.
+    A whole number, rounded up, and larger by `SMOOTHING`, so that μ = Δ/σ holds for discrete noise
+    as well. With a step far below `sigma` this costs nothing, even for counts, which are whole on
+    any grid.
     """
     check_positive(sigma, "sigma")
     check_positive(step, "step")
@@ -43,9 +44,10 @@ def variance_on_grid(sigma: float, step: Fraction) -> int:
 def discrete_gaussian(
     shape: tuple[int, ...], variance: Fraction | int, bits: KeyedBits
 ) -> IntArray:
-    """Independent draws from N_ℤ(0, variance), by σ up to 2⁵³ grid steps.
+    """Independent draws from N_ℤ(0, variance), for σ up to 2⁵³ grid steps.
 
-    `variance` is σ² exactly, a whole number or a fraction; its real variance is never above that.
+    `variance` is σ² exactly, a whole number or a fraction; the variance of the draws is never above
+    it.
     """
     if not isinstance(variance, Rational) or not 0 < variance <= MOST_STEPS**2:
         raise OptionError(
@@ -62,7 +64,7 @@ def discrete_gaussian(
 
 
 def _kept(n_proposals: int, variance: Fraction, bits: KeyedBits) -> Iterator[int]:
-    """Draws from discrete Laplace, each kept with probability exp(−(|y| − σ²/t)²/2σ²)."""
+    """Draws from the discrete Laplace, each kept with probability exp(−(|y| − σ²/t)²/2σ²)."""
     top, bottom = variance.numerator, variance.denominator
     scale = math.isqrt(top // bottom) + 1  # t = ⌊σ⌋ + 1
     slope, whole = scale * bottom, 2 * top * bottom * scale**2
@@ -72,7 +74,7 @@ def _kept(n_proposals: int, variance: Fraction, bits: KeyedBits) -> Iterator[int
 
 
 def _discrete_laplace(n_proposals: int, scale: int, bits: KeyedBits) -> IntArray:
-    """Draws from P(y) ∝ exp(−|y|/scale); about two in three of so many proposals are left."""
+    """Draws from P(y) ∝ exp(−|y|/scale); about two thirds of `n_proposals` are left."""
     rest = bits.many_below(scale, n_proposals)
     rest = rest[_happen(rest, scale, bits)]
     sizes = rest + scale * _successes(len(rest), bits)
@@ -83,7 +85,7 @@ def _discrete_laplace(n_proposals: int, scale: int, bits: KeyedBits) -> IntArray
 
 
 def _successes(size: int, bits: KeyedBits) -> IntArray:  # (size,)
-    """How often each of so many events of probability 1/e happens before it first does not."""
+    """How often each of `size` events of probability 1/e happens before its first failure."""
     counts = np.zeros(size, dtype=np.int64)
     going = np.arange(size)
     while len(going):
@@ -95,8 +97,8 @@ def _successes(size: int, bits: KeyedBits) -> IntArray:  # (size,)
 def _happen(parts: IntArray, whole: int, bits: KeyedBits) -> BoolArray:  # shaped as parts
     """Events of probability exp(−part/whole), for parts from 0 to the whole.
 
-    e^−γ = Σₖ (−γ)ᵏ/k!: it is the probability that events of probability γ, γ/2, γ/3, … all happen
-    up to an even one and the next does not.
+    e^−γ = Σₖ (−γ)ᵏ/k! is the probability that events of probability γ, γ/2, γ/3, … all happen up to
+    an even one and the next does not.
     """
     happen = np.zeros(len(parts), dtype=np.bool_)
     going = np.arange(len(parts))
@@ -110,7 +112,7 @@ def _happen(parts: IntArray, whole: int, bits: KeyedBits) -> BoolArray:  # shape
 
 
 def _happens(part: int, whole: int, bits: KeyedBits) -> bool:
-    """One event of probability exp(−part/whole), of whole numbers of any size."""
+    """One event of probability exp(−part/whole), for whole numbers of any size."""
     while part > whole:
         if not _happens(1, 1, bits):
             return False

@@ -1,8 +1,8 @@
-"""Uniform random bits that follow from a key and a label: the same again, and only for who has it.
+"""Uniform random bits derived from a key and a label: repeatable, but only with the key.
 
-A repeated question has to get the same noise, or noise would average out; so noise follows from the
-client's secret (the key) and the question (the label), never from a study's seed: others know that.
-HMAC-SHA256 makes a key for each label, SHAKE-256 in counter mode the bits.
+A repeated question has to get the same noise, or noise would average out. So noise is derived from
+the client's secret (the key) and the question (the label), never from a study's seed, which others
+know. HMAC-SHA256 makes a key for each label, SHAKE-256 in counter mode the bits.
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from fedopl.base.errors import OptionError
 
 LEAST_KEY = 32  # bytes
 LARGEST_BELOW = 2**62
-# Keeps these bits apart from all else that the same secret may be used for.
+# Separates these bits from all other uses of the same secret.
 _PURPOSE = b"fedopl.privacy.keyed_bits 1\x1f"
 _BLOCK = 4096  # bytes
 
 
 class KeyedBits:
-    """A stream of uniform bits, taken from its start to its end; not to be shared by threads.
+    """A stream of uniform bits, read from start to end; threads must not share one.
 
-    The label has to name all that an answer depends on, the version of the rows included: the
-    difference of two answers with the same noise could disclose a single row.
+    The label must name all that an answer depends on, including the version of the rows. Otherwise
+    the difference of two answers with the same noise could disclose a single row.
     """
 
     def __init__(self, key: bytes, label: bytes) -> None:
@@ -58,7 +58,7 @@ class KeyedBits:
         return int.from_bytes(self.take(n_bytes), "little") >> (8 * n_bytes - n_bits)
 
     def below(self, n: int) -> int:
-        """A uniform whole number from 0 to n − 1, of any size: drawn until it is one."""
+        """A uniform whole number from 0 to n − 1, of any size, drawn by rejection."""
         if n < 1:
             raise OptionError(f"below: expected a whole number of at least 1, came {n}")
         n_bits = (n - 1).bit_length()
@@ -67,9 +67,10 @@ class KeyedBits:
         return drawn
 
     def event(self, part: int, whole: int) -> bool:
-        """An event of probability part/whole, exactly, whatever the size of these numbers.
+        """An event of probability exactly part/whole, for numbers of any size.
 
-        A uniform number is drawn digit by digit, of 32 bits, until one is not the fraction's own.
+        A uniform number is drawn in digits of 32 bits, until a digit differs from the fraction's
+        own.
         """
         drawn = digit = 0
         while drawn == digit:
@@ -80,7 +81,7 @@ class KeyedBits:
     def many_below(self, n: int, size: int) -> IntArray:  # (size,)
         """Independent uniform whole numbers from 0 to n − 1, for n up to 2⁶²."""
         check_whole(n, "below", 1, LARGEST_BELOW)
-        # In the fewest bytes that hold n − 1, of 1, 2, 4 and 8: bits are what takes the time.
+        # In the fewest bytes that hold n − 1, of 1, 2, 4 and 8, since drawing bits takes the time.
         kind = np.dtype(np.min_scalar_type(n - 1)).newbyteorder("<")
         spare = 8 * kind.itemsize - (n - 1).bit_length()
         found = np.empty(size, dtype=np.int64)
@@ -93,7 +94,7 @@ class KeyedBits:
         return found
 
     def _refill(self, n_bytes: int) -> None:
-        """What is left of the buffer, and as many new blocks as that number of bytes takes."""
+        """Keep the rest of the buffer, and append enough new blocks for `n_bytes`."""
         left = self._buffer[self._at :]
         n_blocks = -(-(n_bytes - len(left)) // _BLOCK)
         numbers = range(self._blocks, self._blocks + n_blocks)

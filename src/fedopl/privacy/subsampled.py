@@ -1,11 +1,11 @@
-"""What releases of sampled rows cost in privacy, by the distribution of the privacy loss.
+"""The privacy cost of releases from sampled rows, by the distribution of the privacy loss.
 
-In a step every row takes part with probability q, by a draw of its own that stays secret, and noise
-of σ times what a row moves is added. Neighbours are then N(0, σ²) and (1 − q)·N(0, σ²) +
-q·N(1, σ²), which no closed form composes. So losses log(dP/dQ) are put on a grid, which makes them
-larger and never smaller, and those of many steps are added up by Fourier transform. Both orders of
-the two neighbours count (Zhu, Dong & Wang 2022); on the grid, each loss is split between the two
-points beside it such that both probabilities stay (Doroshenko et al. 2022).
+In a step every row takes part with probability q, by its own secret draw, and noise of σ times a
+row's influence is added. Neighbours are then N(0, σ²) and (1 − q)·N(0, σ²) + q·N(1, σ²), which no
+closed form composes. So losses log(dP/dQ) are put on a grid, which makes them larger and never
+smaller, and the losses of many steps are added up by Fourier transform. Both orders of the two
+neighbours count (Zhu, Dong & Wang 2022). On the grid, each loss is split between the two points
+beside it such that both probabilities stay (Doroshenko et al. 2022).
 """
 
 import math
@@ -21,21 +21,21 @@ from fedopl.privacy.accountant import delta_at
 
 # Grid points within the standard deviation of a release's loss.
 _FINENESS = 64
-# Of normal noise, so many deviations are on the grid: what lies beyond has less than 1e-22.
+# This many deviations of normal noise are on the grid; the rest has less than 1e-22.
 _REACH = 10.0
-# The probability of all that wraps around in the Fourier transform.
+# The probability of all losses that wrap around in the Fourier transform.
 _WRAPPED = 1e-16
-# Far more than what floating point adds to δ; `least_noise` promises nothing near it.
+# Far more than floating-point error adds to δ; `least_noise` promises nothing near it.
 _ROUNDING = 1e-11
 LEAST_DELTA = 1e-9
-# Noise is found to this, and is not asked for below the least.
+# Noise is found to this precision, and never below this least value.
 _PRECISION, _LEAST_NOISE = 1e-4, 0.2
-# With this probability, what the bound by a Gaussian says may not hold.
+# The probability with which the bound by a Gaussian may fail.
 SLIP = 1e-10
 
 
 class SampledSteps(NamedTuple):
-    """A number of releases, each of rows sampled at this rate, with noise per row's influence."""
+    """Several releases from rows sampled at this rate, with noise relative to a row's influence."""
 
     rate: float
     noise: float
@@ -54,19 +54,19 @@ class PrivacyLosses:
         self._both = [_Composed(steps, grid, is_added) for is_added in (False, True)]
 
     def delta(self, epsilons: FloatArray) -> FloatArray:  # shaped as epsilons, none below zero
-        """At each ε, a δ with which all releases together are (ε, δ)-private; an upper bound."""
+        """For each ε, an upper bound on δ: all releases together are (ε, δ)-private."""
         found: FloatArray = np.maximum(*(one.delta(epsilons) for one in self._both))
         return found
 
     def as_gaussian(self) -> float:
-        """A μ such that the releases tell no more than one Gaussian does, save with `SLIP`.
+        """A μ such that the releases disclose no more than one Gaussian, except with `SLIP`.
 
-        With it δ(ε) ≤ slip + (1 − slip)·δ_μ(ε) for all ε in both orders, so they compose as a μ-GDP
-        release beside one that tells all with probability `SLIP`.
+        Then δ(ε) ≤ slip + (1 − slip)·δ_μ(ε) for all ε in both orders. So the releases compose like
+        a μ-GDP release together with one that discloses everything with probability `SLIP`.
         """
         epsilons = np.linspace(0.0, self._reach, 2000)
         own = self.delta(epsilons)
-        # δ falls, so at each ε it is compared with what a Gaussian has at the next.
+        # δ falls in ε, so at each ε it is compared with a Gaussian's δ at the next ε.
         own, epsilons = own[:-1], epsilons[1:]
         is_told = own > SLIP
         needed = (own[is_told] - SLIP) / (1 - SLIP)
@@ -90,21 +90,21 @@ class PrivacyLosses:
 
 @lru_cache(64)
 def mu_of_sampled(steps: tuple[float, float, int], mu: float) -> float:
-    """A μ that covers `SampledSteps` and, beside them, releases of this μ, save with `SLIP`."""
+    """A μ that covers `SampledSteps` and other releases of this μ together, except with `SLIP`."""
     return PrivacyLosses((SampledSteps(*steps), SampledSteps(1.0, 1 / mu))).as_gaussian()
 
 
 def _covers(mu: float, pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether a Gaussian discloses at least as much, at all these."""
+    """Whether a Gaussian discloses at least as much at all these pairs (ε, δ)."""
     return all(delta_at(epsilon, mu) >= needed for epsilon, needed in pairs)
 
 
 @lru_cache(64)
 def least_noise(promise: tuple[float, float], steps: tuple[float, int], mu: float) -> float:
-    """The least noise per what a row moves with which steps keep the promise (ε, δ), rounded up.
+    """The least noise, relative to a row's influence, that keeps the promise (ε, δ), rounded up.
 
-    `steps` says at which rate rows are sampled, and how many steps there are; `mu` is what other
-    releases of the same rows have as Gaussian differential privacy.
+    `steps` gives the sampling rate of rows and the number of steps. `mu` is the Gaussian
+    differential privacy of other releases from the same rows.
     """
     (epsilon, delta), (rate, times) = promise, steps
     if delta < LEAST_DELTA:
@@ -121,7 +121,7 @@ def least_noise(promise: tuple[float, float], steps: tuple[float, int], mu: floa
         low, high = high, 2 * high
     while keeps(low) and low > _LEAST_NOISE:
         low, high = low / 2, low
-    # Only comparisons decide, and digits are few: every machine finds the same number.
+    # Only comparisons decide, and digits are few, so every machine finds the same number.
     while high / low > 1 + _PRECISION:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if keeps(middle) else (middle, high)
@@ -130,7 +130,7 @@ def least_noise(promise: tuple[float, float], steps: tuple[float, int], mu: floa
 
 
 def _deviation(steps: Sequence[SampledSteps]) -> float:
-    """About the standard deviation of the loss of one release, over all of them."""
+    """The approximate standard deviation of the loss of one release, over all of them."""
     variances = [
         one.times * min(one.rate**2 * math.expm1(min(one.noise**-2, 50.0)), one.noise**-2)
         for one in steps
@@ -166,12 +166,12 @@ class _Composed:
 
     @cached_property
     def _tails(self) -> tuple[FloatArray, FloatArray]:
-        """Of each place and all above: probabilities, and those of the other neighbour."""
+        """For each place and all above it: probabilities, and those of the other neighbour."""
         others = self._masses * np.exp(-self._grid * self._places)
         return _sum_above(self._masses), _sum_above(others)
 
     def delta(self, epsilons: FloatArray) -> FloatArray:  # shaped as epsilons
-        """Σ over losses ℓ above ε of P(ℓ)·(1 − e^(ε − ℓ)), and all that was left out."""
+        """Σ over losses ℓ above ε of P(ℓ)·(1 − e^(ε − ℓ)), plus all that was left out."""
         first = np.searchsorted(self._grid * self._places, epsilons, side="right")
         own, other = self._tails
         found: FloatArray = own[first] - np.exp(epsilons) * other[first] + self._beyond
@@ -197,16 +197,16 @@ class _Step(NamedTuple):
 
 
 def _on_grid(steps: SampledSteps, grid: float, is_added: bool) -> _Step:
-    """One step's losses log(dP/dQ), P being the sampled neighbour unless a row is added."""
+    """One step's losses log(dP/dQ), where P is the sampled neighbour unless a row is added."""
     low, high = _loss(-_REACH, steps) / grid, _loss(_REACH + 1 / steps.noise, steps) / grid
     places = np.arange(math.floor(low), math.ceil(high) + 1)
     edges = _normal_at(grid * places.astype(np.float64), steps)
     without = _between(edges)
     with_it = (1 - steps.rate) * without + steps.rate * _between(edges - 1 / steps.noise)
     if is_added:
-        # The other order: losses change sign, and with it the order of places.
+        # The other order: losses change sign, and places change order.
         places, without, with_it = -places[::-1], with_it[::-1], without[::-1]
-    # Of an interval, so much goes to its upper end that both P and Q stay.
+    # The share of an interval that goes to its upper end, such that both P and Q stay.
     inner_p, inner_q = with_it[1:-1], without[1:-1]
     upper = (inner_p - np.exp(grid * places[:-1]) * inner_q) / -math.expm1(-grid)
     upper = np.clip(upper, 0.0, inner_p)
@@ -219,7 +219,7 @@ def _on_grid(steps: SampledSteps, grid: float, is_added: bool) -> _Step:
 
 
 def _loss(normal: float, steps: SampledSteps) -> float:
-    """log((1 − q) + q·exp(z/σ − 1/2σ²)), where noise is z deviations."""
+    """log((1 − q) + q·exp(z/σ − 1/2σ²)), if noise is z deviations."""
     shifted = normal / steps.noise - 0.5 / steps.noise**2
     return float(np.logaddexp(_log1m(steps.rate), math.log(steps.rate) + shifted))
 
@@ -229,7 +229,7 @@ def _log1m(rate: float) -> float:
 
 
 def _normal_at(losses: FloatArray, steps: SampledSteps) -> FloatArray:  # shaped as losses
-    """The z with these losses; −∞ below the least loss there is, log(1 − q)."""
+    """The z with these losses; −∞ below the smallest possible loss, log(1 − q)."""
     ratio = 1 + np.expm1(losses) / steps.rate
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(ratio > 0, np.log(np.maximum(ratio, 0.0)), -math.inf)
@@ -243,13 +243,13 @@ def _between(edges: FloatArray) -> FloatArray:  # (n_edges + 1,)
 
     wide = np.concatenate([[-math.inf], edges, [math.inf]])
     low, high = wide[:-1], wide[1:]
-    # In the upper tail from above, or else nothing would be left of small numbers.
+    # Computed from above in the upper tail, or small numbers would vanish.
     found: FloatArray = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
     return found
 
 
 def _reach(parts: Sequence[tuple[_Step, int]], grid: float, sign: int) -> int:
-    """Beyond how many grid steps the sum of losses lies with a probability below `_WRAPPED`.
+    """The number of grid steps beyond which losses sum with a probability below `_WRAPPED`.
 
     By Chernoff's bound: P(S > w) ≤ E exp(t·S)·exp(−t·w) for every t above zero.
     """

@@ -1,1 +1,1 @@
-"""The report: a run record becomes one page that a committee can read."""
+"""The report: turns a run record into one page that a committee can read."""

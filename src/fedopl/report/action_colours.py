@@ -1,4 +1,4 @@
-"""Which colour stands for which action, the same in every figure of a page."""
+"""The colour of each action, the same in every figure of a page."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ MOST_OWN = 6  # actions with a colour of their own where there are too many
 
 
 def action_order(record: Record) -> IntArray:  # (n_actions,)
-    """Actions as the study names them; where there are too many, the most frequent come first."""
+    """Actions in the study's order; if there are too many, the most frequent ones first."""
     n_actions = record.study.n_actions
     if n_actions <= len(ACTIONS) or record.described is None:
         return np.arange(n_actions)
@@ -20,7 +20,7 @@ def action_order(record: Record) -> IntArray:  # (n_actions,)
 
 
 def colour_places(record: Record) -> dict[str, int]:
-    """The position of each action's colour; those without one of their own share the last."""
+    """The position of each action's colour; actions without their own share the last."""
     order = action_order(record)
     most = len(order) if len(order) <= len(ACTIONS) else MOST_OWN
     return {record.study.actions[a]: min(place, most) for place, a in enumerate(order)}

@@ -1,4 +1,4 @@
-"""The policy at a site without outcomes: what it is worth there, and what that rests on."""
+"""The policy at a site without outcomes: its value there, and the evidence behind that value."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ _SIGNIFICANT = {
 
 
 def at_target(record: Record) -> Section | None:
-    """The section; None where the study has no target."""
+    """The section, or None if the study has no target."""
     found = record.target
     if found is None:
         return None
@@ -48,7 +48,7 @@ def at_target(record: Record) -> Section | None:
 
 
 def target_cautions(record: Record) -> Iterator[Caution]:
-    """What to know of the target before acting there."""
+    """Cautions about the target, to read before acting there."""
     found = record.target
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""What one should know before acting on the report."""
+"""Cautions: what readers should know before they act on the report."""
 
 import math
 from collections import defaultdict
@@ -38,7 +38,7 @@ _HOW_SCORED = f"No policy can choose it, and what it is worth is not known. {_BA
 
 
 def cautions(record: Record) -> list[Caution]:
-    """Everything there is to caution of, the gravest first; empty if nothing."""
+    """All cautions about a run, the most serious first; empty if there are none."""
     by_gravity = (
         fit_cautions,
         _of_a_part,
@@ -59,7 +59,7 @@ def cautions(record: Record) -> list[Caution]:
 
 
 def _of_a_part(record: Record) -> Iterator[Caution]:
-    """Clients whose values rest on rows that policies selected by what they decide."""
+    """Clients valued only on rows that policies selected by their decisions."""
     rows = record.study.evaluation.valued("rows")
     parts = clients_of_a_part(record)
     if parts:
@@ -97,9 +97,10 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
 
 
 def _hidden(record: Record) -> Iterator[Caution]:
-    """Cells of a tree's grid that were hidden, where held-out rows would show what that can cost.
+    """Hidden cells of a tree's grid, if their possible cost exceeds what held-out rows leave open.
 
-    The best tree and the one that was found can each seem worth more or less by the loss.
+    The possible loss counts twice: the values of the best tree and of the tree found may each be
+    off by it.
     """
     gain = gain_over(record, arm_name(record.best_arm))
     loss = 2 * record.tree.possible_loss(record.mixture) if record.tree else 0.0
@@ -117,7 +118,7 @@ def _hidden(record: Record) -> Iterator[Caution]:
 
 
 def _unscored(record: Record) -> Iterator[Caution]:
-    """Actions that no client has a score for, and why; then those that hardly any row took."""
+    """Actions that no client has a score for, and why; then actions that very few rows took."""
     unknown = record.statistics.unknown(record.mixture)
     if record.described is None:
         if unknown.any():
@@ -153,7 +154,7 @@ def _which_actions(record: Record, chosen: BoolArray, most: int = 5) -> str:
 
 
 def _borrowed(record: Record) -> Iterator[Caution]:
-    """Actions that some clients tried and others did not, where those borrow an outcome model."""
+    """Actions that only some clients tried, if the other clients borrow an outcome model."""
     if not record.described or record.study.nuisances.unseen_rule != "borrow":
         return
     tried = record.described.taken()[-1].sum(axis=0) > 0
@@ -208,7 +209,7 @@ def _without_values(record: Record) -> Iterator[Caution]:
 
 
 def _not_heard(record: Record) -> Iterator[Caution]:
-    """Who did not contribute, one caution for each question and reason."""
+    """The clients that did not contribute, one caution for each question and reason."""
     query_of = {latest.exchange: latest.query for latest in record.rounds}
     found: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for exchange, client, why in record.refusals:

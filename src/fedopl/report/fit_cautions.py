@@ -1,4 +1,4 @@
-"""Cautions about models: values that richer ones would move, or that rest on a few rows."""
+"""Cautions about models: values that richer models would move, or that depend on a few rows."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ REMEDY = (
 
 
 def fit_cautions(record: Record) -> Iterator[Caution]:
-    """What there is to doubt about models, the gravest first."""
+    """Cautions about models, the most serious first."""
     yield from _too_simple(record)
     yield from _act_together(record)
     yield from _unbalanced(record)
@@ -58,7 +58,7 @@ def _too_simple(record: Record) -> Iterator[Caution]:
 
 
 def _and_others(found: list[ActionFit]) -> str:
-    """That there are more actions like the worst."""
+    """A phrase that more actions are like the worst one."""
     if len(found) == 1:
         return ""
     return f" (and the same for {plural(len(found) - 1, 'other action')})"

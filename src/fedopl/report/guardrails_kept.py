@@ -1,4 +1,4 @@
-"""Guardrails: what each policy does to outcomes that must not get worse, and what that shows."""
+"""Guardrails: the effect of each policy on outcomes that must not get worse, and the evidence."""
 
 from fedopl.base.labels import GLOBAL
 from fedopl.report.explain.in_doubt import folded_if_doubted
@@ -19,7 +19,7 @@ _WORDS = {
 
 
 def guardrails_kept(record: Record) -> Section | None:
-    """The section; none where the study has no guardrails."""
+    """The section, or None if the study has no guardrails."""
     agreed = record.study.guardrails
     if not agreed:
         return None

@@ -1,4 +1,4 @@
-"""How much the split moves the result: every split's own estimate beside what they say together."""
+"""How much the split moves the result: each split's own estimate beside the combined one."""
 
 from fedopl.analysis.split_movement import Movement, decided, movements
 from fedopl.report.explain.in_doubt import verdict_words
@@ -20,7 +20,7 @@ _ONE_SPLIT = (
 
 
 def moved_by_split(record: Record) -> tuple[Part, ...]:
-    """The paragraph, figure and table; where there is one split, how to repeat it."""
+    """The paragraph, figure and table; with a single split, how to repeat the split."""
     found = movements(record)
     if not found:
         repeatable = not (record.splits or record.study.privacy)
@@ -52,7 +52,7 @@ def _picture(record: Record, found: tuple[Movement, ...]) -> Picture:
 
 
 def _spans(movement: Movement) -> list[Span | None]:
-    """Every split's, then what they say together, with as many decimals for all."""
+    """Each split's estimate, then the combined one, all with the same number of decimals."""
     rows = [*movement.alone, movement.together]
     known = iter(alike([Span.of(row.estimate, row.level) for row in rows if row]))
     return [next(known) if row else None for row in rows]

@@ -15,7 +15,7 @@ from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 
 _MOST_NAMED = 3
-# By whether the policy is cautious already.
+# Keyed by whether the policy is cautious already.
 _REMEDIES = {
     False: "Try it with a few people first; policy.caution demands more evidence for such an "
     "action.",
@@ -26,7 +26,7 @@ _LEAST_SHOWN = 0.01  # of the rows: fewer are not worth a caution
 
 
 def overlap_cautions(record: Record) -> Iterator[Caution]:
-    """Whose value is no more than a guess, then for which groups."""
+    """Policies whose value is only a guess, then the groups for which it is."""
     yield from not_identified_cautions(record)
     caution = record.study.caution
     decided = noticed(record)
@@ -45,7 +45,7 @@ def overlap_cautions(record: Record) -> Iterator[Caution]:
 
 
 def not_identified_cautions(record: Record) -> Iterator[Caution]:
-    """For how many the value rests on models alone, and how far off it can be."""
+    """For how many rows the value depends on models alone, and how far off it can be."""
     found = not_identified(record)
     if found is None or found.at_most < _LEAST_SHOWN:
         return
@@ -76,16 +76,16 @@ def _bounds_in_words(record: Record, found: NotIdentified) -> str:
 
 
 def value_bounds(record: Record, found: NotIdentified) -> tuple[float, float] | None:
-    """Between what values the policy's lies, if nothing is known of rows not identified (Manski).
+    """Bounds on the policy's value if nothing is known about rows not identified (Manski).
 
-    On these, models say something within the declared range, and the truth is something within it.
-    None where no range was declared, or no value.
+    On these rows, both the models' value and the true value lie within the declared range. None if
+    no range or no value is known.
     """
     most = record.study.declared.reward
     rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, GLOBAL)]
     if most is None or not rows:
         return None
-    # What an action costs is known, and so does not move it.
+    # The cost of an action is known, so it does not widen the bounds.
     value, reach = rows[0].estimate.value, 2 * most * found.at_most
     if record.study.costs:
         return value - reach, value + reach

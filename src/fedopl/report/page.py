@@ -1,4 +1,4 @@
-"""The page: sections in order, put through the template into one self-contained file."""
+"""The page: sections in order, rendered by the template into one self-contained file."""
 
 from pathlib import Path
 
@@ -45,7 +45,8 @@ _SECTIONS = (
     privacy_promise,
     settings,
 )
-# What only those can tell who were asked about the policy: after clients joined or left, not all.
+# Sections that need answers about the policy; after clients joined or left, not all clients gave
+# any.
 _OF_ALL = (held_out_values, by_client, resting_on_clients, joining, action_overlap)
 
 
@@ -83,7 +84,7 @@ def render(record: Record) -> str:
 
 
 def _fit_to_show(value: object) -> object:
-    """Without control characters, which clients' names may hold, or line breaks before per cent."""
+    """The text without control characters, which names may hold, or line breaks before per cent."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value).replace(" %", "\u00a0%")
     return value

@@ -1,4 +1,4 @@
-"""What sections are made of. The template turns parts into HTML, `as_text` into plain text."""
+"""The parts of sections. The template turns parts into HTML, `as_text` into plain text."""
 
 import textwrap
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ MOST_ROWS = 5_000  # of a table, on the page
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table whose first column names its rows; columns of text are to the left."""
+    """A table whose first column names its rows; columns of text are left-aligned."""
 
     kind: ClassVar[str] = "table"
     caption: str
@@ -52,7 +52,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """One entry of a legend: a colour of the page, or a mark, and what it stands for."""
+    """One entry of a legend: a colour of the page, or a mark, and its meaning."""
 
     colour: str
     text: str
@@ -60,19 +60,19 @@ class Key:
 
 
 class Drawn(Protocol):
-    """What a picture shows."""
+    """The content of a picture."""
 
     @property
     def svg(self) -> str:
-        """As SVG, to stand in the page."""
+        """The picture as SVG, for the page."""
 
     def figure(self) -> Any:
-        """As a figure of matplotlib."""
+        """The picture as a matplotlib figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure: the drawing, what it shows in words for those who cannot see it, and a legend."""
+    """A figure: the drawing, a description for readers who cannot see it, and a legend."""
 
     kind: ClassVar[str] = "picture"
     name: str
@@ -94,7 +94,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Folded:
-    """Parts that are shown when asked for, and in print."""
+    """Parts that are hidden until asked for, but printed."""
 
     kind: ClassVar[str] = "folded"
     summary: str
@@ -115,7 +115,7 @@ def folded_if_long(table: Table, most: int = 30, summary: str = "All clients") -
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section of the page; `name` is where links lead."""
+    """A section of the page; `name` is the anchor for links."""
 
     name: str
     title: str
@@ -123,7 +123,7 @@ class Section:
 
 
 class Caution(NamedTuple):
-    """One thing to know: its name, what it is, and what it means or what to do."""
+    """One caution: its name, what it says, and what it means or what to do."""
 
     title: str
     what: str
@@ -131,7 +131,7 @@ class Caution(NamedTuple):
 
 
 def as_text(parts: tuple[Part, ...]) -> str:
-    """For the command line: one part below the other; figures and code are left to the page."""
+    """Plain text for the command line: part below part, without figures and code."""
     return "\n\n".join(text for part in parts if (text := _text(part)))
 
 

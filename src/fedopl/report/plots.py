@@ -1,4 +1,4 @@
-"""The report's figures one by one, as figures of matplotlib."""
+"""The report's figures one by one, as matplotlib figures."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.results.record import Record
 
 _MARKERS = {"●": "o", "○": "o", "■": "s"}
-# What can be drawn: its section, and what its picture may be called there.
+# Figures by name: their section, and the possible names of their picture there.
 _DRAWN_IN: dict[str, tuple[Callable[[Record], Section], tuple[str, ...]]] = {
     "values": (held_out_values, ("values",)),
     "gains": (held_out_values, ("gains",)),
@@ -28,7 +28,7 @@ _DRAWN_IN: dict[str, tuple[Callable[[Record], Section], tuple[str, ...]]] = {
 
 
 def figure_of(record: Record, what: str) -> Figure:
-    """One of the report's figures; an error with the report's own words where it has none."""
+    """One of the report's figures; if it has none, an error with the report's explanation."""
     section_of, names = _DRAWN_IN[what]
     section = section_of(record)
     pictures = {picture.name: picture for picture in _pictures(section.parts)}
@@ -42,7 +42,7 @@ def figure_of(record: Record, what: str) -> Figure:
 
 
 def _add_legend(figure: Figure, keys: Sequence[Key]) -> None:
-    """Below the figure, as the page has it."""
+    """Add the legend below the figure, as on the page."""
     colours = {css: PAPER[colour] for colour, css in CSS_OF.items() if colour in PAPER}
     entries = [
         Line2D([], [], ls="", marker=_MARKERS[key.mark], color=colours[f"var(--{key.colour})"])

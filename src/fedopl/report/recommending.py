@@ -1,4 +1,4 @@
-"""The recommendation: one sentence that says what to do, and how surely."""
+"""The recommendation: one sentence that says what to do, and how certain that is."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -39,7 +39,7 @@ Tone = Literal["change", "keep", "nothing"]
 
 
 class Recommendation(NamedTuple):
-    """Whether to change something, what to do, why, and which policy of the tables it is."""
+    """Whether to change something, what to do, why, and which policy of the tables that is."""
 
     tone: Tone
     sentence: str
@@ -48,7 +48,7 @@ class Recommendation(NamedTuple):
 
 
 def recommend(record: Record) -> Recommendation:
-    """What the held-out rows recommend; nothing, if there are none."""
+    """The recommendation by held-out rows; without such rows, none."""
     if not record.study.evaluation.claims_values:
         return _nothing("no rows were held out")
     if record.in_doubt:
@@ -89,7 +89,7 @@ def _nothing(why: str) -> Recommendation:
 
 
 def _since(record: Record, membership: Membership) -> str:
-    """Who did not value a policy that was solved again after clients joined or left."""
+    """The clients that did not value a policy solved again after clients joined or left."""
     told = {row.client for row in membership.of_policy(record.policy).values}
     others = [f"'{name}'" for name in sorted(record.rows.keys() - told)]
     who = f"{listed(others)} did not value it" if others else "each valued it for itself alone"
@@ -97,12 +97,12 @@ def _since(record: Record, membership: Membership) -> str:
 
 
 def _with_guardrails(record: Record, sentence: str) -> str:
-    """The sentence; before it, what of guardrails speaks against the learned policy."""
+    """The sentence, preceded by the guardrails that speak against the learned policy."""
     return f"{record.beyond_guardrails} {sentence}".lstrip()
 
 
 def _kept(record: Record, policy: str) -> str:
-    """That what is recommended keeps all guardrails, where there are any."""
+    """A phrase that the recommended policy keeps all guardrails, if there are any."""
     if not record.guardrails:
         return ""
     kept = listed([one.words for one in record.study.guardrails.values()])
@@ -130,14 +130,14 @@ def _nothing_within(record: Record) -> Recommendation:
 
 
 def _too_dear(record: Record) -> str:
-    """That what was done spends more than the budget."""
+    """A sentence that what was done so far spends more than the budget."""
     assert record.curve is not None  # noqa: S101
     spent = Span.of(record.curve.done()[1])
     return f"{SO_FAR} comes to {spent.number}, and the budget is {budget_in_words(record)}"
 
 
 def _within(record: Record, choice: Choice) -> Recommendation:
-    """The best within the budget, where what was done is beyond it and nothing beats that."""
+    """The best policy within the budget, if what was done exceeds it and no policy beats it."""
     assert record.curve is not None  # noqa: S101
     cheapest = arm_name(record.curve.against)
     gain = gain_over(record, cheapest)
@@ -155,7 +155,7 @@ def _within(record: Record, choice: Choice) -> Recommendation:
 
 
 def _keep(record: Record, choice: Choice) -> Recommendation:
-    """Nothing demonstrably beats what was done: the learned policy, then the best arm, say why."""
+    """No policy demonstrably beats what was done; the learned policy and the best arm say why."""
     who, how = _who(record, record.chosen), _against_past(record, choice, record.chosen)
     arm = arm_name(record.best_arm)
     beside = ""
@@ -170,7 +170,7 @@ def _keep(record: Record, choice: Choice) -> Recommendation:
 
 
 def _against_past(record: Record, choice: Choice, policy: str) -> str:
-    """Why a policy is no case for a change."""
+    """Why a policy is no reason for a change."""
     gain = _over_past(choice, policy)
     if verdict(gain) == "better" and not record.guardrails.keeps_all(policy):
         return f"is expected to {_change(record, gain)}, but is not shown to keep every guardrail"
@@ -191,14 +191,14 @@ def _against_past(record: Record, choice: Choice, policy: str) -> str:
 
 
 def _as_valued(record: Record, choice: Choice) -> str:
-    """Which arms were valued, where not all of them could be."""
+    """Which arms were valued, if not all of them could be."""
     n_arms = sum(is_arm(record.study, name) for name in choice.improvements)
     n_all = record.study.n_actions
     return "" if n_arms == n_all else f" ({count(n_arms)} of {count(n_all)} could be valued)"
 
 
 def _beside(record: Record, choice: Choice) -> str:
-    """The learned policy beside an arm that is recommended, or the best arm beside a policy."""
+    """The learned policy beside a recommended arm, or the best arm beside a recommended policy."""
     if not is_arm(record.study, choice.policy):
         arm = arm_name(record.best_arm)
         gain = gain_over(record, arm) if choice.policy == record.chosen else None
@@ -235,7 +235,7 @@ def _who(record: Record, name: str) -> str:
 
 
 def _done(record: Record, name: str) -> str:
-    """What somebody does who follows the recommendation."""
+    """What following the recommendation means in practice."""
     if is_arm(record.study, name):
         return arm_given(record.study, _action_of(record, name), "give")
     return f"use {_who(record, name)}"
@@ -251,9 +251,9 @@ def _change(record: Record, gain: Span) -> str:
 
 
 def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
-    """(what, number, what else there is to say) for the few numbers one should know.
+    """(name, number, remark) for the few numbers that every reader should know.
 
-    What is recommended comes first; every number says which policy it is of.
+    The recommended policy comes first. Each number says which policy it belongs to.
     """
     asked = len(record.rounds[0].asked) if record.rounds else len(record.rows)
     of_whom = f"of {count(asked)} asked" if asked else ""
@@ -289,7 +289,7 @@ def _valued(record: Record) -> Sequence[str]:
 
 
 def _in_the_total(record: Record) -> list[str]:
-    """Whose answers the value of all together is from."""
+    """The clients whose answers enter the overall value."""
     if not record.lacking:
         return sorted(record.mixture)
     valued = [one for one in record.rounds if one.query == ValuePrivately.__name__]
@@ -297,7 +297,7 @@ def _in_the_total(record: Record) -> list[str]:
 
 
 def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
-    """The value and gain of what is recommended; then those of the learned policy, if another."""
+    """Value and gain of the recommended policy; then of the learned policy, if it is another."""
     outcome = OutcomeWords.of(record.study).name
     figures = []
     if value := value_of(record, choice.policy):

@@ -1,4 +1,4 @@
-"""Cautions about single clients: a result that rests on one client is only as reliable as it."""
+"""Cautions about single clients: a result that depends on one client is only as reliable as it."""
 
 from collections.abc import Iterator
 
@@ -10,16 +10,16 @@ from fedopl.results.record import Record
 from fedopl.results.reliance import Contradiction, LeftOut
 from fedopl.results.value_tables import arm_name
 
-# Of two clients one nearly always has more than half.
+# With two clients, one nearly always has more than half.
 MOST_WEIGHT, MOST_OF_TWO = 0.5, 0.75
-# What others lose by one client is worth a caution from this part of their gain on.
+# A loss of other clients due to one client is reported from this part of their gain on.
 NOTICED = 0.1
-# The kinds whose weights follow from what clients say; others are agreed with open eyes.
+# Kinds of mixture whose weights depend on what clients report; other weights are agreed openly.
 _BY_REPORT = ("empirical", "minimax")
 
 
 def reliance_cautions(record: Record) -> Iterator[Caution]:
-    """What rests on one client, the gravest first; nothing where there is only one."""
+    """Cautions about single clients, the most serious first; none if there is only one client."""
     if len(record.mixture) > 1:
         yield from _contradicts(record)
         yield from _decides(record)
@@ -41,13 +41,13 @@ def _contradicts(record: Record) -> Iterator[Caution]:
 
 
 def contradiction_in_words(found: Contradiction) -> str:
-    """What was reported, and what was to be expected."""
+    """What a client reported, and what was expected."""
     reported, implied = plain(found.reported, 3), plain(found.implied, 3)
     return f"{found.about} ({reported}, where {implied} was to be expected)"
 
 
 def _decides(record: Record) -> Iterator[Caution]:
-    """The recommendation would be another without one client."""
+    """A caution that the recommendation would change without one client."""
     for one in record.reliance.left_out if record.reliance else ():
         if changes := changed_without(record, one):
             yield Caution(
@@ -58,7 +58,7 @@ def _decides(record: Record) -> Iterator[Caution]:
 
 
 def changed_without(record: Record, one: LeftOut) -> str:
-    """What would be recommended otherwise without this client, in words; empty if nothing."""
+    """How the recommendation would change without this client, in words; empty if it would not."""
     gain = gain_over(record, arm_name(record.best_arm))
     after = one.gain_without or one.gain
     if gain is None or after is None or is_arm(record.study, record.chosen) or record.in_doubt:
@@ -88,7 +88,7 @@ def _costs_others(record: Record) -> Iterator[Caution]:
 
 
 def _is_worth_naming(one: LeftOut, difference: Estimate) -> bool:
-    """Most others would gain, demonstrably, and a part of the gain that one would notice."""
+    """Whether most others would demonstrably gain, by a noticeable part of their gain."""
     least = NOTICED * abs(one.gain.value) if one.gain else 0.0
     is_shown = difference.interval()[0] > 0 and difference.value > least
     return is_shown and 2 * one.better_off > one.others

@@ -1,4 +1,4 @@
-"""Who joined a run after it was finished, who left it, and what is known of the policy since."""
+"""Which clients joined or left a run after it finished, and what is known about the new policy."""
 
 from fedopl.base.labels import quoted
 from fedopl.report.parts import Part, Points, Section, Table, Text
@@ -11,7 +11,7 @@ from fedopl.results.value_tables import LOCAL, LOGGING, GainRow, arm_name
 
 
 def who_is_in(record: Record) -> Section | None:
-    """The section; None where the clients are those of the run."""
+    """The section; None if the clients are those of the original run."""
     membership = record.membership
     if membership is None:
         return None
@@ -54,7 +54,7 @@ def _asked(change: Change) -> str:
 
 
 def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
-    """What clients report about the policy as it is now, and what is not known."""
+    """What clients report about the current policy, and what is not known."""
     known = membership.of_policy(record.policy)
     table = (_gains(record, known),) if known.gains else ()
     unknown = [
@@ -112,5 +112,5 @@ def _cell(row: GainRow | None, in_doubt: bool) -> str:
 
 
 def _before(membership: Membership) -> tuple[Part, ...]:
-    """What the run said of the policy that it learned, which is not this one."""
+    """What the run said about the policy it learned, which is not the current one."""
     return (Text(f"About the earlier policy, the run says: {opened(membership.before.verdict)}"),)

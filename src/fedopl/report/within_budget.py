@@ -1,4 +1,4 @@
-"""What a budget buys: the curve, the point chosen, and what else the same money could do."""
+"""What a budget buys: the curve, the chosen point, and alternatives at the same cost."""
 
 from fedopl.report.figures.budget_figure import CURVE_KEYS, Spent, budget_chart
 from fedopl.report.parts import Part, Picture, Section, Table, Text
@@ -25,7 +25,7 @@ _CANDIDATES = (
 
 
 def within_budget(record: Record) -> Section | None:
-    """The section, where there is a budget; nothing is claimed where models are in doubt."""
+    """The section, if there is a budget; it claims nothing if models are in doubt."""
     curve, budget = record.curve, record.study.budget
     if curve is None or budget is None:
         return None
@@ -60,7 +60,7 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
 
 
 def _price(point: BudgetPoint) -> str:
-    """What its price does."""
+    """What a point's price means, in words."""
     if point.candidate is not None:
         return (
             f"'{point.candidate}' is the candidate with the largest value on training rows "

@@ -15,7 +15,7 @@ from fedopl.simulation.paper import Kind, Reading
 Verdict = Literal["holds", "fails", "undecided"]
 SMALL_N, LARGE_N = 300, 10_000
 HOMOGENEOUS_N = 1000
-# Sizes for the rate: far enough apart that a slope can be seen.
+# Sizes for the rate, far enough apart to show a slope.
 RATE_SIZES = (1000, 3000, LARGE_N)
 Z95 = 1.959964
 ONE, TWO = "client 1", "client 2"
@@ -23,7 +23,7 @@ ONE, TWO = "client 1", "client 2"
 
 @dataclass(frozen=True, eq=False)
 class PairedRegrets:
-    """True regrets under one reading and pipeline, by draw in the order of seeds: paired."""
+    """True regrets under one reading and pipeline, by draw in the order of seeds, hence paired."""
 
     table: RegretTable
     reading: Reading
@@ -43,15 +43,15 @@ class PairedRegrets:
         )
 
     def together(self, n: int, where: str, mixture: str = "empirical") -> FloatArray:
-        """Of the policy that heterogeneous clients learn together."""
+        """Regrets of the policy that heterogeneous clients learn together."""
         return self.of("heterogeneous", n, mixture, "global", where)
 
     def alone(self, n: int, policy: str = "local") -> FloatArray:
-        """Of client 1's own policy, or of HierOPO's for it, among heterogeneous clients."""
+        """Regrets of client 1's own policy, or HierOPO's for it, among heterogeneous clients."""
         return self.of("heterogeneous", n, "", policy, ONE)
 
 
-# From the 95 % interval of a claim's quantity to the verdict on the claim.
+# From the 95 % interval of a claim's quantity to the verdict.
 Test = Callable[[float, float, PairedRegrets], Verdict]
 
 
@@ -77,14 +77,14 @@ def _equivalent(share: float, scale: Callable[[PairedRegrets], FloatArray]) -> T
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One claim of the paper, the quantity it comes down to, and what decides on it."""
+    """One claim of the paper, the quantity that decides it, and the test."""
 
     name: str
     text: str
     quantity: str
     by_draw: Callable[[PairedRegrets], FloatArray]  # (n_draws,)
     test: Test = _positive
-    # The same quantity at other sizes, where the claim is about small ones: it may turn.
+    # The same quantity at other sizes, if the claim is about small ones and may change.
     by_size: dict[int, Callable[[PairedRegrets], FloatArray]] = field(default_factory=dict)
 
 
@@ -93,7 +93,7 @@ def _homogeneous_local(regrets: PairedRegrets) -> FloatArray:
 
 
 def _hieropo_ahead(n: int) -> Callable[[PairedRegrets], FloatArray]:
-    """What client 1's own policy loses more than HierOPO's."""
+    """How much more client 1's own policy loses than HierOPO's."""
     return lambda regrets: regrets.alone(n) - regrets.alone(n, "hieropo")
 
 
@@ -188,7 +188,7 @@ CLAIMS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One claim, what it comes down to, and what was found."""
+    """One claim, its quantity, and the result."""
 
     claim: str
     text: str
@@ -201,7 +201,7 @@ class Judged:
 
 
 def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list[Cell]:
-    """What has to be computed to judge every claim."""
+    """The cells that are needed to judge every claim."""
     sizes: list[tuple[Kind, int]] = [("homogeneous", HOMOGENEOUS_N)]
     sizes += [("heterogeneous", n) for n in (SMALL_N, *RATE_SIZES)]
     return [
@@ -210,7 +210,7 @@ def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list
 
 
 def judge(table: RegretTable, reading: Reading, pipeline: Pipeline) -> list[Judged]:
-    """Every claim, against the true optimum."""
+    """Judge every claim, against the true optimum."""
     regrets = PairedRegrets(table, reading, pipeline)
     return [_judged(claim, regrets) for claim in CLAIMS]
 
@@ -241,7 +241,7 @@ def _verdict(claim: Claim, by_draw: FloatArray, regrets: PairedRegrets) -> Verdi
 
 
 def _turns(claim: Claim, regrets: PairedRegrets) -> str:
-    """At which larger sizes the claim no longer holds, and by how much; empty if it does at all."""
+    """The larger sizes at which the claim fails, and by how much; empty if it holds at all."""
     found = []
     for n, by_draw_at in sorted(claim.by_size.items()):
         by_draw = by_draw_at(regrets)
@@ -275,7 +275,7 @@ def as_markdown(judged: dict[tuple[Reading, Pipeline], list[Judged]]) -> str:
 
 
 def as_json(judged: dict[tuple[Reading, Pipeline], list[Judged]]) -> str:
-    """The same for machines."""
+    """The judged claims as JSON."""
     content = [
         {"reading": reading, "pipeline": pipeline, **asdict(claim)}
         for (reading, pipeline), claims in judged.items()

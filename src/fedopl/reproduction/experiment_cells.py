@@ -19,7 +19,7 @@ from fedopl.study.training_plans import TrainingPlan
 Pipeline = Literal["default", "paper"]
 
 # The paper's own: least squares and logistic regression inside each client, then rounds of online
-# cost-sensitive classification. It does not say how many; see docs/reproduction.md.
+# cost-sensitive classification. The paper does not give their number; see docs/reproduction.md.
 PIPELINES: dict[Pipeline, dict[str, Any]] = {
     "default": {},
     "paper": {
@@ -33,7 +33,7 @@ PIPELINES: dict[Pipeline, dict[str, Any]] = {
         ),
     },
 }
-# What is compared are mixtures, so clients count in learning as each of them says.
+# The experiments compare mixtures, so clients count in learning as each mixture says.
 _EXACT = Linear(features="blocks", precision="rows")
 ALPHA = 0.2  # the paper's skew toward client 1
 N_TEST = 10_000  # test rows from each client, as in the paper
@@ -43,7 +43,7 @@ SHOWN = CLIENTS[:2]  # the clients whose local regrets the paper shows
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Cell:
-    """What is computed at once, and kept in a file of its own."""
+    """A unit of computation, stored in a file of its own."""
 
     kind: Kind
     reading: Reading
@@ -53,19 +53,19 @@ class Cell:
 
     @classmethod
     def of(cls, kind: Kind, reading: Reading, pipeline: Pipeline, n_rows: int, seed: int) -> Self:
-        """A cell; in the homogeneous world all squares are one, and both readings the same."""
+        """A cell; in the homogeneous world all squares are one, so both readings are the same."""
         read = "variance" if kind == "homogeneous" else reading
         return cls(kind=kind, reading=read, pipeline=pipeline, n_rows=n_rows, seed=seed)
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the cell's file."""
         return f"{self.kind}-{self.reading}-{self.pipeline}-{self.n_rows}-{self.seed}"
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Regret:
-    """One number of a cell: how much a policy loses where, against what."""
+    """One number of a cell: the loss of a policy, where, and against what."""
 
     mixture: str  # what the policy was trained on: "empirical", "skewed", or none for one's own
     policy: str  # "global", "pooled", "local" or "hieropo"
@@ -78,7 +78,7 @@ RegretTable = dict[Cell, list[Regret]]
 
 
 def compute(cell: Cell) -> list[Regret]:
-    """Learn every policy on this draw, and evaluate its regrets."""
+    """Learn every policy on this draw, and compute its regrets."""
     world = paper_world(cell.kind, reading=cell.reading, seed=cell.seed)
     best = {c: world.value(world.optimal_policy(c), c, N_TEST) for c in CLIENTS}
     rows = world.all_logged(cell.n_rows)
@@ -106,7 +106,7 @@ def compute(cell: Cell) -> list[Regret]:
 def _global_policies(
     cell: Cell, rows: Mapping[str, LoggedData]
 ) -> list[tuple[str, Weights, Decider]]:
-    """The federated policy for each mixture the paper tries."""
+    """The federated policy for each mixture in the paper."""
     sizes = {client: data.n_rows for client, data in rows.items()}
     mixtures: dict[str, AnyMixture] = {"empirical": empirical()}
     if cell.kind == "heterogeneous":
@@ -118,7 +118,7 @@ def _global_policies(
 
 
 def _pooled(rows: Mapping[str, LoggedData]) -> LoggedData:
-    """All rows in one table: not allowed in practice; federation is compared with it."""
+    """All rows in one table, as a comparison for federation; not allowed in practice."""
     parts = [rows[client] for client in sorted(rows)]
     return LoggedData(
         np.vstack([part.contexts for part in parts]),
@@ -166,7 +166,7 @@ def _losses(
     weights: Weights,
     labels: tuple[str, str],
 ) -> list[Regret]:
-    """What a policy loses against each goal, under the labels of its mixture and of itself."""
+    """The losses of a policy against each goal, labelled by its mixture and name."""
     mixture, name = labels
     found = []
     for against, best in goals.items():

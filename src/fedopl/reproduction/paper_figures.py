@@ -88,7 +88,7 @@ def _curve(
 def draw(
     table: RegretTable, figure: Figure, reading: Reading, pipeline: Pipeline, folder: Path
 ) -> Path:
-    """Draw one figure as PNG and SVG; the path of the PNG comes back."""
+    """Draw one figure as PNG and SVG; return the path of the PNG."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
@@ -124,7 +124,7 @@ def _line(
 
 
 def _floor(lines: dict[str, tuple[IntArray, FloatArray]]) -> float:
-    """Where the axis and the bands end: a logarithmic scale has no place for zero."""
+    """Where the axis and the bands end, since a logarithmic scale has no zero."""
     means = [regrets.mean(axis=1) for _, regrets in lines.values() if len(regrets)]
     positive = [mean[mean > 0].min() for mean in means if (mean > 0).any()]
     return float(min(positive, default=1e-3)) / 3

@@ -1,4 +1,4 @@
-"""What `fedopl reproduce` does: cells in parallel, a CSV, figures, claims; it can be resumed."""
+"""Runs `fedopl reproduce`: cells in parallel, a CSV, figures, claims; it can be resumed."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from fedopl.simulation.paper import Reading
 
 @dataclass(frozen=True, kw_only=True)
 class CellProgress:
-    """How far a run is."""
+    """The progress of a run."""
 
     done: int
     total: int
@@ -40,7 +40,7 @@ class Scope:
 def run_reproduction(
     scope: Scope, folder: Path, tell: Callable[[CellProgress], None], workers: int | None = None
 ) -> list[Path]:
-    """Compute what is missing, write everything, and name what was written."""
+    """Compute the missing cells, write all results, and return the files written."""
     readings, pipeline = scope.readings, scope.pipeline
     figures = [figure for name in scope.experiments for figure in FIGURES[name]]
     wanted = [
@@ -58,7 +58,7 @@ def run_reproduction(
     write_atomically(regrets, as_csv(table).encode())
     written = [regrets]
     for figure in figures:
-        # All squares are one in the homogeneous world, so both readings draw the same.
+        # All squares are one in the homogeneous world, so both readings give the same draws.
         once = readings[:1] if figure.kind == "homogeneous" else readings
         written += [draw(shown, figure, reading, pipeline, folder) for reading in once]
     if scope.n_draws > 1:
@@ -76,7 +76,7 @@ def run_cells(
     wanted = sorted(set(cells))
     table = {cell: found for cell in wanted if (found := _read(folder, cell)) is not None}
     missing = [cell for cell in wanted if cell not in table]
-    # The longest first, so that no core waits for the last of them.
+    # The longest cells first, so that no core waits for the last of them.
     missing.sort(key=lambda cell: -cell.n_rows)
     started, resumed = time.monotonic(), len(table)
     with ProcessPoolExecutor(workers, initializer=_one_thread) as pool:
@@ -92,7 +92,7 @@ def run_cells(
 
 
 def _one_thread() -> None:
-    """One BLAS thread for each process: together they fill the machine."""
+    """Use one BLAS thread per process, since the processes together fill the machine."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)

@@ -1,4 +1,4 @@
-"""Coalitions of clients, and what learning together is worth to their members."""
+"""Coalitions of clients, and the worth of learning together for their members."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ Stability = Literal["surely", "surely not", "cannot tell"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coalition:
-    """Clients who learn together, and what each of them gains by it over its own policy."""
+    """Clients that learn together, and each member's gain over its local policy."""
 
     members: tuple[str, ...]
     weights: Weights  # n̄ among the members
@@ -22,15 +22,15 @@ class Coalition:
 
     @property
     def leavers(self) -> tuple[str, ...]:
-        """The members that are surely better off alone: whose whole interval lies below 0."""
+        """The members that are surely better off alone: their whole interval lies below 0."""
         return tuple(name for name in self.members if self._interval(name)[1] < 0)
 
     @property
     def stability(self) -> Stability:
-        """Whether no member prefers to leave, as far as held-out rows tell.
+        """Whether no member prefers to leave, as far as held-out rows can show.
 
-        Surely, if each one's whole interval lies above 0, or it decides alike; surely not, if
-        somebody's lies below.
+        Surely, if each member's whole interval lies above 0, or its policies decide alike; surely
+        not, if some member's lies below.
         """
         if self.leavers:
             return "surely not"
@@ -46,7 +46,7 @@ class Coalition:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coalitions:
-    """All coalitions of two clients or more; of many clients, only all together and all but one."""
+    """All coalitions of two clients or more; with many, only all together and all but one."""
 
     clients: tuple[str, ...]
     compared: tuple[Coalition, ...]  # the largest first
@@ -54,15 +54,15 @@ class Coalitions:
 
     @cached_property
     def found(self) -> dict[Members, Coalition]:
-        """By members."""
+        """The coalitions by their members."""
         return {frozenset(one.members): one for one in self.compared}
 
     @property
     def grand(self) -> Coalition:
-        """Everybody together."""
+        """The coalition of all clients."""
         return self.found[frozenset(self.clients)]
 
     @cached_property
     def stable(self) -> tuple[Coalition, ...]:
-        """Those that surely no member prefers to leave, the largest first."""
+        """The coalitions that surely no member prefers to leave, the largest first."""
         return tuple(one for one in self.compared if one.stability == "surely")

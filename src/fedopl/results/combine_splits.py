@@ -1,4 +1,4 @@
-"""One record of runs under several splits of the same rows: medians, with how far they differ."""
+"""Combines runs under several splits of the same rows into one record: medians and their spread."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ _MOST_CONTRADICTIONS = 20
 def combined_record(study: Study, records: Sequence[Record]) -> Record:
     """The record of a study, given those of its splits, the first first.
 
-    What policies are worth is the median over splits. The policy itself, and what describes it,
-    are the first split's: no look at what it is worth has picked it.
+    Values of policies are medians over splits. The policy itself and its descriptions are those of
+    the first split, so no value influenced which policy was picked.
     """
     first, *others = records
     if not others:
@@ -51,7 +51,7 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
 
 
 def _best_arm(records: Sequence[Record]) -> str:
-    """The arm that came out best on the rows learned from under most splits, if it was valued."""
+    """The arm that was best on training rows under most splits, if it was valued."""
     first, *_ = records
     valued = {policy for policy, _ in first.values.by_cell()}
     often = Counter(one.best_arm for one in records if arm_name(one.best_arm) in valued)
@@ -77,7 +77,7 @@ def _medians(
 
 
 def _in_a_row(splits: Iterable[tuple[Round, ...]]) -> tuple[Round, ...]:
-    """All exchanges, numbered as they came."""
+    """All exchanges, numbered in their order."""
     found: list[Round] = []
     for rounds in splits:
         n_trips = found[-1].trip + 1 if found else 0
@@ -93,7 +93,7 @@ def _in_a_row(splits: Iterable[tuple[Round, ...]]) -> tuple[Round, ...]:
 
 
 def _reliance(records: Sequence[Record], share: float) -> Reliance | None:
-    """The same by medians; all are gains over the same best arm."""
+    """The reliance on single clients by medians; all gains are over the same best arm."""
     found = [one.reliance for one in records if one.reliance is not None]
     if not found:
         return None
@@ -101,7 +101,7 @@ def _reliance(records: Sequence[Record], share: float) -> Reliance | None:
     for one in found:
         for left in one.left_out:
             by_client.setdefault(left.client, []).append(left)
-    # Whoever moves the policy under a minority of splits only does not decide a median.
+    # A client that moves the policy only under a minority of splits does not decide a median.
     often = [same for same in by_client.values() if 2 * len(same) > len(found)]
     often.sort(key=len, reverse=True)
     return Reliance(
@@ -131,7 +131,7 @@ def _if_all(found: list[Estimate | None], share: float) -> Estimate | None:
 
 
 def _contradictions(found: Iterable[Reliance]) -> tuple[Contradiction, ...]:
-    """Each that any split showed, as it was where it was gravest."""
+    """Each contradiction that any split showed, as in the split where it was most serious."""
     gravest: dict[tuple[str, str], Contradiction] = {}
     for one in (one for reliance in found for one in reliance.contradictions):
         known = gravest.setdefault((one.client, one.about), one)

@@ -1,4 +1,4 @@
-"""What a study that diagnoses found: where clients differ, and what joining is worth."""
+"""The findings of a study that diagnoses: where clients differ, and what joining is worth."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from fedopl.base.tables import html_fields
 from fedopl.results.coalitions import Coalitions
 from fedopl.results.mixture_search import SkewPath
 
-# One number for every two clients, None where it was not reported.
+# One number for every two clients, None if it was not reported.
 PairTable = tuple[tuple[float | None, ...], ...]
 
 
@@ -18,8 +18,8 @@ PairTable = tuple[tuple[float | None, ...], ...]
 class MeasuredDiscrepancy:
     """How far a client's values lie from the mixture's, at two policies learned to show it.
 
-    Learned on training rows and valued on held-out ones, so each number estimates what is true of
-    one policy without bias; a supremum over the class is at least that.
+    The policies are learned on training rows and valued on held-out ones. So each number is an
+    unbiased estimate for one policy; a supremum over the class is at least that.
     """
 
     client: str
@@ -29,22 +29,22 @@ class MeasuredDiscrepancy:
 
     @property
     def regret_gap(self) -> float:
-        """A lower bound, but for noise, of how much R_c may exceed R_λ by shift.
+        """A lower bound, up to noise, of how much R_c may exceed R_λ because of shift.
 
-        Either side may be negative, where rewards are higher or lower whatever is done. Their sum
-        never is, so it counts as nothing if it is estimated below 0.
+        Either side may be negative, if rewards are higher or lower for all actions. Their sum never
+        is, so an estimate below 0 counts as 0.
         """
         return max(self.gap.value, 0.0)
 
     @property
     def is_sure(self) -> bool:
-        """Whether the 95 % interval of the gap leaves out 0."""
+        """Whether the 95 % interval of the gap excludes 0."""
         return self.gap.interval()[0] > 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecondMoments:
-    """Mean squares of one client's scores on training rows, None where not reported.
+    """Mean squares of one client's scores on training rows, None if not reported.
 
     The envelope E[max_a Γ̂(a)²] is at least E[Γ̂(π(X))²] of any policy, and so at least V_c.
     """
@@ -55,9 +55,9 @@ class SecondMoments:
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """One part of Theorem 3 for every two clients: of the first, at its contexts, from the second.
+    """One part of Theorem 3 for every two clients: the first, at its contexts, from the second.
 
-    Estimates are about right on average, so that those of small shifts may be negative. A client
+    Estimates are roughly unbiased, so those of small shifts may be negative. The shift of a client
     from itself is 0.
     """
 
@@ -66,7 +66,7 @@ class Shift:
     standard_errors: PairTable
 
     def divergences(self, client: str) -> FloatArray:  # (n_clients,)
-        """Of one client from each, as bounds take them: never below 0, NaN where unknown."""
+        """Divergences of one client from each, as bounds use them: at least 0, NaN if unknown."""
         found = np.array(self.estimates[self.names.index(client)], np.float64)
         return np.maximum(found, 0.0)
 
@@ -94,11 +94,11 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Diagnosis:
-    """What clients reported beyond a run; each part holds the clients that answered."""
+    """Further answers of clients in a diagnosis; each part holds the clients that answered."""
 
     clients: tuple[str, ...]  # who reported values on held-out rows
     discrepancies: dict[str, MeasuredDiscrepancy] = field(default_factory=dict)  # from the mixture
-    # From n̄, where every path begins.
+    # From n̄, the start of every path.
     from_rows: dict[str, MeasuredDiscrepancy] = field(default_factory=dict)
     paths: dict[str, SkewPath] = field(default_factory=dict)  # from n̄ toward each client
     coalitions: Coalitions | None = None

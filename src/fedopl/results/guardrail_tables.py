@@ -1,4 +1,4 @@
-"""Whether policies keep to guardrails, and what further outcomes come to under each of them."""
+"""Whether policies keep guardrails, and the further outcomes under each policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ Keeping = Literal["kept", "broken", "not shown"]
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeRow(ValueRow):
-    """What a further outcome comes to under a policy, at one client or in the mixture."""
+    """The mean of a further outcome under a policy, at one client or in the mixture."""
 
     outcome: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardrailRow:
-    """One policy and one guardrail: how far the outcome changes, and what follows from that.
+    """One policy and one guardrail: the change of the outcome, and the verdict.
 
-    `level` is that of an interval either end of which is a bound: all bounds of a guardrail hold
+    `level` is that of an interval whose two ends are bounds: all bounds of a guardrail hold
     together with its confidence.
     """
 
@@ -41,7 +41,7 @@ class GuardrailRow:
 
 
 def judged(guardrail: Guardrail, change: Estimate, level: float) -> Keeping:
-    """Whether both bounds lie within the limit, or beyond it."""
+    """Whether both bounds lie within the limit, or both beyond it."""
     if change.standard_error and not change.degrees_of_freedom:
         return "not shown"
     low, high = sorted(guardrail.sign * bound for bound in change.interval(level))
@@ -59,11 +59,11 @@ class GuardrailTable:
     headers: ClassVar[tuple[str, ...]] = ("guardrail", "policy", "change", "bounds", "verdict")
 
     def of(self, policy: str) -> dict[str, GuardrailRow]:
-        """Every guardrail's row of this policy."""
+        """All guardrails' rows for this policy."""
         return {row.guardrail: row for row in self.rows if row.policy == policy}
 
     def keeps_all(self, policy: str) -> bool:
-        """Whether the policy is shown to keep every guardrail; true where there is none."""
+        """Whether the policy is shown to keep every guardrail; true if there are none."""
         own = self.of(policy).values()
         return not self.rows or (bool(own) and all(row.verdict == "kept" for row in own))
 
@@ -88,7 +88,7 @@ class GuardrailTable:
 
 
 def not_kept(table: GuardrailTable, agreed: Mapping[str, Guardrail], policy: str) -> str:
-    """Which guardrails a policy is not shown to keep, in words; nothing where it keeps all."""
+    """The guardrails that a policy is not shown to keep, in words; empty if it keeps all."""
     words = [
         f"'{name}' ({agreed[name].words}) is {_found(row)}"
         for name, row in table.of(policy).items()
@@ -107,7 +107,7 @@ def _found(row: GuardrailRow) -> str:
 
 @dataclass(frozen=True)
 class OutcomeTable:
-    """What further outcomes come to, by outcome, policy and client."""
+    """Further outcomes by outcome, policy and client."""
 
     rows: tuple[OutcomeRow, ...] = ()
 

@@ -1,7 +1,7 @@
-"""Who joined a finished run and who left it, and what is known of the policy since.
+"""Which clients joined or left a finished run, and what is known about the policy since.
 
 A policy is solved again from the available sums; its value is known only at clients that valued it.
-So every valuation says of which policy it is, and by whom.
+So every valuation names its policy and its clients.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def policy_digest(policy: Policy | None) -> str:
-    """The hash by which a valuation says of which policy it is."""
+    """The hash by which a valuation identifies its policy."""
     return hashlib.sha256(policy_json(policy).encode()).hexdigest() if policy else ""
 
 
@@ -39,14 +39,14 @@ class Change:
     when: str  # the day and time in UTC, ISO 8601
     rows: int  # training rows that it brought, or took away
     share: float | None = None  # of the mixture, where that gives every client one
-    # What the exchanges with it were, where it joined.
+    # The exchanges with the client, if it joined.
     exchanges: int = 0
     bytes_received: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Valuation:
-    """What some clients say that one policy is worth to each of them, on rows held out."""
+    """The value of one policy to each of some clients, on held-out rows."""
 
     policy: str  # its digest
     values: tuple[ValueRow, ...] = ()
@@ -56,7 +56,7 @@ class Valuation:
 
     @classmethod
     def of(cls, record: "Record") -> Self:
-        """What every client of a run in which all were asked says of its policy."""
+        """The valuation of a run's policy by all its clients, if all were asked."""
         names = {row.client for row in record.values.rows} - {GLOBAL}
         return cls(
             policy=policy_digest(record.policy),
@@ -67,7 +67,7 @@ class Valuation:
         ).by_clients(names)
 
     def by_clients(self, names: Collection[str]) -> Self:
-        """What these clients say."""
+        """The part of the valuation by these clients."""
         return replace(
             self,
             values=tuple(row for row in self.values if row.client in names),
@@ -87,12 +87,12 @@ class Membership:
 
     @property
     def joined(self) -> list[str]:
-        """Who joined and is still in."""
+        """The clients that joined and still take part."""
         return self._whose_last("joined")
 
     @property
     def left(self) -> list[str]:
-        """Who left and is not in again."""
+        """The clients that left and did not come back."""
         return self._whose_last("left")
 
     def _whose_last(self, kind: str) -> list[str]:
@@ -100,7 +100,7 @@ class Membership:
         return sorted(name for name, did in last.items() if did == kind)
 
     def of_policy(self, policy: Policy | None) -> Valuation:
-        """All that is known of what this policy is worth, by client."""
+        """All that is known about this policy's value, by client."""
         digest = policy_digest(policy)
         own = [one for one in self.valuations if one.policy == digest]
         return Valuation(
@@ -113,7 +113,7 @@ class Membership:
 
 
 def tables_of(known: Valuation) -> tuple[ValueTable, GainTable, ImprovementTable]:
-    """What is known, as tables."""
+    """The valuation as tables."""
     return (
         ValueTable(known.values),
         GainTable(known.gains),

@@ -1,4 +1,4 @@
-"""membership.json: who joined a finished run or left it, and who says what of which policy."""
+"""membership.json: which clients joined or left a finished run, and valuations of policies."""
 
 import json
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _VALUATIONS = TypeAdapter(tuple[Valuation, ...])
 
 
 def membership_json(membership: Membership) -> str:
-    """All but the run as it was before, which has a folder of its own."""
+    """The membership without the earlier run, which has a folder of its own."""
     content = {
         "changes": _CHANGES.dump_python(membership.changes),
         "valuations": _VALUATIONS.dump_python(membership.valuations),
@@ -24,7 +24,7 @@ def membership_json(membership: Membership) -> str:
 
 
 def membership_of(text: str, before: "Record") -> Membership:
-    """What was written, beside the run as it was before."""
+    """The membership that was written, with the earlier run."""
     content = json.loads(text)
     return Membership(
         changes=_CHANGES.validate_python(content["changes"]),

@@ -1,4 +1,4 @@
-"""What is known of a policy that was solved again after clients joined or left, in words."""
+"""What is known about a policy that was solved again after clients joined or left, in words."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def who_changed(membership: Membership) -> str:
-    """Who joined and who left, in a few words."""
+    """Which clients joined and which left, in a few words."""
     did = [
         f"{quoted(names)} {verb}"
         for names, verb in ((membership.joined, "joined"), (membership.left, "left"))
@@ -21,7 +21,7 @@ def who_changed(membership: Membership) -> str:
 
 
 def known_of_it(record: "Record", membership: Membership) -> str:
-    """What the policy is known to be worth, and to whom, in one plain sentence or two."""
+    """The known value of the policy, and for which clients, in one or two plain sentences."""
     known = membership.of_policy(record.policy)
     told = sorted({row.client for row in known.values})
     others = sorted(set(record.rows) - set(told))
@@ -55,7 +55,7 @@ def _gain(client: str, gains: dict[str, GainRow], in_doubt: tuple[str, ...]) -> 
 
 
 def since_then(record: "Record", membership: Membership) -> list[str]:
-    """What is as it was, and what the run said before."""
+    """What stays unchanged, and what the run said before."""
     notes = []
     if record.study.nuisances.kind == "federated":
         notes.append(

@@ -9,7 +9,7 @@ from fedopl.study.mixture import Weights
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PathPoint:
-    """One mixture λ(α) on the way to a client, and what its policy is worth on held-out rows."""
+    """One mixture λ(α) on the path to a client, and the value of its policy on held-out rows."""
 
     alpha: float
     weights: Weights
@@ -23,7 +23,7 @@ class PathPoint:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SkewPath:
-    """From the empirical mixture toward one client."""
+    """The path from the empirical mixture toward one client."""
 
     target: str
     points: tuple[PathPoint, ...]  # the first has α = 0
@@ -33,13 +33,13 @@ class SkewPath:
 
     @property
     def cannot_tell(self) -> bool:
-        """Whether no mixture on the path differs from the first: all paired intervals hold 0."""
+        """Whether no mixture on the path differs from the first: all paired intervals contain 0."""
         gains = [gain for point in self.points for gain in (point.target_gain, point.base_gain)]
         return all(low <= 0 <= high for low, high in (gain.interval() for gain in gains))
 
     @property
     def best_for_target(self) -> PathPoint:
-        """The point of the largest held-out value at the target; of equals, the least skewed."""
+        """The point with the largest held-out value at the target; of equals, the least skewed."""
         return max(self.points, key=lambda point: point.target_gain.value)
 
     @property
@@ -109,9 +109,9 @@ class MinimaxSearch:
 
     @property
     def at_least(self) -> float:
-        """No policy and no lottery over policies leaves everybody with less regret than this.
+        """A lower bound on the largest regret under any policy, or lottery over policies.
 
-        Exact where policies are optimal for their weights, as trees are; linear ones nearly are.
+        Exact if policies are optimal for their weights, as trees are; linear ones nearly are.
         """
         # The best policy for λ_t leaves the least Σ λ·R, and the largest R is at least that sum.
         return max(sum(s.weights[n] * s.regrets[n] for n in s.weights) for s in self.trace)

@@ -1,4 +1,4 @@
-"""Whether models fit well enough for what is said: what richer ones would change, and balance."""
+"""Whether models fit well enough for the claims: effects of richer models, and balance."""
 
 import math
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ UNEXPLAINED = "propensities do not explain what was done"
 OF_A_PART = "values rest on a part of the rows that policies selected"
 
 # A value is doubted if richer models surely move it, and by a part of its stated standard error:
-# half of one more, and an interval of 95 % covers 92 %.
+# with a shift of half an error, an interval of 95 % covers 92 %.
 SURELY, MATTERS = 4.0, 0.5
-# Takers are unbalanced where they surely differ from everybody by so many standard deviations.
+# Takers are unbalanced if they surely differ from all rows by this many standard deviations.
 UNBALANCED, SURELY_UNBALANCED = 0.1, 5.0
-# By so many, values rest on outcome models alone, which few rows cannot show to be wrong.
+# Beyond this many, values depend on outcome models alone, and few rows can prove these wrong.
 BADLY_UNBALANCED = 0.25
 # Released shares are powers of two, rounded up: more than a sixteenth, and more than a quarter.
 LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 8, 1 / 2
@@ -33,20 +33,20 @@ LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 8, 1 / 2
 
 @dataclass(frozen=True, kw_only=True)
 class ValueShift:
-    """What a value moves by, and its standard error."""
+    """The shift of a value, and its standard error."""
 
     value: float
     standard_error: float
 
     def matters(self, stated: float) -> bool:
-        """Whether it is no chance, and no trifle beside a stated standard error."""
+        """Whether the shift exceeds chance, and is not small beside a stated standard error."""
         surely = abs(self.value) > SURELY * self.standard_error
         return surely and abs(self.value) > MATTERS * stated
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActionFit:
-    """How well models fit for one action, over clients or at one."""
+    """How well models fit for one action, over all clients or at one."""
 
     action: str
     clients: tuple[str, ...]  # who reported it
@@ -61,42 +61,42 @@ class ActionFit:
 
     @property
     def is_badly_unbalanced(self) -> bool:
-        """Whether weights leave takers so different that values rest on outcome models alone."""
+        """Whether weighted takers differ so much that values depend on outcome models alone."""
         return self.is_unbalanced and abs(self.imbalance) > BADLY_UNBALANCED
 
 
 def action_fits(record: "Record") -> list[ActionFit]:
-    """Every action that any client reported, in the mixture."""
+    """The fit for every action that any client reported, in the mixture."""
     return _fits(record, record.fitted)
 
 
 def client_fits(record: "Record", client: str) -> list[ActionFit]:
-    """The same at one client."""
+    """The fit for every action at one client."""
     return _fits(record, {client: record.fitted[client]})
 
 
 def doubted(record: "Record", client: str = GLOBAL) -> list[ActionFit]:
-    """Actions whose value richer models move by more than what is said allows."""
+    """Actions whose value richer models move by more than the claims allow."""
     fits = action_fits(record) if client == GLOBAL else client_fits(record, client)
     stated = stated_error(record, client)
     return [one for one in fits if one.moved.matters(stated)]
 
 
 def doubted_clients(record: "Record") -> dict[str, list[ActionFit]]:
-    """The same for every client that reported, if there are any."""
+    """The doubted actions of every client that reported, if there are any."""
     found = {client: doubted(record, client) for client in sorted(record.fitted)}
     return {client: fits for client, fits in found.items() if fits}
 
 
 def clients_in_doubt(record: "Record") -> frozenset[str]:
-    """Clients of whom nothing is claimed: all of them, if nothing is of all together."""
+    """Clients about which nothing is claimed: all of them, if nothing is claimed overall."""
     if why_in_doubt(record):
         return frozenset(record.mixture)
     return frozenset(doubted_clients(record)) | frozenset(clients_of_a_part(record))
 
 
 def clients_of_a_part(record: "Record") -> dict[str, Estimate]:
-    """Who valued a part of its rows alone, and what the learned policy is worth on that."""
+    """Clients that valued only a part of their rows, and the learned policy's value there."""
     return {
         row.client: row.estimate
         for row in record.values.rows
@@ -105,7 +105,7 @@ def clients_of_a_part(record: "Record") -> dict[str, Estimate]:
 
 
 def why_in_doubt(record: "Record") -> str | None:
-    """Why nothing is claimed of all clients together; None where something may be."""
+    """Why nothing is claimed about all clients together; None if something may be."""
     if doubted(record):
         return TOO_SIMPLE
     if _looks_better(record) and any(one.is_badly_unbalanced for one in action_fits(record)):
@@ -115,7 +115,7 @@ def why_in_doubt(record: "Record") -> str | None:
 
 
 def _looks_better(record: "Record") -> bool:
-    """Whether anything is said to be better than what was done, for all together."""
+    """Whether some policy is claimed to be better than what was done, for all clients together."""
     found = [row.interval for row in record.improvements.rows if row.client == GLOBAL]
     return any(low > 0 for low, _ in found)
 
@@ -180,7 +180,7 @@ def _shift(
 def _imbalance(
     record: "Record", place: int, fitted: Mapping[str, ModelFit], weights: Mapping[str, float]
 ) -> tuple[float, str, bool]:
-    """The largest difference of takers from everybody, of what, and whether it is no chance."""
+    """The largest difference of takers from all rows, of what, and whether it exceeds chance."""
     apart: FloatArray = np.zeros((2, record.study.n_features + 1))
     variance = 0.0
     for name, fit in fitted.items():

@@ -1,4 +1,4 @@
-"""newcomers.npz: what a client that joins a finished run later is scored and added with."""
+"""newcomers.npz: what is needed to score and add a client that joins a finished run later."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from fedopl.study.study import Study
 
 
 def newcomers_npz(kept: ForNewcomers) -> bytes:
-    """Arrays by the client's place in lists of names."""
+    """Arrays by the client's position in lists of names."""
     arrays: dict[str, Any] = {
         "counted": _names(kept.counted),
         "joined": _names(kept.joined),
@@ -31,7 +31,7 @@ def newcomers_npz(kept: ForNewcomers) -> bytes:
 
 
 def load_newcomers(path: Path, study: Study) -> ForNewcomers:
-    """What was kept."""
+    """The stored data for newcomers."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             counted, joined, by_fold = (

@@ -63,7 +63,7 @@ _WRONG = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record:
-    """A finished run: the policy, what it is worth, and how it came about."""
+    """A finished run: the policy, its values, and how it was learned."""
 
     study: Study
     policy: Policy | None  # None where the best candidate is a rule in code
@@ -106,7 +106,7 @@ class Record:
 
     @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:
-        """Every (exchange, client, why) where a client did not contribute."""
+        """Every (exchange, client, reason) in which a client did not contribute."""
         return tuple(
             (latest.exchange, name, why)
             for latest in self.rounds
@@ -121,7 +121,7 @@ class Record:
 
     @property
     def lacking(self) -> tuple[tuple[int, str, list[str]], ...]:
-        """Every (exchange, query, clients) of a sum under masks that is over fewer than all."""
+        """Every (exchange, query, missing clients) of a masked sum over fewer than all clients."""
         if not most_lacking(self.study):
             return ()
         return tuple(
@@ -132,19 +132,19 @@ class Record:
 
     @property
     def counted(self) -> Counted:
-        """What mixtures of these clients can count."""
+        """What mixtures of these clients can count by."""
         return Counted(rows=self.rows, weights=self.row_weights)
 
     @property
     def second_look(self) -> ThresholdsMoved | None:
-        """What clients told of thresholds close to the tree's; None if of none, or of another's."""
+        """Clients' reports on thresholds close to the tree's; None if there are none for it."""
         tree = self.tree
         if tree and self.membership and not tree.is_looked_at_twice(self.mixture):
             return None
         return tree.closer if tree else None
 
     def resolve(self, mixture: object) -> Policy:
-        """The exact policy for another mixture, from the sums at hand; no client is asked."""
+        """The exact policy for another mixture, from the available sums; no client is asked."""
         wanted = as_mixture(mixture)
         if self.study.privacy:
             raise OptionError(
@@ -174,7 +174,7 @@ class Record:
     def at_budget(
         self, most: float, client: str = GLOBAL, *, confidence: float | None = None
     ) -> BudgetPoint:
-        """The policy for another budget, for all or for one client, and what it gains and spends.
+        """The policy for another budget, for all or for one client, and its gain and spending.
 
         It uses what clients reported about 64 prices; no client is asked again.
         """
@@ -190,17 +190,17 @@ class Record:
         return self._with_policy(curve.at(most, client, plan=plan))
 
     def within_budget(self, client: str = GLOBAL) -> BudgetPoint:
-        """What the run's policy gains and spends; at a client, what it would at its own price."""
+        """The gain and spending of the run's policy; at a client, those at its own price."""
         curve, budget = self.curve, self.study.budget
         if curve is None or budget is None or client != GLOBAL:
             return self.at_budget(budget.limit if budget else 1.0, client)
         point, against = curve.within(budget), arm_name(curve.against)
-        # The policy was valued itself, and not just at prices to either side of its own.
+        # The policy itself was valued, not only policies at prices on either side of its own.
         valued = {(row.against, row.client): row.estimate for row in self.gains.rows}
         return self._with_policy(replace(point, gain=valued.get((against, GLOBAL), point.gain)))
 
     def _with_policy(self, point: BudgetPoint) -> BudgetPoint:
-        """With the policy, unless it is a candidate that the run does not keep."""
+        """The point with its policy, unless that is a candidate that the run does not keep."""
         if point.candidate is None:
             return replace(point, policy=self.at_price(point.price))
         arms = {arm_name(action): action for action in self.study.actions}
@@ -228,19 +228,19 @@ class Record:
         return self._as_used(policy)
 
     def _as_used(self, policy: Policy) -> Policy:
-        """With the study's encoding and permissions."""
+        """The policy with the study's encoding and permissions."""
         if self.study.table or self.study.permissions:
             return type(policy).from_numbers(policy.numbers(), self.study)
         return policy
 
     @property
     def in_doubt(self) -> str | None:
-        """Why nothing is claimed of what is below, in words; None where something may be."""
+        """Why the run claims nothing about its results, in words; None if it may claim some."""
         return why_in_doubt(self)
 
     @property
     def beyond_guardrails(self) -> str:
-        """That the learned policy is not shown to keep every guardrail, if so, in a sentence."""
+        """A sentence if the learned policy is not shown to keep every guardrail; else empty."""
         missed = not_kept(self.guardrails, self.study.guardrails, self.chosen)
         what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
         rows = self.guardrails.of(self.chosen).values()
@@ -291,7 +291,7 @@ class Record:
         return "\n\n".join([self.verdict, *self._notes(), *map(str, self._tables())])
 
     def _notes(self) -> list[str]:
-        """What values are not: of the learned policy itself, or as certain as they look."""
+        """Notes if values are not of the learned policy itself, or less certain than they look."""
         if not self.values.rows:
             return since_then(self, self.membership) if self.membership else []
         notes = {
@@ -305,9 +305,9 @@ class Record:
 
     @property
     def at_target(self) -> str:
-        """What it is worth at a site without outcomes, in a sentence; nothing without such a one.
+        """The value at a site without outcomes, in a sentence; empty if there is no such site.
 
-        Where nothing is claimed of values at sources, nothing is there, either.
+        If nothing is claimed about values at sources, nothing is claimed there, either.
         """
         if self.target is None:
             return ""
@@ -322,7 +322,7 @@ class Record:
     def _tables(
         self,
     ) -> list[ValueTable | GainTable | ImprovementTable | GuardrailTable | PersonalTable]:
-        """What there is to show: of arms that are not the best, only what all clients say."""
+        """The tables to show; arms that are not the best appear only for all clients together."""
         if not self.values.rows and self.membership:
             known = tables_of(self.membership.of_policy(self.policy))
             return [table for table in known[:2] if table.rows]

@@ -1,4 +1,4 @@
-"""What a result rests on: the result without one client, and answers that do not fit."""
+"""How a result depends on single clients: the result without each, and inconsistent answers."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ class LeftOut:
     client: str
     weight: float  # in the mixture
     best_arm: str  # without it
-    # The gain over the best arm at the others: of the learned policy, and of what they would learn.
+    # The gain over the best arm at the others: by the learned policy, and by what they would learn.
     gain: Estimate | None
     gain_without: Estimate | None  # None where no such policy could be solved for and valued
     difference: Estimate | None  # what the others would gain if it were left out
@@ -35,7 +35,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Contradiction:
-    """A number that a client reported, beside what its other answers, or all others, imply."""
+    """A number that a client reported, and what its other answers, or all other clients, imply."""
 
     client: str
     about: str
@@ -46,7 +46,7 @@ class Contradiction:
 
 @dataclass(frozen=True, kw_only=True)
 class Reliance:
-    """What the result rests on, by client, those with the most influence first."""
+    """How the result depends on each client; those with the most influence come first."""
 
     left_out: tuple[LeftOut, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()

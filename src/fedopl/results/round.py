@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One query, who was asked, and what came back."""
+    """One query, the clients that were asked, and their replies."""
 
     exchange: int
     trip: int  # exchanges of the same trip travelled together
@@ -22,5 +22,5 @@ class Round:
 
     @property
     def bytes_received(self) -> int:
-        """From all clients together."""
+        """The bytes from all clients together."""
         return sum(self.received.values())

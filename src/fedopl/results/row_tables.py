@@ -1,4 +1,4 @@
-"""Rows of a run as tables: leaves of a tree, and exchanges; both can be a frame."""
+"""Rows of a run as tables: leaves of a tree, and exchanges; both convert to a data frame."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
@@ -33,7 +33,7 @@ class LeafTable(_Printed[LeafRow]):
     __slots__ = ()
 
     def to_frame(self, backend: Backend | None = None) -> Any:
-        """One row for each action in each leaf: a frame of pandas, polars or pyarrow."""
+        """One row for each action in each leaf: a data frame of pandas, polars or pyarrow."""
         found = [row.estimate for row in self]
         columns: dict[str, list[object]] = {
             "leaf": [row.leaf for row in self],

@@ -60,9 +60,10 @@ Content = TypeVar("Content")
 
 
 def save_record(record: Record, folder: Path, private: Mapping[str, bytes] | None = None) -> None:
-    """Write the record; `run.json` comes last, so if it is there, the rest is there.
+    """Write the record; `run.json` comes last, so if it exists, all other files exist.
 
-    `private` files are written with it, to be read by their owner alone, as are clients' sums.
+    `private` files are written with it. Only their owner can read them; the same holds for clients'
+    sums.
     """
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = {}
@@ -78,7 +79,7 @@ def _write(
     earlier: Mapping[str, bytes],
     **when: str,
 ) -> bytes:
-    """Write all files of a record, and what `run.json` says, which is returned."""
+    """Write all files of a record, and return the content of `run.json`."""
     contents = {name: text.encode() for name, text in _texts(record).items()}
     for name, content in contents.items():
         write_atomically(folder / name, content)
@@ -95,7 +96,7 @@ def _write(
 
 
 def shared_personal(folder: Path, client: str) -> Path:
-    """Where the personal policy of a client is that shares it."""
+    """The path of a client's personal policy, if the client shares it."""
     return folder / PERSONAL_FOLDER / f"{client}.json"
 
 
@@ -140,7 +141,7 @@ def load_record(folder: Path) -> Record:
 
 
 def _who_may_change(folder: Path, study: Study, files: Mapping[str, str]) -> dict[str, Any]:
-    """What newcomers need, and who joined or left since, where there is anything of it."""
+    """What newcomers need, and which clients joined or left since, if there is anything."""
     found: dict[str, Any] = {}
     if _NEWCOMERS in files:
         found["for_newcomers"] = load_newcomers(folder / _NEWCOMERS, study)
@@ -151,12 +152,12 @@ def _who_may_change(folder: Path, study: Study, files: Mapping[str, str]) -> dic
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run ended here."""
+    """Whether the folder holds a finished run."""
     return (folder / "run.json").is_file()
 
 
 def _texts(record: Record) -> dict[str, str]:
-    """The text files of this record, by name; those it has nothing for are left out."""
+    """The text files of this record, by name, without empty ones."""
     texts = {"study.json": record.study.model_dump_json(indent=1) + "\n"}
     for name, file in TEXT_FILES.items():
         if content := getattr(record, file.field):
@@ -198,7 +199,7 @@ def _summary(record: Record, hashes: dict[str, str], when: Mapping[str, str]) ->
 
 
 def _guardrails(record: Record) -> dict[str, dict[str, str]]:
-    """Of each guardrail, whether each policy keeps it."""
+    """For each guardrail, whether each policy keeps it."""
     return {
         name: {row.policy: row.verdict for row in record.guardrails.rows if row.guardrail == name}
         for name in record.study.guardrails
@@ -213,7 +214,7 @@ def _version(package: str) -> str:
 
 
 def _check_files(folder: Path, summary: dict[str, Any]) -> None:
-    """Every file of the run has to be what was written."""
+    """Check that every file of the run is unchanged since it was written."""
     for name, expected in dict(summary.get("files") or {}).items():
         path = folder / name
         try:

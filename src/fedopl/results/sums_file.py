@@ -31,7 +31,7 @@ _DESCRIPTIONS = "told"  # the prefix that files written by earlier versions have
 
 
 def sums_npz(record: Record) -> bytes:
-    """Arrays by the client's place in sorted order: names may hold what an archive may not."""
+    """Arrays by the client's sorted position, since names may hold what an archive may not."""
     sums = record.statistics.sums
     arrays = arrays_of("sums", [sums[name] for name in sorted(sums)])
     borrowed = record.statistics.borrowed
@@ -62,7 +62,7 @@ def sums_npz(record: Record) -> bytes:
 
 
 def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the record; `summary` names the clients, in the order of their places."""
+    """The fields of the record; `summary` names the clients, in the order of their positions."""
     clients, described = summary["clients"], summary["described"]
     searched, lost = summary["searched"], summary["lost"]
     found: dict[str, Any] = {"described": None}
@@ -70,7 +70,7 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sums = answers_in(arrays, "sums", ScoreSums, study, clients)
             choice = _choice(arrays, study)
-            # Where there are sums of all clients alone, they rest on everybody's rows.
+            # If there are only sums of all clients, they cover everybody's rows.
             told = summary["rows"] if clients == [GLOBAL] else clients
             rows = {name: summary["rows"][name] for name in told}
             places = {name: f"borrowed.{place}" for place, name in enumerate(clients)}
@@ -86,7 +86,7 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
             if described is not None:
                 by_client = answers_in(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)
-            # Runs of earlier versions asked nobody.
+            # Runs of earlier versions did not ask clients.
             fitted = summary.get("fitted", ())
             found["fitted"] = answers_in(arrays, "fit", ModelFit, study, fitted)
             told_by = summary.get("interactions", ())
@@ -110,7 +110,7 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
 
 
 def _taken_arrays(statistics: ScoreStatistics) -> dict[str, Any]:
-    """Sums over the rows that took each action, of all folds, where the study is cautious."""
+    """Sums over the rows that took each action, of all folds, if the study is cautious."""
     arrays: dict[str, Any] = {}
     taken = statistics.taken
     for place, name in enumerate(statistics.clients):
@@ -132,7 +132,7 @@ def _taken(arrays: Mapping[str, Any], study: Study, clients: Sequence[str]) -> T
 
 
 def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
-    """Which terms the run used, where it had a basis to choose from."""
+    """The terms that the run used, if it had a basis to choose from."""
     if study.terms is None or "terms.used" not in arrays:
         return None
     n_terms = int(arrays["terms.used"])
@@ -178,7 +178,7 @@ def _closer(
 def _doubts(
     arrays: Mapping[str, Any], study: Study, searched: Sequence[str], taken: TakenRows | None
 ) -> LeafDoubts | None:
-    """How unsure sums over cells are, where the study is cautious."""
+    """The uncertainty of sums over cells, if the study is cautious."""
     if taken is None or not study.doubts_leaves:
         return None
     cells = {name: arrays[f"doubts.{k}"] for k, name in enumerate(searched)}
@@ -186,7 +186,7 @@ def _doubts(
 
 
 def arrays_of(part: str, answers: Sequence[Message]) -> dict[str, Any]:
-    """The numbers of these answers, by the name of the part, place and field."""
+    """The numbers of these answers, by the name of the part, position and field."""
     return {
         f"{part}.{place}.{name}": getattr(answer, name)
         for place, answer in enumerate(answers)
@@ -201,7 +201,7 @@ def answers_in(
     study: Study,
     clients: Sequence[str],
 ) -> dict[str, _Answer]:
-    """The answers that were kept under this name, by client, in the order of their places."""
+    """The answers stored under this name, by client, in the order of their positions."""
     return {
         client: message(
             study=study.digest,
@@ -213,5 +213,5 @@ def answers_in(
 
 
 def _fields(message: type[Message]) -> list[str]:
-    """All but the envelope: whose study and which exchange it was."""
+    """All fields except the envelope with the study and the exchange."""
     return [field.name for field in fields(message) if field.name not in ("study", "exchange")]

@@ -35,14 +35,14 @@ from fedopl.results.value_tables import (
 
 _ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom", "of_rows")
 _NO_ESTIMATE = ("",) * (len(_ESTIMATE) - 1)
-# By the name that the file gives the kind of search.
+# By the name of the kind of search in the file.
 _SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": MinimaxSearch}
 
 Row = TypeVar("Row")
 
 
 def search_json(search: Search) -> str:
-    """mixture.json: the path or the ascent, and which of them it is."""
+    """mixture.json: the path or the ascent, and which of the two it is."""
     (kind,) = (kind for kind, found in _SEARCHES.items() if isinstance(search, found))
     return _json({"kind": kind, **TypeAdapter(type(search)).dump_python(search)})
 
@@ -110,7 +110,7 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 
 
 def _splits_csv(splits: Iterable[SplitTables]) -> str:
-    """Every table of every split, the gains over a policy named as that policy's."""
+    """All tables of all splits; gains are labelled by the policy they are over."""
     rows = (
         (place, kind, policy, client, *astuple(row.estimate), row.level, *row.interval)
         for place, split in enumerate(splits, start=1)
@@ -170,7 +170,7 @@ def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 
 
 def _rows(text: str, kind: type[Row]) -> tuple[Row, ...]:
-    """The lines as rows of this kind; an estimate's numbers stand in columns of their own."""
+    """The lines as rows of this kind; an estimate's numbers have columns of their own."""
     adapter = TypeAdapter(kind)
     read = ({k: v for k, v in row.items() if v} for row in csv.DictReader(io.StringIO(text)))
     return tuple(
@@ -189,7 +189,7 @@ class TextFile(NamedTuple):
 
 def _curve_json(curve: BudgetCurve) -> str:
     said = TypeAdapter(BudgetCurve).dump_python(curve)
-    # Left out where there are none: curves were kept before candidates had budgets.
+    # Left out if there are none: curves were stored before candidates had budgets.
     return _json({key: told for key, told in said.items() if key != "names" or told})
 
 

@@ -1,4 +1,4 @@
-"""What a policy is worth at a site without outcomes, and what that rests on."""
+"""The value of a policy at a site without outcomes, and the evidence for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from fedopl.base.estimates import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class TargetSource:
-    """One client with outcomes, beside the target."""
+    """One client with outcomes, compared with the target."""
 
     client: str
     n_rows: int  # held out
@@ -22,7 +22,7 @@ class TargetSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRegion:
-    """Where the target may have people whom no source has seen."""
+    """A region where the target may have people that no source has seen."""
 
     words: str
     share: float  # of the target's rows
@@ -31,7 +31,7 @@ class TargetRegion:
 
 @dataclass(frozen=True, kw_only=True)
 class AtTarget:
-    """The policy and every action at the target; without values, `why_not` says why."""
+    """The policy and every action at the target; without values, `why_not` gives the reason."""
 
     client: str
     n_rows: int = 0  # of the target
@@ -49,12 +49,12 @@ class AtTarget:
 
     @property
     def unseen(self) -> tuple[TargetRegion, ...]:
-        """Regions with a good part of the target that sources have next to no rows in."""
+        """Regions with a good part of the target, in which sources have hardly any rows."""
         return self._hardly_seen(GOOD_PART)
 
     @property
     def thin(self) -> tuple[TargetRegion, ...]:
-        """The same of regions that some of the target is in: of these people little is known."""
+        """Regions with some part of the target and few rows of sources: little is known there."""
         return self._hardly_seen(SOME)
 
     def _hardly_seen(self, share: float) -> tuple[TargetRegion, ...]:
@@ -63,7 +63,7 @@ class AtTarget:
 
     @property
     def left_out(self) -> tuple[TargetSource, ...]:
-        """The sources that do not count."""
+        """The sources that are left out."""
         return tuple(one for one in self.sources if not one.used)
 
     def in_words(self, chosen: str) -> str:
@@ -80,7 +80,7 @@ class AtTarget:
         )
 
 
-# How few held-out rows of sources are next to none, beyond a line that a good part of the target,
-# or some of it, lies beyond.
+# Fewer held-out rows of sources than this count as hardly any, in a region with a good part
+# of the target, or with some part of it.
 LEAST_SEEN = 10
 GOOD_PART, SOME = 0.15, 0.05

@@ -1,4 +1,4 @@
-"""Tables of what policies are worth: values, paired gains, leaves of a tree."""
+"""Tables of policies' values, paired gains, and leaves of a tree."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
@@ -9,7 +9,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.tables import Backend, frame_of, html_table, text_table
 
-# What policies are called in these tables; constant arms have names of their own.
+# Names of policies in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 PERSONAL = "personal policy"
 # Of more clients, tables have what all of them say together, and nothing of one alone.
@@ -21,7 +21,7 @@ AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow | ImprovementRow")
 
 
 def arm_name(action: str) -> str:
-    """What a constant arm is called."""
+    """The name of a constant arm."""
     return f"everybody gets {action}"
 
 
@@ -39,28 +39,28 @@ class _Row:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRow(_Row):
-    """What a policy is worth at one client, or in the mixture."""
+    """The value of a policy at one client, or in the mixture."""
 
     policy: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class GainRow(_Row):
-    """What the learned policy gains over another, on the same rows."""
+    """The gain of the learned policy over another, on the same rows."""
 
     against: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImprovementRow(_Row):
-    """What a policy gains over what was done, on the same rows."""
+    """The gain of a policy over what was done, on the same rows."""
 
     policy: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeafRow:
-    """One action in one leaf of the learned tree; no estimate where too few rows had a score."""
+    """One action in one leaf of the learned tree; no estimate if too few rows had a score."""
 
     leaf: int  # counted from the first answer yes to the last answer no
     share: float  # of people in the mixture who end in the leaf
@@ -102,16 +102,16 @@ class _Table(Generic[AnyRow]):
         return frame_of(columns, backend)
 
     def groups(self) -> dict[str, int]:
-        """Groups by client, and of all together; empty where rows stand for themselves."""
+        """The number of groups by client, and overall; empty if rows are not grouped."""
         found: dict[str, int] = {}
         single = [(row.client, row.estimate) for row in self.rows if row.client != GLOBAL]
         for client, estimate in single:
-            # Where two policies never differ there is no spread, and no degree of freedom is lost.
+            # If two policies never differ, there is no spread, and no degree of freedom is lost.
             units = estimate.degrees_of_freedom + 1
             found[client] = min(units, found.get(client, units))
         if not any(estimate.n_groups for _, estimate in single):
             return {}
-        # A client whose single group shows no spread has no say in all.
+        # A client whose single group shows no spread does not count in the total.
         return {**found, GLOBAL: sum(n for n in found.values() if n > 1)}
 
     def without_clients(self, policies: Collection[str]) -> Self:
@@ -165,7 +165,7 @@ class GainTable(_Table[GainRow]):
 class PersonalTable(_Table[GainRow]):
     """Paired gains of each client's personal policy over other policies; `print` it.
 
-    In the mixture, every client has its own.
+    In the mixture, every client uses its own.
     """
 
     _heading, _policy = "personal policy's gain over", "against"
@@ -190,7 +190,7 @@ class ImprovementTable(_Table[ImprovementRow]):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SplitTables:
-    """What one of several splits of the rows would have said by itself."""
+    """What one of several splits of the rows would have shown alone."""
 
     values: ValueTable
     gains: GainTable

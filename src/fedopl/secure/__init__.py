@@ -1,1 +1,1 @@
-"""Secure aggregation as arithmetic: keys, masks that cancel in a sum, numbers modulo 2⁶⁴."""
+"""The arithmetic of secure aggregation: keys, masks that cancel in a sum, numbers modulo 2⁶⁴."""

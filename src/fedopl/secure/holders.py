@@ -1,15 +1,15 @@
-"""How many others hold shares of a client's secrets, and how many of them it takes to rebuild one.
+"""How many clients hold shares of a client's secrets, and how many of them can rebuild one.
 
-The holders are a client and those it has masks with: all, or the next h to either side on a ring
-(`neighbours`). With n holders of whom t rebuild a secret:
+The holders are a client and its mask neighbours: all clients, or the next h to either side on a
+ring (`neighbours`). With n holders, of whom t can rebuild a secret:
 
-- two secrets of one client are never both rebuilt. Those who are honest give a share of one of
-  them, colluders of both, so with c colluders among n holders it takes 2·(t − c) honest ones, and
-  there are n − c of them: 2·t > n + c;
-- a sum is not lost while at most n − t of any client's holders are lacking;
-- honest clients do not fall apart, even if the server says of whom it likes that they are lacking:
-  clients go along only if at most n − t of any n side by side are, so h − (n − t) colluders would
-  have to sit among h side by side, at two places.
+- The two secrets of one client are never both rebuilt. Honest holders give a share of one of them,
+  colluders of both. So with c colluders among n holders it takes 2·(t − c) honest ones, and there
+  are n − c of them: 2·t > n + c.
+- A sum is not lost while at most n − t of any client's holders are missing.
+- Honest clients stay connected, even if the server claims that clients of its choice are missing.
+  Clients cooperate only if at most n − t of any n neighbouring clients are missing. So
+  h − (n − t) colluders would have to sit among h neighbouring places, at two places.
 """
 
 import math
@@ -19,32 +19,32 @@ from typing import NamedTuple
 
 from fedopl.secure.neighbours import COLLUDING, LEAST_EXPONENT, MOST_WITH_ALL, ring_order
 
-# How likely a sum may be to be lost with as many lacking as promised, as a power of two.
+# The largest probability of losing a sum with as many missing as promised, as a power of two.
 LOST_EXPONENT = 40
 
 
 class Holding(NamedTuple):
-    """With how many others a client has masks and shares, and how many it takes to rebuild one."""
+    """The number of others with masks and shares of a client, and how many rebuild a secret."""
 
     n_neighbours: int
     threshold: int
 
     @property
     def n_holders(self) -> int:
-        """Of one secret: the neighbours, and the client itself."""
+        """The holders of one secret: the neighbours, and the client itself."""
         return self.n_neighbours + 1
 
 
 def is_sound(n_clients: int, n_colluders: int, n_lacking: int) -> bool:
-    """Whether both can be had: t = C − u where all hold shares, and 2·t > C + c."""
+    """Whether both conditions can hold: t = C − u if all hold shares, and 2·t > C + c."""
     return 2 * (n_clients - n_lacking) > n_clients + n_colluders
 
 
 @lru_cache(64)
 def holding_of(n_clients: int, n_colluders: int, n_lacking: int) -> Holding:
-    """As few neighbours as lose a sum once in 2⁴⁰, and open an answer once in 2⁶⁰ rosters.
+    """The fewest neighbours that lose a sum once in 2⁴⁰, and open an answer once in 2⁶⁰ rosters.
 
-    On a ring that is so if a third of all collude; where all hold shares, with so many colluders.
+    On a ring this holds if a third of all clients collude; if all hold shares, for `n_colluders`.
     """
     colluding = max(n_colluders, math.ceil(COLLUDING * n_clients))
 
@@ -61,7 +61,7 @@ def holding_of(n_clients: int, n_colluders: int, n_lacking: int) -> Holding:
 
 
 def log2_lost(n_clients: int, n_lacking: int, n_holders: int, spared: int) -> float:
-    """A bound on how likely more than `spared` of some client's holders are to be lacking."""
+    """A bound on the probability that some client misses more than `spared` of its holders."""
     return math.log2(n_clients) + _log2_more(n_clients, n_lacking, n_holders, spared)
 
 
@@ -74,9 +74,9 @@ def _most_lacking(n_clients: int, n_lacking: int, n_holders: int) -> int:
 
 
 def log2_open(n_clients: int, n_colluders: int, n_each: int, spared: int) -> float:
-    """A bound on how likely a client's answer can be had, with so many lacking of the server's.
+    """A bound on the probability that an answer is opened, if the server picks who is missing.
 
-    By both of its secrets, or as honest clients fall apart.
+    Either both secrets are rebuilt, or honest clients are split into groups.
     """
     n_holders, half = n_each + 1, n_each // 2
     most = 2 * (n_holders - spared) - n_holders - 1  # colluders among a client's holders
@@ -86,7 +86,7 @@ def log2_open(n_clients: int, n_colluders: int, n_each: int, spared: int) -> flo
 
 
 def _log2_more(n_all: int, n_marked: int, n_drawn: int, more_than: int) -> float:
-    """How likely more than so many of those drawn are marked, as a logarithm to base 2."""
+    """The probability that more than `more_than` of those drawn are marked, as log2."""
     least, most = max(more_than + 1, n_drawn + n_marked - n_all, 0), min(n_drawn, n_marked)
     if least > most:
         return -math.inf

@@ -17,7 +17,7 @@ def derived(secret: bytes, purpose: bytes) -> bytes:
 
 
 def expanded(key: bytes, purpose: bytes) -> bytes:
-    """The second half of HKDF, of a key that is uniform already."""
+    """The second half of HKDF, for a key that is already uniform."""
     return hmac.digest(key, purpose + b"\x01", "sha256")
 
 
@@ -52,7 +52,7 @@ def is_signed(public: str, signature: bytes, content: bytes) -> bool:
 
 
 class SessionKey:
-    """A key to agree on others with: for one study, and one version of a client's rows."""
+    """A key-agreement key for one study and one version of a client's rows."""
 
     def __init__(self, secret: bytes, about: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -62,11 +62,11 @@ class SessionKey:
 
     @property
     def public(self) -> bytes:
-        """What others need."""
+        """The public half, which others need."""
         return self._key.public_key().public_bytes_raw()
 
     def shared_with(self, public: bytes, about: bytes) -> bytes:
-        """The key that only the two of them know; a ValueError where there can be none."""
+        """The key that only these two clients know; a ValueError if none can be agreed."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
         agreed = self._key.exchange(X25519PublicKey.from_public_bytes(public))

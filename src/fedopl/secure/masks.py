@@ -1,7 +1,7 @@
 """Masks that cancel in a sum (Bonawitz et al. 2017), of numbers modulo 2⁶⁴.
 
-Every two clients share a key; the first of them adds a stream that follows from it, the second
-subtracts the same. All masked numbers together give their sum; if one is lacking, they give noise.
+Every two clients share a key. The first of them adds a stream derived from it, the second subtracts
+the same stream. All masked numbers together give their sum; if one is missing, they give noise.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from fedopl.base.arrays import IntArray, Words
 from fedopl.secure.keys import expanded
 
 WORD = np.dtype("<u8")
-# Of a sum over all clients, so that it is read as the number it is.
+# Limit of a sum over all clients, so that it is read as the number it is.
 LARGEST_TOTAL = 2**62
 
 
 def stream(key: bytes, about: bytes, size: int) -> Words:  # (size,)
-    """Uniform numbers that follow from a key and what they are for: AES-256 in counter mode.
+    """Uniform numbers derived from a key and a label: AES-256 in counter mode.
 
-    The key is one for this purpose alone, never used twice, so its counter may begin at zero.
+    The key serves this purpose alone and is never used twice, so its counter may begin at zero.
     """
     encrypted = _cipher()
     return np.frombuffer(encrypted(expanded(key, b"fedopl mask 1" + about), bytes(8 * size)), WORD)
@@ -28,7 +28,7 @@ def stream(key: bytes, about: bytes, size: int) -> Words:  # (size,)
 
 @cache
 def _cipher() -> Callable[[bytes, bytes], bytes]:
-    """A function of a key and a text; it is slow to import, and needed by few."""
+    """The cipher as a function of key and text; imported late, as it is slow and rarely needed."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES256
     from cryptography.hazmat.primitives.ciphers.modes import CTR
@@ -38,7 +38,7 @@ def _cipher() -> Callable[[bytes, bytes], bytes]:
 
 
 def masked(numbers: IntArray, place: int, keys: Mapping[int, bytes], about: bytes) -> Words:
-    """Whole numbers with a mask for every other client, by its place; those of all add up."""
+    """Whole numbers with a mask for every other client, by its place; masks cancel in the total."""
     total = numbers.astype(np.int64).view(np.uint64).copy()
     for other in sorted(keys):
         mask = stream(keys[other], about, len(total))
@@ -63,10 +63,10 @@ def added_up(parts: Iterable[Words]) -> IntArray:  # (size,)
 
 
 def as_words(content: bytes) -> Words:
-    """Bytes, of a length that 8 divides, as whole numbers: keys and signatures in messages."""
+    """Bytes, in a multiple of 8, as whole numbers, for keys and signatures in messages."""
     return np.frombuffer(content, WORD).astype(np.uint64)
 
 
 def as_bytes(words: Sequence[int] | Words) -> bytes:
-    """The same back."""
+    """Convert whole numbers back to bytes."""
     return np.asarray(words, WORD).tobytes()

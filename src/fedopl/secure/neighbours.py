@@ -1,22 +1,23 @@
-"""Who has masks with whom: everybody, or a few on a ring in a random order (Bell et al. 2020).
+"""Which clients share masks: all, or a few on a ring in a random order (Bell et al. 2020).
 
-Honest clients hide in the sum of all that masks connect. On a ring where each has masks with the
-next h to either side, they fall apart only if h colluders or more sit side by side at two places:
-with m colluders among n, and the order drawn at random, in at most n²/2·(m/n)^2h of all orders.
+Honest clients hide in the sum over all clients that masks connect. On a ring, each client has masks
+with the next h to either side. Honest clients are split only if h colluders or more sit side by
+side at two places. With m colluders among n and a random order, this happens in at most
+n²/2·(m/n)^2h of all orders.
 """
 
 import hashlib
 import math
 
-# Up to so many clients, each has masks with all others.
+# Up to this many clients, each has masks with all others.
 MOST_WITH_ALL = 100
-# How likely honest clients may be to fall apart, as a power of two, if a third of all collude.
+# The largest probability that honest clients are split, as a power of two, if a third collude.
 LEAST_EXPONENT = 60
 COLLUDING = 1 / 3
 
 
 def log2_apart(n_clients: int, n_colluders: int, n_neighbours: int) -> float:
-    """A bound on how likely honest clients are to fall apart, as a logarithm to base 2."""
+    """A bound on the probability that honest clients are split, as a logarithm to base 2."""
     if n_neighbours >= n_clients - 1 or not n_colluders:
         return -math.inf
     share = n_colluders / n_clients
@@ -24,7 +25,7 @@ def log2_apart(n_clients: int, n_colluders: int, n_neighbours: int) -> float:
 
 
 def n_neighbours(n_clients: int, n_colluders: int) -> int:
-    """With how many others each client has masks: an even number, or all of them."""
+    """The number of others that each client has masks with: an even number, or all of them."""
     if n_clients <= MOST_WITH_ALL:
         return n_clients - 1
     colluding = max(n_colluders, math.ceil(COLLUDING * n_clients))
@@ -35,7 +36,7 @@ def n_neighbours(n_clients: int, n_colluders: int) -> int:
 
 
 def neighbours_of(place: int, n_clients: int, n_each: int, seed: bytes) -> list[int]:
-    """The places of those that the client at this place has masks with; both find each other."""
+    """The places of the clients that share masks with the client at `place`; it is mutual."""
     if n_each >= n_clients - 1:
         return [other for other in range(n_clients) if other != place]
     ring = ring_order(n_clients, seed)
@@ -45,7 +46,7 @@ def neighbours_of(place: int, n_clients: int, n_each: int, seed: bytes) -> list[
 
 
 def ring_order(n_clients: int, seed: bytes) -> list[int]:
-    """All places in a random order that follows from the seed."""
+    """All places in a random order that is derived from the seed."""
     drawn = {
         other: hashlib.sha256(seed + other.to_bytes(8, "little")).digest()
         for other in range(n_clients)

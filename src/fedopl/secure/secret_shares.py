@@ -1,7 +1,7 @@
 """A secret in shares (Shamir 1979): enough of them rebuild it, fewer disclose nothing.
 
-A share is what a polynomial over a prime field is worth at a holder's place; the secret is what it
-is worth at zero. Fewer shares than it has coefficients are consistent with any secret.
+A share is the value of a polynomial over a prime field at a holder's place; the secret is its value
+at zero. Fewer shares than the polynomial has coefficients are consistent with any secret.
 """
 
 import math
@@ -11,9 +11,9 @@ from functools import lru_cache
 from fedopl.secure.masks import stream
 
 PRIME = 2**255 - 19
-# Any so many bytes are a number below the prime, and any share is one of so many.
+# Any secret of this many bytes is a number below the prime, and any share fits in this many.
 SECRET_BYTES, SHARE_BYTES = 31, 32
-# Of a coefficient, before it is taken modulo the prime: so it favours none by more than 2⁻¹²⁸.
+# Bytes of a coefficient before it is reduced modulo the prime: the bias is at most 2⁻¹²⁸.
 _DRAWN_WORDS = 6
 _REDUCED_AFTER = 32  # coefficients
 
@@ -29,12 +29,12 @@ def coefficients(key: bytes, about: bytes, n_coefficients: int) -> list[int]:
 def shares_at(
     places: Iterable[int], secret: int, higher: Sequence[int], prime: int = PRIME
 ) -> list[int]:
-    """What the polynomial is worth at places from 1 on; its first coefficient is the secret."""
+    """The values of the polynomial at places from 1 on; its first coefficient is the secret."""
     falling = (*reversed(higher), secret)
     found = []
     for place in places:
         value = 0
-        # Some at a time: a place is small, so that numbers grow by little before they are reduced.
+        # Some at a time: places are small, so numbers grow little before they are reduced.
         for start in range(0, len(falling), _REDUCED_AFTER):
             for coefficient in falling[start : start + _REDUCED_AFTER]:
                 value = value * place + coefficient
@@ -44,17 +44,17 @@ def shares_at(
 
 
 def rebuilt(shares: Mapping[int, int], prime: int = PRIME) -> int:
-    """The secret, from shares by place: as many as the polynomial has coefficients."""
+    """The secret, rebuilt from shares by place: as many as the polynomial has coefficients."""
     factors = _factors_at_zero(tuple(sorted(shares)), prime)
     return sum(factor * shares[place] for place, factor in factors.items()) % prime
 
 
-# Clients whose secrets are held by the same ones are rebuilt one after the other.
+# Secrets of clients with the same holders are rebuilt one after the other.
 @lru_cache(256)
 def _factors_at_zero(places: tuple[int, ...], prime: int) -> dict[int, int]:
     """Lagrange's factors: Π x_j/(x_j − x_i) over all others, for each place x_i.
 
-    As if all places up to the last were there, times what those add that are not.
+    Computed as if all places up to the last were there, times a correction for the missing ones.
     """
     last = max(places)
     whole, inverse = math.prod(places) % prime, _inverse_of_all(last, prime)

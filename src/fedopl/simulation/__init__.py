@@ -1,4 +1,4 @@
-"""Worlds whose truth is known."""
+"""Simulated worlds whose truth is known."""
 
 from fedopl.simulation.paper import PaperWorld, paper_world
 

@@ -19,7 +19,7 @@ SHAPES = {"linear": linear, "smooth": smooth}
 
 
 def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
-    """Each client's rewards are the common ones and slopes of its own, `far` times as large."""
+    """A world in which each client adds its own slopes to common rewards, `far` times as large."""
     world = clients_alike(SHAPES[shape], seed, N_CLIENTS, N_ACTIONS)
     for name in world.clients:
         world = _adding(world, name, far)
@@ -27,13 +27,13 @@ def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
 
 
 def odd_world(seed: int, far: float = 1.0) -> ShapedWorld:
-    """Linear; the first client has slopes of its own beside the common ones, and no other."""
+    """Linear; only the first client adds slopes of its own to the common ones."""
     world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
     return _adding(world, world.clients[0], far)
 
 
 def saturating_world(seed: int, most: float = 0.5) -> ShapedWorld:
-    """Linear; at the first client rewards rise with everybody's index to `most` and fall again."""
+    """Linear; at the first client, rewards rise with the common index up to `most`, then fall."""
     world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
     first = world.clients[0]
     usual = world.sites[first].rewards
@@ -51,5 +51,5 @@ def _plus(first: Shape, second: Shape) -> Shape:
 
 
 def _bent(usual: Shape, most: float) -> Callable[[FloatArray], FloatArray]:
-    """As in the paper's k·sin(·/k) for the client that differs."""
+    """Like the paper's k·sin(·/k) for the client that differs."""
     return lambda contexts: most * np.sin(usual(contexts) / most)

@@ -38,11 +38,11 @@ class HierPolicy:
     feature_names: tuple[str, ...]
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
-        """The lower confidence bound of each action's reward; the largest is taken."""
+        """The lower confidence bound of each action's reward; the largest decides."""
         rows = checked_contexts(contexts, self.feature_names)
         blocks = _blocks(rows, len(self.action_names))
         expected = (blocks @ self.means[:, :, None])[:, :, 0]
-        # Rounding can take a variance of nothing below zero.
+        # Rounding can make a variance of zero negative.
         variances = np.maximum(((blocks @ self.covariances) * blocks).sum(axis=2), 0.0)
         bounds: FloatArray = (expected - self.pessimism * np.sqrt(variances)).T
         return bounds
@@ -85,10 +85,10 @@ def hier_opo(
 
     Args:
         clients: every client's rows; their columns are the actions' blocks, one after another.
-        target: whose policy to learn.
+        target: the client to learn a policy for.
         noise_variances: σ_s², the variance of the reward about its mean at each client.
         prior: μ_q, Σ_q and Σ_0.
-        pessimism: α, how many posterior standard deviations to stay below the mean.
+        pessimism: α, the number of posterior standard deviations to stay below the mean.
 
     """
     _check_numbers(prior, pessimism)
@@ -128,7 +128,7 @@ def _latent(
     n_actions, n_own = next(iter(evidence.values())).pull.shape
     precision = np.tile(np.eye(n_own) / prior.variance, (n_actions, 1, 1))
     pull = np.full((n_actions, n_own), prior.mean / prior.variance)
-    # Sorted: float sums depend on order, and a mapping has any order.
+    # Sorted: float sums depend on order, and a mapping may have any order.
     for _, one in sorted(evidence.items()):
         shrinkage = _shrinkage(one, prior.task_variance)
         precision += one.precision @ shrinkage
@@ -154,7 +154,7 @@ def _task(
 
 
 def _shrinkage(evidence: _Evidence, task_variance: float) -> FloatArray:
-    """M_s = (I + τG_s)⁻¹, symmetric, and the identity where there are no rows."""
+    """M_s = (I + τG_s)⁻¹, symmetric, and the identity if there are no rows."""
     n_own = evidence.pull.shape[1]
     return _inverse(np.eye(n_own) + task_variance * evidence.precision)
 

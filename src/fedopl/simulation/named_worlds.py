@@ -29,7 +29,7 @@ DrawShape = Callable[[np.random.Generator, int], Shape]
 def clients_alike(
     draw: DrawShape, seed: int, n_clients: int = 3, n_actions: int = 3
 ) -> ShapedWorld:
-    """Clients with other contexts and other habits, and the same rewards."""
+    """Clients with different contexts and logging habits, and the same rewards."""
     # One shape more than there are actions: it is common to all of them, and confounds.
     parts = draw(generator_for(seed, purpose="rewards"), n_actions + 1)
     width = len(str(n_clients))
@@ -70,7 +70,7 @@ def _of_shape(draw: DrawShape, **sizes: int) -> Callable[[int], ShapedWorld]:
 
 
 def changed(world: ShapedWorld, client: str, **what: object) -> ShapedWorld:
-    """The world in which this client is otherwise."""
+    """The world with some parts of this client replaced by `what`."""
     own = replace(world.sites[client], **what)  # type: ignore[arg-type]
     return replace(world, sites={**world.sites, client: own})
 
@@ -80,7 +80,7 @@ def _plus(first: Shape, second: Shape) -> Shape:
 
 
 def _clients_differ(seed: int) -> ShapedWorld:
-    """Smooth; each client has a slope and a wave of its own beside what all have."""
+    """Smooth; each client adds a slope and a wave of its own to the common rewards."""
     world = clients_alike(smooth, seed)
     for name in world.clients:
         rng = generator_for(seed, client=name, purpose="own rewards")
@@ -97,14 +97,14 @@ def _noisy(seed: int) -> ShapedWorld:
 
 
 def _noisy_and_different(seed: int) -> ShapedWorld:
-    """Linear; the first client is noisy, and its slopes are others."""
+    """Linear; the first client is noisy, and its slopes differ."""
     own = linear(generator_for(seed, purpose="other slopes"), 3)
     world = _noisy(seed)
     return changed(world, world.clients[0], rewards=own)
 
 
 def _larger_effects(seed: int) -> ShapedWorld:
-    """Linear; the first client's slopes are others, and four times as large."""
+    """Linear; the first client's slopes differ, and are four times as large."""
     own = linear(generator_for(seed, purpose="other slopes"), 3, size=2.0)
     world = clients_alike(linear, seed)
     return changed(world, world.clients[0], rewards=own)
@@ -124,9 +124,9 @@ def _heavy_tails(seed: int) -> ShapedWorld:
 
 
 def _poor_overlap(seed: int) -> ShapedWorld:
-    """Two actions; the second is logged once in a hundred rows where the first number is above 0.
+    """Two actions; the second is logged once in a hundred rows if the first number is above 0.
 
-    There it is worth 1.5 less, the same, or 1.5 more, in turns by the seed.
+    There it is worth 1.5 less, the same, or 1.5 more, depending on the seed.
     """
     extra = (-1.5, 0.0, 1.5)[seed % 3]
     world = replace(clients_alike(linear, seed, n_actions=2), least_propensity=0.0)
@@ -146,7 +146,7 @@ def _poor_overlap(seed: int) -> ShapedWorld:
 
 
 def _both_nonlinear(seed: int) -> ShapedWorld:
-    """Smooth; five clients of 400 rows, and logging follows twice what is common to all actions."""
+    """Smooth; five clients of 400 rows; logging follows twice the part common to all actions."""
     world = replace(clients_alike(smooth, seed, n_clients=5), rows=400)
     for name, site in world.sites.items():
 
@@ -178,7 +178,7 @@ SHAPED_WORLDS: dict[str, Callable[[int], ShapedWorld]] = {
 
 
 def shaped_world(name: str, seed: int = 0) -> ShapedWorld:
-    """One of `SHAPED_WORLDS`, its slopes and thresholds drawn by the seed."""
+    """One of `SHAPED_WORLDS`, with slopes and thresholds drawn by the seed."""
     if name not in SHAPED_WORLDS:
         raise OptionError(f"world: expected one of {quoted(tuple(SHAPED_WORLDS))}, came '{name}'")
     return SHAPED_WORLDS[name](seed)

@@ -62,7 +62,7 @@ class PaperWorld:
         return rng.normal(0, self.context_sd[client], (n_rows, N_ACTIONS * N_OWN))
 
     def mean_rewards(self, client: str, contexts: FloatArray) -> FloatArray:
-        """μ_c(x; a) for every action: x_aᵀθ_a, or k·sin(x_aᵀθ_a / k) for the odd one out."""
+        """μ_c(x; a) for every action: x_aᵀθ_a, or k·sin(x_aᵀθ_a / k) for the one that differs."""
         blocks = contexts.reshape(-1, N_ACTIONS, N_OWN)
         linear: FloatArray = np.einsum("naq,aq->na", blocks, self.theta)
         if self.kind == "heterogeneous" and client == CLIENTS[0]:
@@ -89,7 +89,7 @@ class PaperWorld:
         return {client: self.logged(client, size, draw) for client, size in sizes.items()}
 
     def reference_policy(self) -> LinearPolicy:
-        """argmax_a x_aᵀθ_a: optimal at every client whose rewards rise with that score."""
+        """argmax_a x_aᵀθ_a: optimal at every client whose rewards increase with that score."""
         parameters = np.zeros((N_ACTIONS, N_ACTIONS * N_OWN + 1))
         for action in range(N_ACTIONS):
             parameters[action, action * N_OWN : (action + 1) * N_OWN] = self.theta[action]
@@ -100,7 +100,7 @@ class PaperWorld:
         return OptimalPolicy(self, client)
 
     def value(self, policy: Decider, client: str, n_test: int = 50_000) -> float:
-        """Q_c(π), by exact mean rewards on contexts that are the same for every policy."""
+        """Q_c(π), from exact mean rewards on contexts that are the same for every policy."""
         rng = generator_for(self.seed, client=client, purpose="test")
         contexts = self.contexts(client, n_test, rng)
         codes = policy.decide(contexts)
@@ -115,7 +115,7 @@ class PaperWorld:
     ) -> float:
         """R_λ(π), or R_c with all weight on c, against the best action in every context.
 
-        With `against`, it is what the policy loses against that one.
+        With `against`, the loss relative to that policy.
         """
         lost = 0.0
         for client, weight in weights.items():

@@ -1,7 +1,7 @@
 """Shapes of rewards: functions of five numbers and one feature of 0 or 1, drawn at random.
 
-Each function here draws a `Shape` with one column for each action. Which features an action depends
-on, and where it bends, are drawn as well.
+Each function here draws a `Shape` with one column for each action. It also draws the features that
+an action depends on, and where the shape bends.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def smooth(rng: np.random.Generator, n_actions: int, size: float = 1.0) -> Shape
 
 
 def steps(rng: np.random.Generator, n_actions: int) -> Shape:
-    """A threshold of one number, and a place where two numbers both lie beyond theirs."""
+    """A threshold of one number, and a corner where two numbers both exceed theirs."""
     features = _features(rng, n_actions, 3)
     cuts = rng.normal(0, 0.6, (3, n_actions))
     alone, together = _sizes(rng, n_actions, 0.5, 1.0)
@@ -51,7 +51,7 @@ def steps(rng: np.random.Generator, n_actions: int) -> Shape:
 
 
 def triples(rng: np.random.Generator, n_actions: int) -> Shape:
-    """A product of three numbers, bent, and slopes; no two of the numbers tell of their product."""
+    """A nonlinear product of three numbers, and slopes; no two of the numbers reveal it."""
     first, second, third = _features(rng, n_actions, 3)
     (sizes,) = _sizes(rng, n_actions, 1.2)
     slopes = linear(rng, n_actions, size=0.3)
@@ -59,7 +59,7 @@ def triples(rng: np.random.Generator, n_actions: int) -> Shape:
 
 
 def xor(rng: np.random.Generator, n_actions: int) -> Shape:
-    """Which action is right depends on whether two numbers lie on the same side of thresholds."""
+    """The right action depends on whether two numbers lie on the same side of thresholds."""
     first, second = rng.permutation(5)[:2]
     cuts = rng.normal(0, 0.3, 2)
     sides = np.array([(0.0, 0.7, -0.7, 0.7)[action % 4] for action in range(n_actions)])
@@ -73,12 +73,12 @@ def xor(rng: np.random.Generator, n_actions: int) -> Shape:
 
 
 def _features(rng: np.random.Generator, n_actions: int, how_many: int) -> np.ndarray:
-    """For every action, this number of different ones of the five numbers."""
+    """For every action, `how_many` different ones of the five numbers."""
     return np.stack([rng.permutation(5)[:how_many] for _ in range(n_actions)], axis=1)
 
 
 def _sizes(rng: np.random.Generator, n_actions: int, *typical: float) -> FloatArray:
-    """Sizes close to typical ones, up or down."""
+    """Random sizes close to the typical ones, up or down."""
     shape = (len(typical), n_actions)
     signs = rng.choice([-1.0, 1.0], shape)
     found: FloatArray = signs * rng.uniform(0.75, 1.25, shape) * np.array(typical)[:, None]

@@ -1,7 +1,8 @@
-"""Worlds whose rewards are any function of contexts: who the clients are, and what is true of them.
+"""Worlds whose rewards are any function of contexts: their clients, and the truth about each.
 
 Every client sees five numbers, X ~ N(m_c, I), and one feature of 0 or 1. A world knows the best of
-all policies, the value of any, and what was earned as things were done. `named_worlds` has some.
+all policies, the value of any policy, and the value of the logging policy. `named_worlds` defines
+some.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ShapedWorld:
-    """Clients of equal size, and what is true of each."""
+    """Clients of equal size, and the truth about each."""
 
     sites: Mapping[str, Site]
     n_actions: int
@@ -43,13 +44,13 @@ class ShapedWorld:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The clients' names, in order."""
         return tuple(self.sites)
 
     def contexts(
         self, client: str, n_rows: int, rng: np.random.Generator
     ) -> FloatArray:  # (n_rows, n_features)
-        """X ~ N(m_c, I), and a last feature that is 1 as often as the client says."""
+        """X ~ N(m_c, I), and a last feature that is 1 with the client's own probability."""
         site = self.sites[client]
         numbers = site.context_mean + rng.standard_normal((n_rows, N_NUMBERS))
         return np.column_stack([numbers, rng.random(n_rows) < site.share_of_ones])
@@ -69,7 +70,7 @@ class ShapedWorld:
         return mixed
 
     def logged(self, client: str, n_rows: int, draw: int = 0) -> LoggedData:
-        """What a client would have logged; another draw is another sample of the same world."""
+        """Rows that a client could have logged; another draw is another sample of the world."""
         site = self.sites[client]
         rng = generator_for(self.seed, client=client, purpose=f"logged {draw}")
         contexts = self.contexts(client, n_rows, rng)
@@ -90,11 +91,11 @@ class ShapedWorld:
         )
 
     def all_logged(self, n_rows: int, draw: int = 0) -> dict[str, LoggedData]:
-        """Every client's rows, this number each unless the world says how many."""
+        """Every client's rows: `n_rows` each, unless the world sets the number."""
         return {name: self.logged(name, self.rows or n_rows, draw) for name in self.clients}
 
     def all_known(self, n_rows: int, draw: int = 0) -> dict[str, LoggedData]:
-        """The same rows with the propensities that their actions were drawn with."""
+        """The same rows with the propensities by which their actions were drawn."""
         return {
             name: LoggedData(
                 data.contexts,
@@ -109,8 +110,8 @@ class ShapedWorld:
     def decide(self, contexts: ArrayLike) -> IntArray:
         """The best action of all: argmax_a Σ_c p(c | x)·μ_c(x; a).
 
-        A policy does not see whose a context is, only how likely it is to be each client's. Where
-        rewards differ between clients, it earns less than each client's own best would.
+        A policy does not see which client a context comes from, only how likely each client is. If
+        rewards differ between clients, it earns less than each client's own best policy would.
         """
         x = np.asarray(contexts, np.float64)
         weighted = [
@@ -129,7 +130,7 @@ class ShapedWorld:
         return found
 
     def logging_values(self, n_test: int = 20_000) -> dict[str, float]:
-        """E[Σ_a e_c(X; a)·μ_c(X; a)] by client: what was earned as things were done."""
+        """E[Σ_a e_c(X; a)·μ_c(X; a)] by client: the value of the logging policy."""
         found = {}
         for name in self.clients:
             contexts = self.test_contexts(name, n_test)
@@ -138,9 +139,9 @@ class ShapedWorld:
         return found
 
     def losses(self, n_test: int = 20_000) -> tuple[FloatArray, FloatArray]:
-        """Fresh contexts of all clients, and what each action loses there against the best policy.
+        """Fresh contexts of all clients, and each action's loss there against the best policy.
 
-        The means are true ones, so a policy's regret is a mean over contexts and nothing else.
+        The means are the true ones, so a policy's regret is just a mean over contexts.
         """
         asked = [self.test_contexts(name, n_test) for name in self.clients]
         contexts = np.concatenate(asked)
@@ -150,18 +151,18 @@ class ShapedWorld:
         return contexts, worth[np.arange(len(worth)), self.decide(contexts)][:, None] - worth
 
     def regret(self, policy: Decider, n_test: int = 20_000) -> float:
-        """What a policy loses against the best one, in the mean; clients count alike."""
+        """The mean loss of a policy against the best one; all clients count the same."""
         contexts, lost = self.losses(n_test)
         return float(lost[np.arange(len(lost)), policy.decide(contexts)].mean())
 
     def test_contexts(self, client: str, n_test: int = 20_000) -> FloatArray:
-        """The fresh contexts that every policy is judged on."""
+        """The fresh contexts on which every policy is judged."""
         return self.contexts(
             client, n_test, generator_for(self.seed, client=client, purpose="test")
         )
 
     def _density(self, client: str, contexts: FloatArray) -> FloatArray:  # (n_rows,)
-        """How likely these contexts are at a client, up to a factor that is the same for all."""
+        """The density of these contexts at a client, up to a factor that is the same for all."""
         site = self.sites[client]
         square = ((contexts[:, :N_NUMBERS] - site.context_mean) ** 2).sum(axis=1)
         ones = np.where(contexts[:, N_NUMBERS] > 0, site.share_of_ones, 1 - site.share_of_ones)

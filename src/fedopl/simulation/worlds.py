@@ -1,12 +1,12 @@
 """Small worlds whose truth is known, for tests and for teaching.
 
 Every client has Gaussian contexts, rewards linear in them, and a softmax logging policy. In
-`alike_world` all clients are the same and log uniformly; each other function takes a world and
-changes one thing about it, so that worlds with several troubles are made by taking turns:
+`alike_world` all clients are the same and log uniformly. Each other function takes a world and
+changes one thing about it, so several changes can be combined:
 
     world = action_missing(confounded(alike_world(seed=3)), "client 1", "a2")
 
-Any client's parts are there to see: `world.truths["client 1"].slopes`.
+Any client's parts can be inspected: `world.truths["client 1"].slopes`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from fedopl.study.mixture import Weights
 
 
 class Decider(Protocol):
-    """Anything that decides."""
+    """Anything with a method `decide`."""
 
     def decide(self, contexts: ArrayLike) -> IntArray:
         """The code of the action to take in each context."""
@@ -45,7 +45,7 @@ class Truth:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class World:
-    """Clients, and what is true of each."""
+    """Clients, and the truth about each."""
 
     truths: Mapping[str, Truth]
     seed: int
@@ -53,7 +53,7 @@ class World:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The clients' names, in order."""
         return tuple(self.truths)
 
     @property
@@ -85,7 +85,7 @@ class World:
         return chances
 
     def logged(self, client: str, n_rows: int, draw: int = 0) -> LoggedData:
-        """What a client would have logged; another draw is another sample of the same world."""
+        """Rows that a client could have logged; another draw is another sample of the world."""
         truth = self.truths[client]
         rng = generator_for(self.seed, client=client, purpose=f"logged {draw}")
         contexts = self.contexts(client, n_rows, rng)
@@ -105,8 +105,9 @@ class World:
     def optimal_policy(self, weights: Weights | None = None) -> LinearPolicy:
         """argmax_a Σ_c λ_c·μ_c(x; a), the best of all policies under the mixture (default 1/C).
 
-        It is the best because either all clients have the same contexts, and a context says
-        nothing about whose it is, or all have the same rewards, and it does not matter whose.
+        It is the best for one of two reasons. Either all clients have the same contexts, so a
+        context does not reveal its client; or all have the same rewards, so its client does not
+        matter.
         """
         if weights is None:
             weights = dict.fromkeys(self.clients, 1 / len(self.truths))
@@ -128,14 +129,14 @@ class World:
 
     def value(self, policy: Decider, client: str, n_test: int = 10_000) -> float:
         """Q_c(π) = E[μ_c(X; π(X))], over fresh contexts and without noise in the rewards."""
-        # All clients' test contexts share their noise. So where contexts do not differ between
+        # All clients' test contexts share their noise. So if contexts do not differ between
         # clients, no policy beats the optimal one, even on the contexts that happen to be drawn.
         contexts = self.contexts(client, n_test, generator_for(self.seed, purpose="test"))
         means = self.mean_rewards(client, contexts)
         return float(means[np.arange(n_test), policy.decide(contexts)].mean())
 
     def regret(self, policy: Decider, weights: Weights, n_test: int = 10_000) -> float:
-        """R_λ(π) = Σ_c λ_c·(Q_c(π*_λ) − Q_c(π)), π*_λ the optimal policy for these weights."""
+        """R_λ(π) = Σ_c λ_c·(Q_c(π*_λ) − Q_c(π)), with π*_λ the optimal policy for these weights."""
         best = self.optimal_policy(weights)
         return sum(
             weights[name] * (self.value(best, name, n_test) - self.value(policy, name, n_test))
@@ -160,7 +161,7 @@ def alike_world(
     reward_sd: float = 1.0,
     seed: int = 0,
 ) -> World:
-    """No trouble at all: X ~ N(0, I), uniform logging, the same slopes ~ N(0, 1) for everybody."""
+    """The simplest world: X ~ N(0, I), uniform logging, the same slopes ~ N(0, 1) everywhere."""
     if min(n_clients, n_actions - 1, n_features) < 1:
         raise OptionError(
             "world: expected at least one client, two actions and one feature, "
@@ -172,14 +173,14 @@ def alike_world(
         slopes=generator_for(seed, purpose="slopes").standard_normal((n_actions, n_features + 1)),
         reward_sd=reward_sd,
     )
-    # Names of one length sort as their numbers do.
+    # Names of one length sort in the order of their numbers.
     width = len(str(n_clients))
     names = (f"client {number + 1:0{width}}" for number in range(n_clients))
     return World(truths=dict.fromkeys(names, everybody), seed=seed)
 
 
 def confounded(world: World, strength: float = 0.3, *, known_propensities: bool = False) -> World:
-    """An action is logged more often where it gains more, as if by an expert in a hurry."""
+    """Log an action more often where it gains more, as if by an expert in a hurry."""
     truths = {
         client: replace(truth, leaning=truth.leaning + strength * truth.slopes)
         for client, truth in world.truths.items()
@@ -189,7 +190,7 @@ def confounded(world: World, strength: float = 0.3, *, known_propensities: bool 
 
 
 def action_missing(world: World, client: str, action: str) -> World:
-    """One client never took one action, though it could have gained by it as anybody else."""
+    """One client never took one action, though the action would gain as much there as elsewhere."""
     if client not in world.truths or action not in world.action_names:
         raise OptionError(
             f"world: no action '{action}' at '{client}'; the actions are "
@@ -204,17 +205,17 @@ def action_missing(world: World, client: str, action: str) -> World:
 
 
 def covariate_shift(world: World, size: float = 1.0) -> World:
-    """Every client sees other contexts, m_c + size·N(0, I); all else stays."""
+    """Give every client other contexts, m_c + size·N(0, I); all else stays."""
     return _shifted(world, "context_mean", size, "covariate shift")
 
 
 def propensity_shift(world: World, size: float = 0.5) -> World:
-    """Every client logs by other leanings, plus size·N(0, 1) each; all else stays."""
+    """Give every client other logging leanings, plus size·N(0, 1) each; all else stays."""
     return _shifted(world, "leaning", size, "propensity shift")
 
 
 def outcome_shift(world: World, size: float = 0.5) -> World:
-    """Every client gains by other slopes, θ + size·N(0, 1) each; all else stays."""
+    """Give every client other slopes of rewards, θ + size·N(0, 1) each; all else stays."""
     return _shifted(world, "slopes", size, "outcome shift")
 
 

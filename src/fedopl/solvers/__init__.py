@@ -1,1 +1,1 @@
-"""Policies and outcome models from sums: linear algebra that never sees a row."""
+"""Computes policies and outcome models from sums over rows; no function here sees a row."""

@@ -1,9 +1,9 @@
-"""What rows get within a budget: those first who gain most for what it costs.
+"""Assigns actions to rows within a budget: rows that gain most per unit of cost come first.
 
-Every row begins with what costs least, and every dearer action is a step that gains something for
-its cost. Steps are taken by what they gain for a unit of cost, along each row's upper hull of costs
-and scores, until the next one is not affordable. That is the best there is for what is spent
-(Sinha & Zoltners, 1979), so less than one step of the budget is left.
+Every row begins with its cheapest action. Every dearer action is a step that gains some score at
+some cost. Steps are taken in the order of their gain per unit of cost, along each row's upper hull
+of costs and scores, until the next step is not affordable. The result is the best assignment for
+the amount spent (Sinha & Zoltners, 1979), so less than one step of the budget is left.
 """
 
 import numpy as np
@@ -13,10 +13,11 @@ from fedopl.base.errors import OptionError
 
 
 def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArray:  # (n_rows,)
-    """What each row gets, if a decision may cost this much on average.
+    """The action of each row, if a decision may cost at most `most` on average.
 
-    Scores and costs are (n_rows, n_actions); scores are −∞ where an action may not be given. Of
-    rows that are alike the first come first. No row gets what costs more and is worth no more.
+    Scores and costs are (n_rows, n_actions); scores are −∞ where an action may not be given. Among
+    equal rows, earlier rows come first. No row gets an action that costs more than another and is
+    worth no more.
     """
     n_rows = len(scores)
     codes = _cheapest(scores, costs)
@@ -30,7 +31,7 @@ def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArra
     rows, then, rates, spent = _steps(scores, costs, codes)
     order = np.argsort(-rates, kind="stable")
     total = least + np.cumsum(spent[order])
-    # A row's steps come one after the other, as the later ones gain less for what they cost.
+    # A row's steps are taken in order, because later steps gain less per unit of cost.
     n_taken = int(np.searchsorted(total, allowed * (1 + 1e-12), side="right"))
     taken = order[:n_taken]
     codes[rows[taken]] = then[taken]
@@ -38,7 +39,7 @@ def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArra
 
 
 def _cheapest(scores: FloatArray, costs: FloatArray) -> IntArray:  # (n_rows,)
-    """Of what costs a row least, the best."""
+    """The best-scoring action among the cheapest ones of each row."""
     possible = np.where(np.isneginf(scores), np.inf, costs)
     least = possible.min(axis=1, keepdims=True)
     codes: IntArray = np.where(possible == least, scores, -np.inf).argmax(axis=1)
@@ -48,7 +49,7 @@ def _cheapest(scores: FloatArray, costs: FloatArray) -> IntArray:  # (n_rows,)
 def _steps(
     scores: FloatArray, costs: FloatArray, codes: IntArray
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Whose step it is, to which action, what it gains for a unit of cost, and what it costs."""
+    """For each step: its row, its action, its gain per unit of cost, and its cost."""
     now, everybody = codes.copy(), np.arange(len(codes))
     found: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
     while True:

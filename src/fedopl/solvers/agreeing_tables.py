@@ -1,8 +1,9 @@
-"""Tables of sums with noise, made to agree where they add up the same rows.
+"""Adjusts noisy tables of sums so that they agree where they add up the same rows.
 
-Every table of two columns has the same total, and each column's bins have the same sums in all
-tables they are in. With noise they do not; the tables closest to those released that do agree have
-less of it: of p columns, each one's own effect is the mean of p − 1, and the total of all tables.
+Without noise every table of two columns has the same total, and each column's bins have the same
+sums in all tables that contain the column. With noise they differ. The closest tables that do agree
+contain less noise: with p columns, the effect of each column is a mean over p − 1 tables, and the
+total is a mean over all tables.
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from fedopl.policies.trees.grid import Grid
 def agreeing_cells(
     cells: FloatArray, grid: Grid, released: Sequence[tuple[int, int]]
 ) -> FloatArray:  # (n_cells, n_numbers), of the whole grid
-    """The cells of a whole grid by least squares, from noisy ones (n_released, n_numbers).
+    """The cells of a whole grid by least squares, from noisy cells (n_released, n_numbers).
 
-    A table is its total, spread evenly, the effects of its two columns, and what is left, which it
-    shares with no other table. What was not released is taken to have nothing of the last.
+    A table consists of its total, spread evenly, the effects of its two columns, and an interaction
+    that no other table shares. For tables that were not released, the interaction is taken as zero.
     """
     sizes = [grid.tables[table].stop - grid.tables[table].start for table in released]
     apart = np.split(cells, np.cumsum(sizes)[:-1])
@@ -36,7 +37,7 @@ def agreeing_cells(
 
 
 class _Effects:
-    """What tables have in common: a total, and an effect of each column's bins."""
+    """What tables share: a total, and an effect of each column's bins."""
 
     def __init__(self, tables: dict[tuple[int, int], FloatArray], grid: Grid) -> None:
         self._tables, self._grid = tables, grid
@@ -59,7 +60,7 @@ class _Effects:
         return np.average(found, axis=0, weights=weights)
 
     def table(self, columns: tuple[int, int]) -> FloatArray:  # (n_bins, n_bins or 1, n_numbers)
-        """What the total and effects say of a table, or of one column's line."""
+        """The table that the total and the effects imply; a single line for one column."""
         first, second = columns
         n_first = self._grid.n_bins[first]
         if first == second:
@@ -70,7 +71,7 @@ class _Effects:
         return found + self._total / (n_first * n_second)
 
     def left(self, columns: tuple[int, int]) -> FloatArray | float:
-        """What a released table has beyond its own total and effects."""
+        """The interaction of a released table: what its own total and effects do not explain."""
         own = self._tables.get(columns)
         if own is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""Rounds of steps by any method: momentum, and means over rounds, of which one is kept."""
+"""Rounds of steps by any method: momentum, and several means over rounds, of which one is kept."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 
-# Shares of the rounds that are left out of a mean; of these means the one of least loss is kept.
+# Shares of the rounds that are left out of a mean; the mean with the least loss is kept.
 LEFT_OUT = (0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)
 
 
@@ -14,8 +14,8 @@ class AveragedRounds:
     """Parameters that move from round to round, and their means over the later rounds.
 
     A single round's parameters carry the noise of their last batches; their average does not
-    (Polyak & Juditsky 1992). How many early rounds to leave out depends on how far the way was, so
-    there are several means, and the one of least loss is kept.
+    (Polyak & Juditsky 1992). The number of early rounds to leave out depends on how far the
+    parameters had to move. So there are several means, and the mean with the least loss is kept.
     """
 
     def __init__(self, shape: tuple[int, ...], rounds: int, momentum: float, average: str) -> None:
@@ -34,7 +34,7 @@ class AveragedRounds:
         self._turn += 1
 
     def mean_after(self, share: float) -> FloatArray:
-        """The mean without this share of the rounds, one of `LEFT_OUT`, the first ones."""
+        """The mean over rounds without the first `share` of them, one of `LEFT_OUT`."""
         first = int(share * self._rounds)
         found: FloatArray = self._totals[first] / (self._rounds - first)
         return found
@@ -42,7 +42,7 @@ class AveragedRounds:
     def best(
         self, centre: FloatArray, scale: FloatArray, loss: Callable[[FloatArray], float]
     ) -> FloatArray:
-        """The mean of least loss, as parameters for the features themselves."""
+        """The mean with the least loss, as parameters for features that are not standardised."""
         return min((on_raw_features(mean, centre, scale) for mean in self._means()), key=loss)
 
     def _means(self) -> Iterator[FloatArray]:
@@ -50,7 +50,7 @@ class AveragedRounds:
 
 
 def first_averaged(rounds: int, average: str) -> list[int]:
-    """The first rounds of the means to choose from."""
+    """The round at which each of the means to choose from begins."""
     if average == "rounds":
         return [rounds // 2]
     return sorted({int(share * rounds) for share in LEFT_OUT} | {rounds - 1})
@@ -59,7 +59,7 @@ def first_averaged(rounds: int, average: str) -> list[int]:
 def on_raw_features(
     parameters: FloatArray, centre: FloatArray, scale: FloatArray
 ) -> FloatArray:  # (n_actions, n_features + 1)
-    """Parameters for standardised features, as parameters for the features themselves."""
+    """Convert parameters for standardised features to parameters for raw features."""
     raw = parameters / scale
     raw[:, -1] = parameters[:, -1] - raw[:, :-1] @ centre[:-1]
     return raw
@@ -68,7 +68,7 @@ def on_raw_features(
 def on_standardised_features(
     parameters: FloatArray, centre: FloatArray, scale: FloatArray
 ) -> FloatArray:  # (n_actions, n_features + 1)
-    """The way back."""
+    """Convert parameters for raw features to parameters for standardised features."""
     standardised = parameters * scale
     standardised[:, -1] = parameters[:, -1] + parameters[:, :-1] @ centre[:-1]
     return standardised

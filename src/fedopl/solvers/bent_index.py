@@ -1,8 +1,8 @@
-"""A function of everybody else's index, fitted to a client's own scores: for effects that saturate.
+"""Fits a function of the other clients' index to a client's own scores: for effects that saturate.
 
-With z_a = θ₋c,aᵀφ, scores less their row's mean are f(z_a) less its mean over actions, where f is z
-itself and a sum of hinges in it. Shrunk toward z, as a personal policy is toward everybody else's:
-the likelihoods of both can be compared.
+With z_a = θ₋c,aᵀφ, scores less their row's mean are f(z_a) less its mean over actions. The function
+f is z itself plus a sum of hinges in z. The fit is shrunk toward z, just as a personal policy is
+shrunk toward the policy of all others. So the likelihoods of both can be compared.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ N_KNOTS = 9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bend:
-    """f(z) = s·z + Σ_k w_k·max(z − t_k, 0), and how likely it is beside z itself."""
+    """f(z) = s·z + Σ_k w_k·max(z − t_k, 0), and its likelihood relative to z itself."""
 
     knots: FloatArray  # (n_knots,)
     slopes: FloatArray  # (n_knots + 1,)
@@ -25,12 +25,12 @@ class Bend:
 
 
 def knots_of(index: FloatArray) -> FloatArray:  # (at most N_KNOTS,)
-    """Quantiles of the index over rows and actions, (n_rows, n_compared)."""
+    """Quantiles of `index`, (n_rows, n_compared), over rows and actions."""
     return np.unique(np.quantile(index, np.arange(1, N_KNOTS + 1) / (N_KNOTS + 1)))
 
 
 class BendSums:
-    """Sums over rows of squares and products of hinges of the index and of scores."""
+    """Sums over rows of squares and products of index hinges and scores."""
 
     def __init__(self, knots: FloatArray, unit: float) -> None:
         self.knots, self.unit = knots, unit if unit > 0 else 1.0
@@ -40,7 +40,7 @@ class BendSums:
         self._n_compared = 0
 
     def add(self, index: FloatArray, scores: FloatArray, weights: FloatArray | None) -> None:
-        """Add rows: the index and scores of actions that are compared, (n_rows, n_compared)."""
+        """Add rows: index and scores of the actions that are compared, (n_rows, n_compared)."""
         own = np.ones(len(index)) if weights is None else weights
         hinges = np.maximum(index[..., None] - self.knots, 0.0)
         columns = np.concatenate([index[..., None], hinges], axis=-1) / self.unit
@@ -53,7 +53,7 @@ class BendSums:
         self._n_compared = index.shape[1]
 
     def bend(self) -> Bend:
-        """The mean of the functions at all strengths, by how likely those are."""
+        """The mean of the fitted functions at all strengths, weighted by their likelihoods."""
         path, scale = self._path()
         strengths = Strengths(own=path.log_likelihoods(), others=NO_OTHERS)
         moved = path.mean(strengths.weights)[0] / scale / self.unit
@@ -61,7 +61,7 @@ class BendSums:
         return Bend(knots=self.knots, slopes=moved, evidence=strengths.evidence)
 
     def _path(self) -> tuple[ShrunkPath, FloatArray]:
-        """In standardised columns, with rows that count as many as there are."""
+        """The path of fits in standardised columns, with row weights that average to one."""
         per_row = self._rows / self._total if self._total else 0.0
         squares = np.diagonal(self._gram) / max(self._total, 1e-300)
         scale = np.sqrt(np.where(squares > 0, squares, 1.0))

@@ -8,19 +8,20 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.solvers.least_squares import RANK_TOLERANCE
 
-# Of a mean square; what is left of a constant's variance is rounding.
+# Relative to a mean square; below it, the variance of a constant is only rounding.
 _ROUNDING = 1e-12
-# Weights and the variance that they follow from agree after a few.
+# Weights and the variance that they follow from agree after a few iterations.
 STEPS = 3
 
 
 def standard_frames(
     grams: FloatArray, n_rows: FloatArray, *, intercept: bool
 ) -> FloatArray:  # (n_grams, n_columns, n_columns)
-    """What turns columns into deviations from everybody's mean, in standard deviations.
+    """Matrices that turn columns into deviations from the overall mean, in standard deviations.
 
     `grams` is (n_clients, n_grams, n_columns, n_columns), the intercept last, and `n_rows`
-    (n_clients, n_grams). Without an intercept nothing is centred, and its column vanishes.
+    (n_clients, n_grams). Without an intercept nothing is centred, and the intercept's column
+    becomes zero.
     """
     total = np.maximum(n_rows.sum(axis=0), 1e-300)
     pooled = np.einsum("cg,cgij->gij", n_rows, grams) / total[:, None, None]
@@ -38,12 +39,12 @@ def standard_frames(
 
 
 def variance_between(grams: FloatArray, products: FloatArray, noise: FloatArray) -> float:
-    """The variance τ² of clients' coefficients about a common mean; infinite where nothing tells.
+    """The variance τ² of clients' coefficients about a common mean; infinite if not estimable.
 
-    By moments, for vectors (DerSimonian & Kacker 2007): with weights w_c, S = Σ_c w_c·G_c and
-    θ̂ = S⁻¹ Σ_c w_c·h_c, the distance Q = Σ_c w_c·(θ̂_c − θ̂)ᵀG_c(θ̂_c − θ̂) has the expectation
-    Σ_c w_c·s_c·(rank G_c − w_c·tr S⁻¹G_c) + τ²·Σ_c w_c·(tr G_c − w_c·tr S⁻¹G_c²). Weights are
-    1 / (τ² + s_c), with the τ² that was found before. All actions are taken together.
+    By moments, for vectors (DerSimonian & Kacker 2007): with weights w_c, S = Σ_c w_c·G_c and θ̂ =
+    S⁻¹ Σ_c w_c·h_c, the distance Q = Σ_c w_c·(θ̂_c − θ̂)ᵀG_c(θ̂_c − θ̂) has the expectation Σ_c
+    w_c·s_c·(rank G_c − w_c·tr S⁻¹G_c) + τ²·Σ_c w_c·(tr G_c − w_c·tr S⁻¹G_c²). Weights are 1 / (τ² +
+    s_c), with the τ² of the previous iteration. All actions are taken together.
 
     `grams` is (n_clients, n_grams, p, p), `products` (n_clients, n_actions, p), and `noise`
     (n_clients, n_actions) is s_c, the variance of a mean score, infinite where there is no score.
@@ -62,7 +63,7 @@ def variance_between(grams: FloatArray, products: FloatArray, noise: FloatArray)
         by_noise -= _trace_of(inverse, _weighed(weights**2 * finite, grams))
         sizes = (weights * traces).sum(axis=0)
         told = (sizes - _trace_of(inverse, _weighed(weights**2, squares))).sum()
-        # One client tells nothing, nor do several of which no two have scores of the same action.
+        # The variance needs two clients with scores of the same action.
         if told <= _ROUNDING * sizes.sum():
             return np.inf
         between = max(float((distance - by_noise).sum() / told), 0.0)
@@ -78,7 +79,7 @@ def _trace_of(first: FloatArray, second: FloatArray) -> FloatArray:  # (n_action
 def _explained_alone(
     grams: FloatArray, products: FloatArray
 ) -> tuple[FloatArray, FloatArray]:  # (n_clients, n_actions), (n_clients, n_grams)
-    """hᵀG⁻¹h, what a client's own regression explains, and how many directions its rows span."""
+    """hᵀG⁻¹h, what a client's own regression explains, and the rank of its rows."""
     eigenvalues, vectors = np.linalg.eigh(grams)
     spanned = _spanned(eigenvalues)
     loadings = (products[..., None, :] @ vectors)[..., 0, :]
@@ -101,7 +102,7 @@ def _spanned(eigenvalues: FloatArray) -> BoolArray:
 
 
 def _weighed(weights: FloatArray, matrices: FloatArray) -> FloatArray:  # (n_actions, p, p)
-    """Σ_c w_c(a)·M_c(a), client by client: of many there need not be copies by action."""
+    """Σ_c w_c(a)·M_c(a), added client by client, which avoids copies by action."""
     total = np.zeros((weights.shape[1], *matrices.shape[2:]))
     for own, each in zip(weights, matrices, strict=True):
         total += own[:, None, None] * each

@@ -1,8 +1,8 @@
-"""Weights that make rows look like another population, of which only means and squares are known.
+"""Weights that make rows resemble another population, given only its means and mean squares.
 
-Entropy balancing (Hainmueller, 2012): of all weights under which every number has the other
-population's mean and mean square, those nearest to equal ones, w = exp(ηᵀ(B(x) − m)). They are the
-minimum of log Σ wᵢ in η, which Newton's method finds.
+Entropy balancing (Hainmueller, 2012): among all weights under which every feature has the other
+population's mean and mean square, it finds the weights nearest to equal ones, w = exp(ηᵀ(B(x) −
+m)). They minimise log Σ wᵢ in η, and Newton's method finds the minimum.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.solvers.least_squares import effective_rows
 
-# Keeps η finite where no weights reach the other population; far below what moves reachable ones.
+# Keeps η finite where no weights reach the other population; too small to move reachable ones.
 _RIDGE = 1e-4
 _MOST_STEPS = 200
-# A step that would lower the logarithm by less than this changes nothing that can be seen.
+# A step that would lower the logarithm by less than this makes no visible difference.
 _SMALLEST_GAIN = 1e-14
 _SHORTEST = 1e-6  # part of a Newton step that is tried
 # Variances below this share of the mean square are rounding.
@@ -24,7 +24,7 @@ _NO_VARIANCE = 1e-12
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Balanced:
-    """Weights of rows that add up to one, and how near they come to the other population."""
+    """Row weights that add up to one, and how close they come to the other population."""
 
     weights: FloatArray  # (n_rows,)
     largest_gap: float  # in a mean or mean square, in standard deviations of the population
@@ -36,7 +36,7 @@ class Balanced:
 
 
 def rows_behind(weights: FloatArray) -> float:
-    """(Σw)²/Σw²: as many as there are where all are equal, one where one has all the weight."""
+    """Effective rows (Σw)²/Σw²: all rows if weights are equal, one if one row has it all."""
     total, squares = np.asarray(weights.sum()), np.asarray(np.square(weights).sum())
     return float(effective_rows(total, squares))
 
@@ -46,8 +46,8 @@ def balance(
 ) -> Balanced:
     """Weights under which contexts (n_rows, n_features) have these means and mean squares.
 
-    Rows may count by weights of their own. Where no weights reach them, the gap says how far away
-    the nearest stay.
+    Rows may have `weights` of their own. Where no weights reach the means and squares exactly, the
+    gap says how far away the nearest ones stay.
     """
     columns = _columns(contexts, means, squares)
     own = np.ones(len(contexts)) if weights is None else weights
@@ -58,10 +58,10 @@ def balance(
 def _columns(
     contexts: FloatArray, means: FloatArray, squares: FloatArray
 ) -> FloatArray:  # (n_rows, 2·n_features)
-    """B(x) − m, measured from the population's means, in its standard deviations."""
+    """B(x) − m: deviations from the other population's means, in its standard deviations."""
     variances = np.maximum(squares - means**2, 0.0)
     known = variances > _NO_VARIANCE * squares
-    # A number that never varies there is measured by how it varies here.
+    # A feature that never varies there is scaled by its deviation here.
     own = contexts.var(axis=0) if len(contexts) else np.ones(len(means))
     scales = np.sqrt(np.where(known, variances, np.where(own > 0, own, 1.0)))
     apart = (contexts - means) / scales
@@ -69,7 +69,7 @@ def _columns(
 
 
 def _weights(columns: FloatArray, log_base: FloatArray) -> FloatArray:  # (n_rows,)
-    """exp(ηᵀ(B − m)) at the minimum of the logarithm of their sum, with a ridge on η."""
+    """exp(ηᵀ(B − m)) at the η that minimises the logarithm of their sum plus a ridge on η."""
     eta = np.zeros(columns.shape[1])
     value, weights = _at(eta, columns, log_base)
     for _ in range(_MOST_STEPS):
@@ -93,7 +93,7 @@ def _weights(columns: FloatArray, log_base: FloatArray) -> FloatArray:  # (n_row
 
 
 def _at(eta: FloatArray, columns: FloatArray, log_base: FloatArray) -> tuple[float, FloatArray]:
-    """The logarithm of the sum with its ridge, and weights that add up to one."""
+    """The logarithm of the sum plus its ridge, and weights that add up to one."""
     exponents = columns @ eta + log_base
     largest = exponents.max()
     raised = np.exp(exponents - largest)

@@ -1,11 +1,11 @@
 """Linear models from sums alone: ordinary least squares, and ridge by generalised cross-validation.
 
 A *sum of squares* here is Σ w·z zᵀ over rows, with z = (x₁ … x_p, 1, y). It holds all that least
-squares needs to know, it adds up over folds and over clients, and no row can be read off it.
-Every function works on a stack of them at once: any leading axes, then (p + 2, p + 2).
+squares needs to know, it adds up over folds and over clients, and no row can be read off it. Every
+function works on a stack of such sums at once: any leading axes, then (p + 2, p + 2).
 
-Features are standardised inside, so that a penalty means the same for grams and for kilograms;
-the coefficients that come out are for the features as they went in.
+Features are standardised inside, so that a penalty means the same for grams and for kilograms. The
+coefficients that are returned apply to the features as they were given.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -22,14 +22,14 @@ RANK_TOLERANCE = 1e-11
 LARGEST_SHARE_OF_FREEDOM = 0.9
 # Two points can be fitted equally well at every penalty: errors this close are the same.
 TIE_TOLERANCE = 1e-6
-# A stack with more numbers is solved part by part: 32 MB, of which some copies are needed.
+# A stack with more numbers is solved part by part: 32 MB, and some copies are needed.
 NUMBERS_AT_ONCE = 1 << 22
 PENALTIES_AT_ONCE = 1 << 16  # numbers, so that these stay in a processor's cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearModels:
-    """A stack of fitted linear models; one that had no row to learn from predicts NaN."""
+    """A stack of fitted linear models; a model that had no row to learn from predicts NaN."""
 
     coefficients: FloatArray  # (..., n_features)
     intercepts: FloatArray  # (...)
@@ -56,16 +56,16 @@ class _Standardised:
 
 
 def ordinary(sums: FloatArray) -> LinearModels:
-    """Least squares; of all solutions, the smallest in standardised features."""
+    """Ordinary least squares; among several solutions, the smallest in standardised features."""
     if _is_large(sums):
         return stacked_models([ordinary(part) for part in sums])
     return ordinary_of(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
 
 
 def ordinary_of(grams: FloatArray, products: FloatArray, squares: FloatArray) -> LinearModels:
-    """The same from Σ w·xxᵀ, Σ w·x·y and Σ w·y² with x = (x₁ … x_p, 1).
+    """Ordinary least squares from Σ w·xxᵀ, Σ w·x·y and Σ w·y² with x = (x₁ … x_p, 1).
 
-    Rewards that share their rows may share one Gram matrix, which is taken apart once.
+    Rewards that share their rows may share one Gram matrix, which is then decomposed only once.
     """
     basis = _standardise(grams, products, squares)
     spanned = basis.eigenvalues > RANK_TOLERANCE * basis.eigenvalues.max(axis=-1, keepdims=True)
@@ -87,7 +87,7 @@ def ridge(sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False) 
 def ridge_and_errors(
     sums: FloatArray, effective_rows: FloatArray, *, joint: bool = False
 ) -> tuple[LinearModels, FloatArray]:
-    """The same, and the error (...) of generalised cross-validation at each chosen penalty."""
+    """Ridge models as in `ridge`, and their errors (...) by generalised cross-validation."""
     basis = _standardise(sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1])
     penalties, errors = _best_penalties(basis, effective_rows, joint=joint)
     loadings = basis.loadings / (basis.eigenvalues + penalties[..., None])
@@ -97,7 +97,7 @@ def ridge_and_errors(
 def ridge_errors(
     grams: FloatArray, products: FloatArray, squares: FloatArray, effective_rows: FloatArray
 ) -> FloatArray:  # (...)
-    """Only the errors, from means: what a row's reward varies by about a model of other rows.
+    """The errors alone, from means: the variance of a row's reward about a model of other rows.
 
     Rewards that share their rows may share one Gram matrix.
     """
@@ -110,14 +110,14 @@ def ridge_along(
 ) -> FloatArray:  # (n_penalties, n_models, n_columns)
     """Ridge solutions at each penalty, from mean squares and products; the intercept is last.
 
-    One Gram matrix may serve all models.
+    One Gram matrix may be shared by all models.
     """
-    # What a reward varies by plays no part, as long as it does.
+    # The variance of the reward does not matter here, as long as it is above zero.
     squares = products[..., -1] ** 2 + 1
     basis = _standardise(grams, products, squares)
     penalty = penalties[:, None, None]
     shrunk = basis.eigenvalues + penalty
-    # Without a penalty, a feature that does not vary has no say, as in `ordinary_of`.
+    # Without a penalty, a feature that does not vary gets no coefficient, as in `ordinary_of`.
     spanned = basis.eigenvalues > RANK_TOLERANCE * basis.eigenvalues.max(axis=-1, keepdims=True)
     loadings = np.zeros(np.broadcast_shapes(shrunk.shape, basis.loadings.shape))
     np.divide(basis.loadings, shrunk, where=spanned | (penalty > 0), out=loadings)
@@ -128,7 +128,7 @@ def ridge_along(
 def ridge_toward_all(sums: FloatArray, squared_weights: FloatArray) -> LinearModels:
     """Ridge regressions along the last axis that shrink toward one model of all of them together.
 
-    A regression with few rows of its own borrows slopes from the others.
+    A regression with few rows of its own takes its slopes mostly from the others.
     """
     whole, squared = sums.sum(axis=-3), squared_weights.sum(axis=-1)
     everybody = ridge(whole, effective_rows(whole[..., -2, -2], squared))
@@ -144,7 +144,7 @@ def ridge_toward_all(sums: FloatArray, squared_weights: FloatArray) -> LinearMod
 def sums_of_rest(
     sums: FloatArray, coefficients: FloatArray, intercepts: FloatArray
 ) -> FloatArray:  # shaped as sums
-    """The same sums with what these models leave of the reward in its place."""
+    """The same sums, with the reward replaced by its residuals from these models."""
     shape = np.broadcast_shapes(sums.shape[:-2], intercepts.shape)
     turn = np.broadcast_to(np.eye(sums.shape[-1]), (*shape, *sums.shape[-2:])).copy()
     turn[..., -1, :-2] = -coefficients
@@ -153,21 +153,21 @@ def sums_of_rest(
 
 
 def _is_large(sums: FloatArray) -> bool:
-    """Whether a stack of stacks is solved part by part, as it would need many times its memory."""
+    """Whether a stack is solved part by part, as at once it would need many times its memory."""
     return sums.ndim > 3 and sums.size > NUMBERS_AT_ONCE
 
 
 def stacked_models(parts: list[LinearModels]) -> LinearModels:
-    """One stack of several models."""
+    """Several stacks of models joined into one stack."""
     names = (field.name for field in fields(LinearModels))
     return LinearModels(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})
 
 
 def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray:
-    """For each part along the first axis, the sum of all the others; if asked, then that of all.
+    """For each part along the first axis, the sum of all others; `and_of_all` adds that of all.
 
-    What came before plus what comes after costs as little as the total minus the part, and unlike
-    it leaves no trace of the part, not even in the rounding.
+    The sum adds what came before to what comes after. It costs as little as the total minus the
+    part, and unlike that difference it leaves no trace of the part, not even in the rounding.
     """
     n_parts = len(parts)
     others = np.zeros((n_parts + and_of_all, *parts.shape[1:]))
@@ -180,7 +180,7 @@ def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray
 
 
 def effective_rows(weight: FloatArray, squared_weights: FloatArray) -> FloatArray:
-    """Kish's (Σw)²/Σw²: the number of rows, if all weigh the same."""
+    """Kish's (Σw)²/Σw²: the number of rows, if all have the same weight."""
     rows: FloatArray = np.divide(
         weight**2, squared_weights, out=np.zeros_like(weight), where=squared_weights > 0
     )
@@ -194,7 +194,7 @@ def _standardise(grams: FloatArray, products: FloatArray, squares: FloatArray) -
     covariance = grams[..., :-1, :-1] / safe[..., None, None]
     varies, scales = _spread(np.diagonal(covariance, axis1=-2, axis2=-1), mean)
     covariance -= mean[..., :, None] * mean[..., None, :]
-    # Whatever does not vary explains nothing, exactly.
+    # A feature that does not vary explains exactly nothing.
     inverse = np.where(varies, 1 / scales, 0.0)
     covariance *= inverse[..., :, None]
     covariance *= inverse[..., None, :]
@@ -215,7 +215,7 @@ def _standardise(grams: FloatArray, products: FloatArray, squares: FloatArray) -
 
 
 def _spread(square: FloatArray, mean: FloatArray) -> tuple[BoolArray, FloatArray]:
-    """Which quantities vary, and their standard deviations, or one where they do not.
+    """Which quantities vary, and their standard deviations, or one for those that are constant.
 
     A constant has a variance of rounding error only.
     """
@@ -227,8 +227,8 @@ def _spread(square: FloatArray, mean: FloatArray) -> tuple[BoolArray, FloatArray
 def _best_penalties(
     basis: _Standardised, effective_rows: FloatArray, joint: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """The penalty κ of least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979), and that."""
-    # As many penalties at once as memory allows: small problems would pay for each by itself.
+    """The κ with least RSS(κ) / (1 − freedom(κ)/n)² (Golub, Heath & Wahba 1979), and that least."""
+    # Handles as many penalties at once as memory allows; a loop would be slow for small problems.
     at_once = max(1, PENALTIES_AT_ONCE // max(basis.loadings.size, 1))
     steps = range(0, len(PENALTIES), at_once)
     parts = [_losses(basis, PENALTIES[step : step + at_once]) for step in steps]
@@ -291,7 +291,7 @@ def equal_blocks(n_features: int, n_actions: int) -> list[IntArray]:
 
 
 def own_sums(sums: FloatArray, columns: list[IntArray]) -> FloatArray:
-    """Of sums (..., n_actions, p + 2, p + 2), each action's own columns, intercept and reward."""
+    """Each action's own columns, intercept and reward, from sums (..., n_actions, p + 2, p + 2)."""
     last = np.array([sums.shape[-1] - 2, sums.shape[-1] - 1])
     kept = [np.append(own, last) for own in columns]
     parts = [sums[..., a, own[:, None], own] for a, own in enumerate(kept)]
@@ -299,7 +299,7 @@ def own_sums(sums: FloatArray, columns: list[IntArray]) -> FloatArray:
 
 
 def widened(models: LinearModels, columns: list[IntArray], n_features: int) -> LinearModels:
-    """Models on each action's own columns as models on all of them."""
+    """Models on each action's own columns, widened to models on all columns."""
     own = np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
     return replace(models, coefficients=widen(own, columns, n_features)[..., :-1])
 

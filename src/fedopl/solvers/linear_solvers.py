@@ -18,8 +18,9 @@ def solve_scores(
 ) -> FloatArray:  # (n_actions, n_columns)
     """CSOAA: regress each action's score on its features, θ_a = argmin mean (Γ̂(a) − φᵀθ)².
 
-    The last column is the intercept's; without one, as in the paper's φ(x, a) = x_a, it stays zero.
-    An action with a share of zero, for which no client has a score, is never chosen.
+    The last column is the intercept's; without an intercept, as in the paper's φ(x, a) = x_a, the
+    column stays zero. An action with a share of zero, for which no client has a score, is never
+    chosen.
     """
     if intercept:
         models = least_squares.ordinary_of(grams, products, squares)
@@ -31,7 +32,7 @@ def solve_scores(
 
 
 def never_taken(parameters: FloatArray, unknown: BoolArray) -> FloatArray:  # shaped as parameters
-    """The same parameters, but an action without any score is never chosen."""
+    """The same parameters, changed so that an action without any score is never chosen."""
     parameters = np.where(unknown[:, None], 0.0, parameters)
     parameters[unknown, -1] = NEVER
     return parameters
@@ -52,7 +53,7 @@ def solve_pairs(
 def residual_variances(
     grams: FloatArray, products: FloatArray, squares: FloatArray, parameters: FloatArray
 ) -> FloatArray:  # (n_actions,)
-    """Mean (Γ̂(a) − φᵀθ_a)², from the same means."""
+    """Mean (Γ̂(a) − φᵀθ_a)², computed from mean squares and products."""
     explained = (products * parameters).sum(axis=1)
     turned = parameters @ grams[0] if len(grams) == 1 else (parameters[:, None] @ grams)[:, 0]
     variances: FloatArray = np.maximum(

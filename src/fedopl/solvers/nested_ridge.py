@@ -1,4 +1,4 @@
-"""Ridge regressions on nested sets of terms: the first few, more, or all of them."""
+"""Ridge regressions on nested sets of terms: on the first few, on more, or on all terms."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -36,9 +36,10 @@ def outcome_ridge(
 def ridge_of_best(
     sums: FloatArray, effective_rows: FloatArray, sizes: Collection[int]
 ) -> LinearModels:
-    """For each of a stack of sums, ridge on as many of the first terms as has the least error.
+    """For each sum in a stack, ridge on the number of first terms that has the least error.
 
-    Errors are those of generalised cross-validation; among equals the fewest terms win.
+    Errors are from generalised cross-validation. If several numbers have the same error, the fewest
+    terms win.
     """
     found = ridge_by_size(sums, effective_rows, sorted(sizes))
     least, best = found[0]
@@ -68,17 +69,17 @@ def ridge_by_size(
 
 
 def first_terms(n_terms: int, n_columns: int, *, last: int) -> IntArray:  # (n_terms + last,)
-    """The places of the first terms and of what comes last: the intercept, perhaps the outcome."""
+    """Positions of the first `n_terms` columns and of the last ones: intercept, perhaps outcome."""
     return np.array([*range(n_terms), *range(n_columns - last, n_columns)])
 
 
 def held_out_losses(
     fitted: tuple[FloatArray, FloatArray], held_out: tuple[FloatArray, FloatArray], n_terms: int
 ) -> FloatArray:  # (n_penalties, n_actions)
-    """Mean (Γ̂ − φᵀθ)² − Γ̂² on rows held out, for every penalty of ridge on the first terms.
+    """Mean (Γ̂ − φᵀθ)² − Γ̂² on held-out rows, for every penalty of ridge on the first terms.
 
-    Both are mean squares (n_grams, n_columns, n_columns) and products (n_actions, n_columns), the
-    intercept last; one Gram matrix may serve all actions.
+    Both arguments are mean squares (n_grams, n_columns, n_columns) and products (n_actions,
+    n_columns), the intercept last. One Gram matrix may be shared by all actions.
     """
     grams, products = (narrowed(one, n_terms) for one in fitted)
     paths = ridge_along(grams, products, PENALTIES)
@@ -90,7 +91,7 @@ def held_out_losses(
 def shrunk_solution(
     grams: FloatArray, products: FloatArray, n_terms: int, penalties: FloatArray
 ) -> FloatArray:  # shaped as products
-    """Ridge on the first terms, each action with its own penalty; others' coefficients are zero."""
+    """Ridge on the first terms, with one penalty per action; all other coefficients are zero."""
     chosen, place = np.unique(penalties, return_inverse=True)
     found = ridge_along(narrowed(grams, n_terms), narrowed(products, n_terms), chosen)
     own = found[place, np.arange(len(products))]

@@ -1,9 +1,10 @@
-"""A client's own solution, shrunk toward that of all others: from its sums, at every strength.
+"""A client's own solution, shrunk toward the solution of all others, at every strength.
 
-With standardised terms φ and scores Γ̂ less their mean over actions, which is all that decides, the
-solution at strength r minimises Σ (Γ̂ − φᵀθ)² + |θ − θ₋c|²/r, where θ₋c is what all others learn: at
-r = 0 it is theirs, and as r grows the client's own least squares. One eigendecomposition gives it
-for every r, and the likelihood of r, where θ ~ N(θ₋c, r·σ²) and scores have errors N(0, σ²).
+Terms φ are standardised, and scores Γ̂ are taken less their mean over actions, since only
+differences decide. The solution at strength r minimises Σ (Γ̂ − φᵀθ)² + |θ − θ₋c|²/r, where θ₋c is
+what all others learn. At r = 0 it is the others' solution; as r grows, it tends to the client's own
+least squares. One eigendecomposition gives the solution for every r, and the likelihood of r, where
+θ ~ N(θ₋c, r·σ²) and scores have errors N(0, σ²).
 """
 
 from dataclasses import dataclass
@@ -13,17 +14,17 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.linear import NEVER
 
-# Of strengths, which are squared effects of a standardised term in units of the errors of scores:
-# none at all, and five to each power of ten.
+# Strengths to choose from: squared effects of a standardised term, in units of the errors of
+# scores. They are zero, and five to each power of ten.
 RIDGE_STRENGTHS: FloatArray = np.concatenate([[0.0], np.logspace(-6, 3, 46)])
 RIDGE_STRENGTHS.flags.writeable = False
-# What rounding leaves of a sum of squares that a fit takes away.
+# Rounding in a sum of squares after a fit has been subtracted.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scaling:
-    """How terms are standardised: their means and deviations in the mixture.
+    """How terms are standardised: their means and standard deviations in the mixture.
 
     A term whose deviation is zero is not used. The intercept comes last, with 0 and 1.
     """
@@ -33,7 +34,7 @@ class Scaling:
 
     @classmethod
     def none(cls, n_columns: int) -> "Scaling":
-        """Of columns that count as they are, such as the leaves of a tree."""
+        """No standardisation, for columns that count as they are, such as the leaves of a tree."""
         return cls(centre=np.zeros(n_columns), scale=np.ones(n_columns))
 
     @classmethod
@@ -51,23 +52,23 @@ class Scaling:
 
     @property
     def used(self) -> BoolArray:  # (n_terms + 1,)
-        """Which terms there are."""
+        """Which terms are used."""
         return self.scale > 0
 
     @property
     def matrix(self) -> FloatArray:  # (n_used, n_terms + 1)
-        """What makes standardised terms of terms: z = T·φ."""
+        """The matrix T that standardises terms: z = T·φ."""
         safe = np.where(self.used, self.scale, 1.0)
         whole = np.diag(1 / safe)
         whole[:-1, -1] = -(self.centre / safe)[:-1]
         return np.asarray(whole[self.used])
 
     def back(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
-        """Coefficients of standardised terms as coefficients of terms."""
+        """Convert coefficients of standardised terms to coefficients of raw terms."""
         return np.asarray(own @ self.matrix)
 
     def forth(self, parameters: FloatArray) -> FloatArray:  # (n_actions, n_used)
-        """Coefficients of terms, zero for those not used, as coefficients of standardised terms."""
+        """Convert coefficients of raw terms, 0 for unused ones, to those of standardised terms."""
         found = parameters * self.scale
         found[:, -1] = parameters[:, -1] + parameters[:, :-1] @ self.centre[:-1]
         return np.asarray(found[:, self.used])
@@ -75,7 +76,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShrunkPath:
-    """All solutions between one that is given and least squares, and how likely each is."""
+    """All solutions between a given one and least squares, and the likelihood of each."""
 
     given: FloatArray  # (n_responses, n_columns)
     eigenvalues: FloatArray  # (n_columns,) of Σ φφᵀ
@@ -86,11 +87,11 @@ class ShrunkPath:
     n_fits: int  # how many independent ones the coefficients of each column are
 
     def at(self, strength: float) -> FloatArray:  # (n_responses, n_columns)
-        """The solution at this strength; least squares, if it is infinite."""
+        """The solution at this strength; at an infinite strength, least squares."""
         return np.asarray(self.given + (self.slopes * self._gains(strength)) @ self.vectors.T)
 
     def mean(self, weights: FloatArray) -> FloatArray:  # (n_responses, n_columns)
-        """The mean of the solutions at the public strengths, by these weights."""
+        """The mean of the solutions at the public strengths, weighted by `weights`."""
         gains = weights @ (
             RIDGE_STRENGTHS[:, None] / (1 + RIDGE_STRENGTHS[:, None] * self.eigenvalues)
         )
@@ -105,7 +106,7 @@ class ShrunkPath:
     def log_likelihoods(
         self, strengths: FloatArray = RIDGE_STRENGTHS
     ) -> FloatArray:  # (n_strengths,)
-        """Of each strength, less that of none: coefficients integrated out, σ² at its best."""
+        """Log-likelihood of each strength less that of 0; coefficients integrated out, best σ²."""
         if self.n_values <= 0 or self.squares <= 0:
             return np.zeros(len(strengths))
         determinant = np.log(1 + strengths[:, None] * self.eigenvalues).sum(axis=1)
@@ -113,7 +114,7 @@ class ShrunkPath:
         return np.asarray(-0.5 * (self.n_values * left + self.n_fits * determinant))
 
     def shares_left(self, strengths: FloatArray) -> FloatArray:  # (n_strengths,)
-        """What each strength leaves of squares, with what it takes to move the coefficients."""
+        """The share of squares left at each strength, with the cost of moving coefficients."""
         grown = 1 + strengths[:, None] * self.eigenvalues
         taken = ((self.slopes**2).sum(axis=0) * strengths[:, None] / grown).sum(axis=1)
         return np.maximum(1 - taken / self.squares, _ROUNDING) if self.squares else 0 * strengths
@@ -131,7 +132,7 @@ def shrunk_path(
     given: FloatArray,
     sizes: tuple[float, int],
 ) -> ShrunkPath:
-    """The path from sums Σ φφᵀ, Σ φ·Γ̂ and Σ Γ̂², with how many values and fits are independent."""
+    """The path from sums Σ φφᵀ, Σ φ·Γ̂ and Σ Γ̂²; `sizes` counts independent values and fits."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     slopes = (products - given @ gram) @ vectors
@@ -172,13 +173,13 @@ class OwnSums:
 
 
 def scored_in_all_rows(shares: FloatArray) -> BoolArray:  # (n_actions,)
-    """Which actions every row has a score for, by the share of rows that have one."""
+    """Which actions have a score in every row, by the share of rows that have one."""
     return np.asarray(shares > 1 - _ROUNDING)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PersonalPath:
-    """A client's policies between everybody else's and its own."""
+    """A client's policies between the policy of all others and its own."""
 
     others: FloatArray  # (n_actions, n_terms + 1): θ₋c
     compared: BoolArray  # (n_actions,): what it has scores for, as others have
@@ -187,7 +188,7 @@ class PersonalPath:
 
     @classmethod
     def of(cls, own: OwnSums, others: FloatArray, scaling: Scaling) -> "PersonalPath":
-        """From a client's sums and the policy of all others."""
+        """The path from a client's sums and the policy of all others."""
         compared = own.known & (others[:, -1] > NEVER / 10)
         if compared.sum() < 2:
             compared = np.zeros_like(compared)
@@ -202,15 +203,15 @@ class PersonalPath:
         return cls(others=others, compared=compared, scaling=scaling, path=path)
 
     def log_likelihoods(self) -> FloatArray:  # (n_strengths,)
-        """Of each of the public strengths, less that of none; zero where nothing is compared."""
+        """Log-likelihood of each public strength minus that of 0; 0 if nothing is compared."""
         return self.path.log_likelihoods()
 
     def at(self, strength: float) -> FloatArray:  # (n_actions, n_terms + 1)
-        """The parameters at a strength; those of actions that are not compared stay the others'."""
+        """The parameters at a strength; actions that are not compared keep the others'."""
         return self.others if not strength else self._unscaled(self.path.at(strength))
 
     def mean(self, weights: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
-        """The mean of the parameters at the public strengths, by these weights."""
+        """The mean of the parameters at the public strengths, weighted by `weights`."""
         return self.others if weights[0] == 1 else self._unscaled(self.path.mean(weights))
 
     def _unscaled(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
@@ -221,7 +222,7 @@ class PersonalPath:
 
 
 def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as values
-    """Rows of numbers by action, less their mean over the actions that are known; others are 0."""
+    """Values by action, less their mean over the known actions; unknown actions get 0."""
     if not known.any():
         return np.zeros_like(values)
     return np.where(known[:, None], values - values[known].mean(axis=0), 0.0)
@@ -229,9 +230,10 @@ def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Strengths:
-    """How likely the public strengths are by a client's own rows, after what the others say.
+    """Likelihoods of the public strengths: from a client's own rows, and from the other clients.
 
-    A client whose rows say little goes by the others, and one that differs by itself.
+    A client whose own rows say little follows the others. A client that clearly differs follows its
+    own rows.
     """
 
     own: FloatArray  # (n_strengths,): logarithms
@@ -246,14 +248,15 @@ class Strengths:
 
     @property
     def best(self) -> float:
-        """The likeliest; of those that are as likely, the least."""
+        """The likeliest strength; among equally likely ones, the smallest."""
         return float(RIDGE_STRENGTHS[int(np.argmax(self.own + self.others))])
 
     @property
     def evidence(self) -> float:
-        """The logarithm of how likely own rows are on average over strengths, beside none at all.
+        """Log of the mean likelihood of own rows over strengths, relative to strength zero.
 
-        Without what the others say: not every way of differing is one that they can tell of.
+        It leaves out what the others say, since a client may differ in a way that the others' rows
+        cannot show.
         """
         from scipy.special import logsumexp  # here, as it is slow to import
 

@@ -1,11 +1,12 @@
-"""Places: who gets an action of limited supply, so that all together gain most.
+"""Assigns actions of limited supply to rows so that the total gain is largest.
 
-Every row gets one action. Giving row i action a is worth s_ia, and of some actions there are only
-K_a. The best assignment is a transport problem, and has prices p_a ≥ 0: everybody takes what is
-worth most less its price, and what has a price is all taken. One such action is a sort. For
-several, prices are found nearly; the rows that hardly care for one action more than for another
-move along the cheapest ways from action to action (successive shortest paths) until nothing is to
-be gained; and prices by which nobody else would move prove that it is the best of all.
+Every row gets one action. Giving row i action a is worth s_ia, and some actions have only K_a
+places. The best assignment is a transport problem with prices p_a ≥ 0: every row takes the action
+whose worth minus price is largest, and all places of an action with a price are taken. With one
+limited action, sorting solves it. With several, approximate prices are found first. Then the rows
+that lose least move along the cheapest paths from action to action (successive shortest paths)
+until no move gains anything. Prices at which no row would rather have another action prove that the
+assignment is optimal.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,19 +18,20 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.errors import OptionError
 
-# Prices are found on so many rows, then on all in so many rounds.
+# Prices are found on this many rows first, then on all rows in this many rounds.
 _SAMPLED, _ROUNDS_ON_SAMPLE, _ROUNDS = 20_000, 200, 4
-# Rows that move at first, and how many times as many where they were too few.
+# The number of rows that move at first, and the factor by which it grows if it was too small.
 _FEWEST_MOVED, _MORE = 4_000, 8
 
 
 def fill_places(
     scores: FloatArray, places: Mapping[int, int], *, fill: bool = False
 ) -> IntArray:  # (n_rows,)
-    """What each row gets; scores (n_rows, n_actions) are −∞ where an action may not be given.
+    """The action of each row; scores (n_rows, n_actions) are −∞ where an action may not be given.
 
-    `places` says by action how many there are. No row gets one that is better off without, unless
-    all are to be filled. Of rows that are alike the first come first.
+    `places` gives the number of places by action. No row gets a limited action if it is better off
+    without, unless `fill` asks that all places be filled. Among equal rows, earlier rows come
+    first.
     """
     n_rows, n_actions = scores.shape
     limits = np.array([min(places.get(a, n_rows), n_rows) for a in range(n_actions)])
@@ -45,14 +47,14 @@ def fill_places(
 
 
 def gain_over_others(scores: FloatArray, action: int) -> FloatArray:  # (n_rows,)
-    """What an action is worth more than the best other one."""
+    """How much more an action is worth than the best other one, for each row."""
     others = np.delete(scores, action, axis=1)
     gain: FloatArray = scores[:, action] - others.max(axis=1)
     return gain
 
 
 def _one(scores: FloatArray, action: int, n_places: int, *, fill: bool) -> IntArray:
-    """The places of one action, by what it gains over the best other one; ties by row."""
+    """Assign the places of one action by its gain over the best other one; ties go by row."""
     others = scores.copy()
     others[:, action] = -np.inf
     codes: IntArray = others.argmax(axis=1)
@@ -67,7 +69,7 @@ def _one(scores: FloatArray, action: int, n_places: int, *, fill: bool) -> IntAr
 
 
 def _largest(numbers: FloatArray, most: int) -> IntArray:
-    """The places of the largest numbers, of several that are alike the first."""
+    """Positions of the `most` largest numbers; among equal numbers, earlier ones come first."""
     if len(numbers) <= most:
         return np.arange(len(numbers))
     if not most:
@@ -86,7 +88,7 @@ def _too_few(n_rows: int) -> OptionError:
 def _several(
     scores: FloatArray, limits: IntArray, limited: Collection[int], *, fill: bool
 ) -> IntArray:  # (n_rows,)
-    """The places of several actions, by prices."""
+    """Assign the places of several actions, by prices."""
     n_rows, n_actions = scores.shape
     least = -np.inf if fill else 0.0
     step = -(-n_rows // _SAMPLED)
@@ -128,7 +130,7 @@ def _reprice(
     limited: Collection[int],
     least: float,
 ) -> None:
-    """One price after the other, at which as many want an action as there are places."""
+    """Update one price after the other, so that each action is wanted as often as it has places."""
     n_rows = len(scores)
     for action in limited:
         others = np.delete(scores - prices, action, axis=1).max(axis=1)
@@ -149,10 +151,10 @@ def _is_best(scores: FloatArray, codes: IntArray, prices: FloatArray) -> bool:
 
 
 class _Market:
-    """An assignment that is best for as many of each action as it gives, and moves that keep it so.
+    """An assignment that is optimal for its counts by action, with moves that keep it optimal.
 
-    Moving a row from one action to another loses its difference of scores. For every two actions,
-    rows stand in the order of that loss; those who came later stand in a heap beside it.
+    Moving a row from one action to another loses the difference of its scores. For every two
+    actions, rows are sorted by that loss; rows that arrive later are kept in a separate heap.
     """
 
     def __init__(self, scores: FloatArray, codes: IntArray, limits: IntArray) -> None:
@@ -161,16 +163,16 @@ class _Market:
         self._counts = np.bincount(self.codes, minlength=self._n_actions)
         pairs = permutations(range(self._n_actions), 2)
         self._queues = {(a, b): self._queue(a, b) for a, b in pairs}
-        # What is gained by less is rounding, and could be gained forever.
+        # A smaller gain is rounding, and moves for it could go on forever.
         self._least = 1e-12 * float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
 
     @property
     def n_too_many(self) -> int:
-        """How many rows have an action of which there are not as many."""
+        """The number of rows by which actions exceed their places."""
         return int(np.maximum(self._counts - self._limits, 0).sum())
 
     def clear(self, to_fill: Collection[int]) -> bool:
-        """Move who is too many, give away what somebody gains by, fill what is to be filled."""
+        """Move rows out of overfull actions, make all moves that gain, fill what must be full."""
         while (over := np.flatnonzero(self._counts > self._limits)).size:
             if not self._move(over.tolist(), self._free(), most=np.inf):
                 return False
@@ -183,7 +185,7 @@ class _Market:
         return True
 
     def prices(self, to_fill: Collection[int]) -> FloatArray:  # (n_actions,)
-        """What moving one more row away from each action loses, down to one that costs nothing."""
+        """The loss of moving one more row from each action, on a path to one that costs nothing."""
         free = [a for a in self._free() if a not in to_fill]
         found = np.full(self._n_actions, np.inf)
         found[free] = 0.0
@@ -203,7 +205,7 @@ class _Market:
         return order, [0], []
 
     def _cheapest(self, a: int, b: int) -> tuple[float, int]:
-        """The least loss of moving a row from one action to the other, and whose it is."""
+        """The least loss of moving a row from action `a` to action `b`, and that row."""
         order, at, heap = self._queues[a, b]
         while at[0] < len(order) and self.codes[order[at[0]]] != a:
             at[0] += 1
@@ -216,7 +218,7 @@ class _Market:
         return min(first, heap[0]) if heap else first
 
     def _move(self, sources: "list[int] | range", targets: list[int], most: float) -> bool:
-        """Move rows along the cheapest way from source to target, if it loses less than that."""
+        """Move rows along the cheapest path from source to target, if it loses less than `most`."""
         way = self._shortest(sources, targets)
         if way is None or not way[0] < most:
             return False
@@ -233,7 +235,7 @@ class _Market:
         return True
 
     def _alike(self, a: int, b: int, most: int) -> list[int]:
-        """The row that loses least by a move, and those behind it that lose just as little."""
+        """The row that loses least by a move, and the next rows that lose exactly as little."""
         loss, row = self._cheapest(a, b)
         order, at, _ = self._queues[a, b]
         some = order[at[0] : at[0] + most]
@@ -260,7 +262,7 @@ class _Market:
     def _shortest(
         self, sources: "list[int] | range", targets: list[int]
     ) -> tuple[float, list[int]] | None:
-        """Bellman and Ford: a move may gain, and no way around gains, as the assignment is best."""
+        """Bellman–Ford: a move may gain, but no cycle does, since the assignment is optimal."""
         n, step = self._n_actions, self._steps()
         loss = [0.0 if a in sources else np.inf for a in range(n)]
         before = [-1] * n

@@ -18,10 +18,10 @@ from fedopl.solvers import least_squares
 def prediction_errors(
     sums: FloatArray, squared_weights: FloatArray
 ) -> FloatArray:  # (n_actions, n_columns, n_columns)
-    """R_a, upper triangular, with |R_a b(x)| = se_a(x).
+    """Upper triangular R_a with |R_a b(x)| = se_a(x).
 
-    `sums` are Σ w·z zᵀ with z = (b, y) for each action, the outcome last; `squared_weights` Σ w².
-    With weights, G_a counts rows as (Σw)²/Σw² does.
+    `sums` are Σ w·z zᵀ with z = (b, y) for each action, the outcome last; `squared_weights` are Σ
+    w². With weights, G_a counts rows as (Σw)²/Σw² does.
     """
     weight = sums[:, -2, -2]
     n_columns = sums.shape[-1] - 1
@@ -41,7 +41,7 @@ def prediction_errors(
 
 
 def outcome_noise(sums: FloatArray, squared_weights: FloatArray) -> float:
-    """σ² from the same sums; 0 if no row took any action."""
+    """σ² from the sums of `prediction_errors`; 0 if no row took any action."""
     weight = sums[:, -2, -2]
     if not weight.sum():
         return 0.0
@@ -50,7 +50,7 @@ def outcome_noise(sums: FloatArray, squared_weights: FloatArray) -> float:
 
 
 def _noise(means: FloatArray, rows: FloatArray) -> float:
-    """σ²: the error of ridge models for other rows, over all rows that took any action."""
+    """σ²: the error of ridge models on other rows, over all rows that took any action."""
     taken = rows > 0
     grams, products = means[taken, :-1, :-1], means[taken, :-1, -1]
     errors = least_squares.ridge_errors(grams, products, means[taken, -1, -1], rows[taken])
@@ -64,7 +64,7 @@ def _whitening(mean_gram: FloatArray) -> FloatArray:  # (n_spanned, n_columns)
     variances = squares - means**2
     varies = variances > 1e-14 * squares
     scales = np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 0.0)
-    # Standardised first, as far means would leave no digits to their terms.
+    # Standardised first, since means far from zero would leave their terms no digits.
     turn = np.eye(n_columns)
     turn[:-1, :-1] = np.diag(scales)
     turn[:-1, -1] = -scales * means

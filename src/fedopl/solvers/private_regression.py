@@ -1,8 +1,8 @@
-"""Linear models from sums with noise of a known size, and steps that mend them.
+"""Linear models from sums with noise of a known size, and steps that improve them.
 
-Everything is in units of the study, in which features, outcomes and what models leave of them are
-about one in size. Sums are symmetric noise away from the truth: a diagonal entry of squares by
-their deviation, one beside it by that over √2, one of products by theirs.
+All quantities are in units of the study, in which features, outcomes and residuals are about one in
+size. The noise of sums is symmetric. A diagonal entry of the squares has their standard deviation,
+an entry off the diagonal has that over √2, and an entry of the products has theirs.
 """
 
 import math
@@ -14,31 +14,31 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 
-# Variances that coefficients may have, to choose from by likelihood.
+# Candidate variances of coefficients; the likelihood chooses among them.
 _PRIORS = np.geomspace(1e-3, 10, 13)
-# Of the logarithm of a likelihood: less is no reason for a richer family.
+# A smaller difference in log-likelihood is no reason for a richer family.
 _CLEARLY = 2.0
 _RESIDUAL_VARIANCE = 1.0
 _LEAST_VARIANCE = 0.02  # of the mean one, for any direction of features
-# Of the noise in squares, added to them where a step is solved for.
+# Multiple of the noise in squares that is added to them when a step is solved for.
 _STEP_RIDGE = 0.3
 _ROUNDS = 3  # of noise that depends on coefficients and coefficients that depend on it
 
 
 class FirstNoise(NamedTuple):
-    """Standard deviations of what was added to the first sums."""
+    """Standard deviations of the noise that was added to the first sums."""
 
     squares: float
     products: float
 
     def times(self, factor: float) -> "FirstNoise":
-        """The factor on noise: √C if each of C clients added it, and all is added up."""
+        """The noise times a factor: √C if each of C clients added noise, and sums are added up."""
         return FirstNoise(*(factor * own for own in self))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FirstFit:
-    """What the first sums tell."""
+    """What is estimated from the first sums."""
 
     parameters: FloatArray  # (n_actions, n_columns)
     n_terms: int  # how many of the terms they use, the first ones
@@ -51,14 +51,14 @@ def first_fit(
 ) -> FirstFit:
     """Models of each action's outcome, from noisy sums of squares and products by action.
 
-    `families` says how many of the terms, the first, models may use; the plainest is first.
+    `families` lists how many of the first terms a model may use; the simplest family is first.
     """
     n_columns, deviation = products.shape[1], noise.squares
     rows = np.maximum(squares[:, -1, -1], 1.0)
     means = _shrunk_means(squares[:, :-1, -1] / rows[:, None], rows, deviation)
     spread = _shrunk_spread(squares, means, rows, deviation)
     shared = np.stack([_square_of(spread, mean) for mean in means]) * rows[:, None, None]
-    # An action's own squares count as far as they differ from what all actions share, beyond noise.
+    # An action's own squares count as far as they differ from the shared ones beyond noise.
     n_free = n_columns + n_columns * (n_columns - 1) / 2
     apart = ((squares - shared) ** 2).sum(axis=(1, 2))
     own = _kept(apart, deviation**2 * n_free)[:, None, None]
@@ -68,12 +68,12 @@ def first_fit(
 
 
 def _kept(size: FloatArray | float, noise: FloatArray | float) -> FloatArray:
-    """The share of something that is kept where so much of its square is noise."""
+    """The share of a quantity that is kept if `noise` of its square is noise."""
     return np.maximum(0.0, 1 - noise / np.maximum(size, 1e-300))
 
 
 def _shrunk_means(means: FloatArray, rows: FloatArray, deviation: float) -> FloatArray:
-    """Mean features by action, drawn to those of all as far as noise goes."""
+    """Mean features by action, shrunk toward the overall mean as far as noise requires."""
     everybody = rows @ means / rows.sum()
     apart = means - everybody
     noise = means.shape[1] * (deviation**2 / 2) / rows**2
@@ -85,7 +85,7 @@ def _shrunk_means(means: FloatArray, rows: FloatArray, deviation: float) -> Floa
 def _shrunk_spread(
     squares: FloatArray, means: FloatArray, rows: FloatArray, deviation: float
 ) -> FloatArray:  # (n_features, n_features)
-    """The covariance of features within actions, drawn to a round one as far as noise goes."""
+    """The covariance of features within actions, shrunk to a round one as far as noise requires."""
     n_actions, n_features = means.shape
     within = squares[:, :-1, :-1] - rows[:, None, None] * means[:, :, None] * means[:, None, :]
     found = within.sum(axis=0) / rows.sum()
@@ -110,12 +110,12 @@ def _square_of(spread: FloatArray, mean: FloatArray) -> FloatArray:  # (n_column
 def _fitted(
     squares: FloatArray, products: FloatArray, noise: FirstNoise, families: Sequence[int]
 ) -> tuple[FloatArray, int]:  # (n_actions, n_columns)
-    """Ridge regression that knows of the noise, and how many terms it uses, the first ones.
+    """Ridge regression that accounts for the noise, and the number of first terms it uses.
 
-    If coefficients have variances D, products Gθ have the covariance GDG, and noise: of sampling,
-    σ²G, and of what was added to products and squares, s_b² + s_G²|θ|²/2. The terms that each
-    family adds have a variance of their own, chosen by likelihood; the plainest family is
-    taken whose likelihood is not clearly less than the best.
+    If coefficients have variances D, products Gθ have the covariance GDG plus noise: from sampling,
+    σ²G, and from what was added to products and squares, s_b² + s_G²|θ|²/2. The terms that each
+    family adds have a variance of their own, chosen by likelihood. The simplest family is chosen
+    whose likelihood is not clearly below the best.
     """
     squares = _no_less_than_zero(squares)
     parameters = np.zeros_like(products)
@@ -129,7 +129,7 @@ def _fitted(
 
 
 def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
-    """The same squares without what only noise can have made: directions of less than nothing."""
+    """The squares without their negative directions, which only noise can have made."""
     size, vectors = np.linalg.eigh(squares)
     found: FloatArray = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
     return found
@@ -137,7 +137,7 @@ def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """How likely products of all actions are, for variances of coefficients by family."""
+    """The likelihood of the products of all actions, given variances of coefficients by family."""
 
     squares: FloatArray  # (n_actions, n_columns, n_columns)
     products: FloatArray  # (n_actions, n_columns)
@@ -145,7 +145,7 @@ class _Evidence:
     families: Sequence[int]
 
     def chosen(self, variances: FloatArray) -> tuple[FloatArray, int]:
-        """Variances by family, zero for those that are not used, and how many are."""
+        """Variances by family, zero for unused families, and the number of families used."""
         found, best = [], -math.inf
         for n_used in range(1, len(self.families) + 1):
             own = np.where(np.arange(len(variances)) < n_used, np.maximum(variances, 1e-2), 0.0)
@@ -156,7 +156,7 @@ class _Evidence:
         return found[n_used - 1][1], n_used
 
     def _climbed(self, variances: FloatArray, n_used: int) -> tuple[float, FloatArray]:
-        """The best variances of the first families, each in turn, twice."""
+        """The best variances of the first families, found one family at a time, in two passes."""
         best = -math.inf
         for _ in range(1 if n_used == 1 else 2):
             for family in range(n_used):
@@ -187,13 +187,13 @@ class _Evidence:
         return found
 
     def _by_column(self, variances: FloatArray) -> FloatArray:  # (n_columns,)
-        """Of the terms that each family adds, and of the intercept, as of the plainest's terms."""
+        """Variances by column: a family's for the terms it adds, the first's for the intercept."""
         added = np.diff([0, *self.families])
         return np.append(np.repeat(variances, added), variances[0])
 
 
 def _with_each(variances: FloatArray, family: int) -> Iterator[FloatArray]:
-    """The same with each variance that this family may have."""
+    """Copies of the variances, one for each value that this family's variance may have."""
     for variance in _PRIORS:
         own = variances.copy()
         own[family] = variance
@@ -203,7 +203,7 @@ def _with_each(variances: FloatArray, family: int) -> Iterator[FloatArray]:
 def stepped(
     parameters: FloatArray, residuals: FloatArray, fit: FirstFit, *, passed: float, noise: float
 ) -> FloatArray:  # shaped as parameters
-    """Parameters after a step along residual sums, of which about so much passed their bound."""
+    """Parameters after a step along residual sums, of which clipping left a share `passed`."""
     used = [*range(fit.n_terms), -1]
     ridge = _STEP_RIDGE * noise * np.sqrt(2 * len(used)) * np.eye(len(used))
     moved = parameters.copy()

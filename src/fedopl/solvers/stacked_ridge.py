@@ -1,9 +1,9 @@
 """Outcome models as weighted means of ridge regressions, all from sums by fold.
 
 A super learner (van der Laan, Polley & Hubbard 2007). For the rows of fold k, the weights minimise
-the squared error on other folds j of models that were fitted without folds k and j; the models that
-they are then given to were fitted without fold k. So no outcome has a say in its own row's models,
-and the rows that weights are chosen on had none in the models that are compared.
+the squared error on other folds j of models that were fitted without folds k and j. The weights are
+then applied to models that were fitted without fold k. So no outcome influences the models of its
+own row, and the rows that choose the weights did not train the models that are compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,19 +15,19 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.solvers.least_squares import effective_rows
 from fedopl.solvers.nested_ridge import ridge_by_size
 
-# Weights of a fold are chosen on its neighbours, so many on either side: of five folds on all the
-# others. With more folds the models that are needed grow as these do, not as their square.
+# The weights of a fold are chosen on this many neighbours on either side: with five folds, on all
+# others. With more folds, the number of models grows with the folds, not with their square.
 NEIGHBOURS = 2
 FEWEST_FOLDS = 3  # without two folds, there has to be something left
 
-# For a part and another fold, Σ w·(y − f_m)(y − f_n) over the fold's rows that took each action,
-# by models without both.
+# For a part and another fold: Σ w·(y − f_m)(y − f_n) over the fold's rows that took each action, by
+# models fitted without both.
 Residuals = Callable[[int, int], FloatArray]  # (n_actions, n_models, n_models)
 
 
 @lru_cache(64)
 def fold_sets(n_folds: int) -> tuple[frozenset[int], ...]:
-    """Which folds models are fitted without: each one, none, then every two neighbours."""
+    """Sets of folds that models are fitted without: each fold, none, then every two neighbours."""
     each = [frozenset({fold}) for fold in range(n_folds)]
     pairs = {frozenset({k, j}) for k in range(n_folds) for j in chosen_on(k, n_folds)}
     return (*each, frozenset(), *sorted(pairs, key=sorted))
@@ -35,12 +35,12 @@ def fold_sets(n_folds: int) -> tuple[frozenset[int], ...]:
 
 @lru_cache(64)
 def n_folds_of(n_sets: int) -> int:
-    """How many folds have this number of sets to leave out."""
+    """The number of folds that has `n_sets` sets in `fold_sets`."""
     return next(n for n in range(FEWEST_FOLDS, n_sets) if len(fold_sets(n)) == n_sets)
 
 
 def chosen_on(part: int, n_folds: int) -> list[int]:
-    """The folds that the weights of a part are chosen on; of held-out rows all folds."""
+    """The folds on which a part's weights are chosen; all folds for held-out rows."""
     if part == n_folds:
         return list(range(n_folds))
     steps = range(-NEIGHBOURS, NEIGHBOURS + 1)
@@ -48,14 +48,14 @@ def chosen_on(part: int, n_folds: int) -> list[int]:
 
 
 def place_without(part: int, fold: int, n_folds: int) -> int:
-    """Where in `fold_sets` models come that are fitted without this part and without this fold."""
+    """The position in `fold_sets` of the models fitted without this part and without this fold."""
     return fold_sets(n_folds).index(frozenset({part, fold} - {n_folds}))
 
 
 def models_by_size(
     sums: FloatArray, squared_weights: FloatArray, sizes: Sequence[int]
 ) -> FloatArray:  # (n_sets, n_sizes, n_actions, n_terms + 1)
-    """Without each set of folds, ridge on a number of first terms; the intercept is last.
+    """Ridge on each number of first terms, without each set of folds; the intercept is last.
 
     From sums (n_folds, n_actions, n_terms + 2, n_terms + 2). NaN where no row is left.
     """
@@ -74,13 +74,13 @@ def models_by_size(
 def residual_squares(
     models: FloatArray, sums: FloatArray
 ) -> FloatArray:  # (n_actions, n_models, n_models)
-    """Σ w·(y − f_m)(y − f_n) over the rows of these sums, (n_actions, n_terms + 2, n_terms + 2)."""
+    """Σ w·(y − f_m)(y − f_n) over the rows in `sums`, (n_actions, n_terms + 2, n_terms + 2)."""
     left = residual_loadings(models)
     return np.asarray(left @ sums @ np.swapaxes(left, -1, -2))
 
 
 def residual_loadings(models: FloatArray) -> FloatArray:  # (n_actions, n_models, n_terms + 2)
-    """What turns z = (x, 1, y) into y − f(x), for models (n_models, n_actions, n_terms + 1)."""
+    """Turn z = (x, 1, y) into y − f(x): loadings of models (n_models, n_actions, n_terms + 1)."""
     by_action = np.swapaxes(np.nan_to_num(models), 0, 1)
     return np.concatenate([-by_action, np.ones((*by_action.shape[:2], 1))], axis=-1)
 
@@ -88,12 +88,12 @@ def residual_loadings(models: FloatArray) -> FloatArray:  # (n_actions, n_models
 def stacking_weights(
     residuals: Residuals, supported: BoolArray, n_shared: int, counted: BoolArray
 ) -> FloatArray:  # (n_folds + 1, n_actions, n_models)
-    """The weights of each part's models, on the simplex; the first `n_shared` are everybody's.
+    """The weights of each part's models, on the simplex; the first `n_shared` models are shared.
 
-    All actions together choose them, since the rows of one are few; an action has everybody's
-    models alone, if these predict its rows no worse. One that is not `counted`, (n_actions,), has
-    these, too, and no say. `supported`, (n_sets, n_models, n_actions), are the models that had any
-    row to learn from.
+    All actions together choose the weights, since each action has few rows. An action uses the
+    shared models alone if these predict its rows no worse. An action that is not `counted`,
+    (n_actions,), also uses the shared models, and does not influence the weights. `supported`,
+    (n_sets, n_models, n_actions), marks the models that had any row to learn from.
     """
     n_models, n_actions = supported.shape[1:]
     n_folds = n_folds_of(len(supported))
@@ -124,19 +124,19 @@ def _weights_of_part(
 
 
 def _pooled_weights(squares: FloatArray, n_models: int) -> FloatArray:  # (n_models,)
-    """The weights of least error over these actions; the plainest model where there are none."""
+    """The weights of least error over these actions; the simplest model if there are no actions."""
     if not len(squares):
         return np.asarray(np.eye(n_models)[0])
     return simplex_weights(squares.sum(axis=0))
 
 
 def simplex_weights(squares: FloatArray) -> FloatArray:  # (n_models,)
-    """The w ≥ 0 of sum one with the least wᵀSw, for sums of residuals' products S."""
+    """The w ≥ 0 with sum one that minimises wᵀSw, for sums of residuals' products S."""
     from scipy.optimize import nnls  # here, as it is slow to import
 
     eigenvalues, eigenvectors = np.linalg.eigh((squares + squares.T) / 2)
     root = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * eigenvectors.T
-    # Of least ‖Rw‖² + c²(Σw − 1)², the direction is the one sought, whatever c is.
+    # The minimum of ‖Rw‖² + c²(Σw − 1)² has the direction sought, for any c.
     scale = float(np.sqrt(np.trace(squares) / len(squares))) or 1.0
     wanted = np.append(np.zeros(len(root)), scale)
     found, _ = nnls(np.vstack([root, np.full(len(root), scale)]), wanted, maxiter=1000)

@@ -1,7 +1,8 @@
-"""The value of a policy somewhere else: what a model says there, and what sources correct it by.
+"""The value of a policy at a target: the model's value there, corrected by source clients.
 
-V = E_target[μ̂(x; π(x))] + Σ_c a_c·Σ w(Γ̂(π) − μ̂(π)), with sources' weights w that make their rows
-look like the target. It is right if either the models or the weights are (doubly robust).
+V = E_target[μ̂(x; π(x))] + Σ_c a_c·Σ w(Γ̂(π) − μ̂(π)). The sources' weights w make their rows
+resemble the target. The value is right if either the models or the weights are right (doubly
+robust).
 """
 
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ from fedopl.base.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SourcePart:
-    """Means of some columns that one party told, their covariances, and what they rest on."""
+    """One party's means of some columns, their covariances, and the effective rows behind them."""
 
     means: FloatArray  # (n_columns,)
     covariances: FloatArray  # (n_columns, n_columns)
@@ -23,7 +24,7 @@ class SourcePart:
 
 
 def combined_sources(parts: Mapping[str, SourcePart]) -> SourcePart:
-    """The sources' weighted mean; each counts by its effective rows, which no outcome decides."""
+    """The sources' mean, weighted by their effective rows, which do not depend on outcomes."""
     own = [parts[name] for name in sorted(parts)]
     # (n_sources, n_columns)
     counts = np.array([one.known * float(one.effective_rows) for one in own])
@@ -42,7 +43,7 @@ def combined_sources(parts: Mapping[str, SourcePart]) -> SourcePart:
 
 
 def transported(target: SourcePart, sources: Mapping[str, SourcePart]) -> SourcePart:
-    """The values at the target: those of models there, with the sources' correction."""
+    """The values at the target: the models' values there plus the sources' correction."""
     correction = combined_sources(sources)
     return SourcePart(
         means=target.means + correction.means,
@@ -56,10 +57,11 @@ def transported(target: SourcePart, sources: Mapping[str, SourcePart]) -> Source
 
 
 def disagreement(one: SourcePart, others: SourcePart) -> float:
-    """The chance of so large a difference between a source and the others at the same contexts.
+    """The p-value of the difference between a source and the others at the same contexts.
 
-    A Wald test of what scores of every action have beyond the same models, which is Theorem 3's
-    difference in outcomes; by the F distribution, as covariances are of few effective rows.
+    A Wald test of the part of all actions' scores that the shared models do not explain, which is
+    Theorem 3's difference in outcomes. It uses the F distribution, since covariances come from few
+    effective rows.
     """
     from scipy.special import fdtrc  # here, as it is slow to import
 
@@ -77,7 +79,7 @@ def disagreement(one: SourcePart, others: SourcePart) -> float:
 
 
 def chances(parts: Mapping[str, SourcePart]) -> dict[str, float]:
-    """Each source's chance against all the others; nothing where there are no others."""
+    """Each source's p-value against all the others; empty if there are no others."""
     if len(parts) < 2:
         return {}
     return {
@@ -88,7 +90,7 @@ def chances(parts: Mapping[str, SourcePart]) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Screened:
-    """Who is left out, and whether those who are left still disagree."""
+    """The sources that are left out, and whether the remaining ones still disagree."""
 
     chances: Mapping[str, float]  # by source, as it was last compared with the others
     left_out: tuple[str, ...]
@@ -96,10 +98,10 @@ class Screened:
 
 
 def screen(parts: Mapping[str, SourcePart], level: float) -> Screened:
-    """Leave out, one after the other, who disagrees most with the others, but only a minority.
+    """Leave out sources one by one, the one that disagrees most first, but only a minority.
 
-    Whoever is compared has a chance below `level` over the number of sources. Of two that disagree
-    nobody knows which is the odd one.
+    A source is left out if its p-value is below `level` over the number of sources. If only two
+    sources disagree, none is left out: no test shows which one is unusual.
     """
     found, left_out = chances(parts), list[str]()
     now = dict(found)
@@ -118,20 +120,20 @@ def _without(parts: Mapping[str, SourcePart], names: Collection[str]) -> dict[st
 
 # --- the mixture that matches -------------------------------------------------------------------
 
-# What keeps shares from adding up to anything but one.
+# Weight of the condition that shares add up to one.
 _ONE = 1e4
-# From next to no say of the distance to next to no say of skewness.
+# From penalties that almost ignore the distance to penalties that almost ignore skewness.
 _PENALTIES = np.geomspace(1e3, 1e-6, 46)
-# A distance to the target, in standard deviations, that is not worth more skewness.
+# A smaller gain in distance, in standard deviations, is not worth more skewness.
 _NEAR_ENOUGH = 0.05
 
 
 def matching_mixture(gaps: Mapping[str, FloatArray], rows: Mapping[str, int]) -> dict[str, float]:
-    """The least skewed λ whose mean contexts come about as near to the target's as any.
+    """The least skewed λ whose mean contexts come about as near to the target's as possible.
 
-    `gaps` are each client's means and mean squares less the target's, in standard deviations. Each
-    penalty κ has its minimum of |Σ λ_c·gap_c|² + κ·𝔰(λ‖n̄); of these it is the one of the largest κ
-    that is no further away than the nearest, but for a twentieth of a standard deviation.
+    `gaps` are each client's means and mean squares minus the target's, in standard deviations. Each
+    penalty κ has a minimum of |Σ λ_c·gap_c|² + κ·𝔰(λ‖n̄). The function returns the minimum with the
+    largest κ whose distance exceeds the smallest by at most a twentieth of a standard deviation.
     """
     names = sorted(gaps)
     apart = np.column_stack([gaps[name] for name in names])  # (n_moments, n_clients)
@@ -145,7 +147,7 @@ def matching_mixture(gaps: Mapping[str, FloatArray], rows: Mapping[str, int]) ->
 
 
 def _penalised(apart: FloatArray, shares: FloatArray, penalty: float) -> FloatArray:
-    """λ ≥ 0 that adds up to one, at the minimum of the distance with its penalty."""
+    """The λ ≥ 0 with sum one that minimises the distance plus its penalty."""
     from scipy.optimize import nnls  # here, as it is slow to import
 
     by_skew = np.diag(np.sqrt(penalty / shares))

@@ -1,4 +1,4 @@
-"""Maximise the estimated value itself, from the exact start; any function may give the slope."""
+"""Maximises the estimated value itself, from the exact start; any function may give the slope."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.policies.linear import NEVER
 from fedopl.solvers.averaged_rounds import on_raw_features, on_standardised_features
 
-# Temperatures relative to how far the start's scores lie apart; each is softer than the next.
+# Temperatures relative to the spread of the start's scores; each is softer than the next.
 TEMPERATURES = (0.5, 0.25, 0.1)
 STEPS_EACH = 5
 STEP = 0.2  # of the start's own size
@@ -23,8 +23,8 @@ SlopeAt = Callable[[FloatArray, float], FloatArray]
 def climb(
     start: FloatArray, centre: FloatArray, scale: FloatArray, slope_at: SlopeAt
 ) -> FloatArray:  # (n_actions, n_features + 1)
-    """Where the steps lead; an action without a score is still never taken."""
-    # Without actions that nobody has a score for: their intercepts would swamp every norm.
+    """The parameters after all steps; an action without a score is still never taken."""
+    # Leaves out actions without any score, whose intercepts would dominate every norm.
     usable = start[:, -1] > NEVER / 10
     origin = on_standardised_features(np.where(usable[:, None], start, 0), centre, scale)
     size = float(np.linalg.norm(origin - origin[usable].mean(axis=0))) or 1.0
@@ -45,5 +45,5 @@ def climb(
 
 
 def surely_rises(gain: Estimate) -> bool:
-    """Whether the value on rows kept back rises by more than chance."""
+    """Whether the value on rows kept back from training rises by more than chance."""
     return gain.value > SURELY * gain.standard_error

@@ -1,4 +1,4 @@
-"""Whether a study can have its basis, and find terms of it by screening."""
+"""Checks whether a study can use its basis, and can find terms of it by screening."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ MOST_TO_SCREEN = 200  # features: their pairs are asked about one by one
 
 
 def check_basis(study: "Study") -> None:
-    """A PlacedError, unless the study can have the basis that it has."""
+    """Raise a PlacedError unless the study can use its basis."""
     if study.basis is None:
         return
     unknown = study.basis.unknown(study.features)

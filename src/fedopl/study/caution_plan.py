@@ -1,4 +1,4 @@
-"""Caution where the data say little: the study's setting, and where it is possible."""
+"""Caution about uncertain actions: the study's setting, and when it is possible."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from fedopl.base.validation import Checked, PlacedError
 if TYPE_CHECKING:  # a study is checked by this as it is made
     from fedopl.study.study import Study
 
-# More standard errors than anybody is ever wrong by.
+# More standard errors than any estimate is ever wrong by.
 MOST_CAUTION = 100.0
 
 

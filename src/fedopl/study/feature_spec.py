@@ -1,4 +1,4 @@
-"""A feature as `study.toml` says it: a number, its levels, or the rule for a date."""
+"""A feature as `study.toml` describes it: a number, its levels, or the rule for a date."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any

@@ -1,8 +1,8 @@
 """The form of a study that is hashed and kept as `study.json`: every setting in one flat record.
 
-It has a key for each setting of every kind of policy. It may not change: messages carry its hash,
-and folders of earlier runs hold it. So `Study`, which is made of plans, is written in this form and
-read from it.
+It has a key for each setting of every kind of policy. The form may not change: messages carry its
+hash, and folders of earlier runs hold it. So `Study`, which consists of plans, is written in this
+form and read from it.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from fedopl.study.policy_plans import Linear, Tree
 
 Flat = dict[str, Any]
 _HELD_OUT = "held-out"
-# No weights were limited when studies were first hashed, and nothing was said of it.
+# The first hashed studies had no limit on weights, and no key for it.
 _UNLIMITED: Flat = {"learning_clip": 0.0}
 
-# The same of differential privacy: steps were of all rows, and each client's answers were read.
+# In the first hashed studies, private steps used all rows, and each client's answers were read.
 _PLAIN: Flat = {
     "sampled": 1.0,
     "aggregation": "plain",
@@ -27,7 +27,7 @@ _PLAIN: Flat = {
     "declared_ranges": None,
 }
 
-# For each kind of policy, which flat key holds which field of its plan; `tree` holds a tree's.
+# For each kind of policy, the flat key of each field of its plan; `tree` holds a tree's plan.
 _FIELDS = {
     "linear": {
         "policy_features": "features",
@@ -40,9 +40,9 @@ _FIELDS = {
     "neural": {},
 }
 _PERMISSIONS = ("never", "only")
-# Thresholds did not move when studies were first hashed, and nothing was said of it.
+# In the first hashed studies, thresholds did not move, and there was no key for it.
 _UNMOVED: Flat = {"refine": False}
-# Clients counted as the mixture says when studies were first hashed.
+# In the first hashed studies, clients counted as the mixture says.
 _LINEAR = Linear(precision="rows").model_dump(mode="json")
 _USUAL_PRECISION = Linear().precision
 _TREE = Tree().model_dump(mode="json", exclude={"kind", "never", "only", "caution", *_UNMOVED})
@@ -57,7 +57,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     """A study's plans in the flat form, with settings that its kind of policy does not use."""
     policy, evaluation = dict(plans["policy"]), plans["evaluation"]
     kind = policy.pop("kind")
-    # Everybody could get everything when studies were first hashed.
+    # In the first hashed studies, everybody could get every action.
     permissions = {key: policy.pop(key) for key in _PERMISSIONS}
     said = {key: policy[field] for key, field in _FIELDS[kind].items()}
     tree = {key: told for key, told in policy.items() if key != "caution"}
@@ -66,7 +66,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     said = {**_DEFAULTS, **unused, **said}
     return {
         **{key: plans[key] for key in ("name", "actions", "features", "table")},
-        # Left out where nothing is said: they were not there when studies were first hashed.
+        # Left out if not set: these keys did not exist when studies were first hashed.
         **{key: plans[key] for key in ("basis", "costs", "budget") if plans[key] is not None},
         "policy": kind,
         **{key: said[key] for key in ("policy_features", "tree", "candidates", "oracle")},
@@ -78,11 +78,11 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         "mixture": _said(plans["mixture"], count="rows", largest_share=None, robust=None),
         "evaluation_share": evaluation["share"],
         "describe": evaluation["describe"],
-        # Left out where it is the usual one: there was no other when studies were first hashed.
+        # Left out if it is the default: no other setting existed when studies were first hashed.
         **({"evaluation": evaluation["kind"]} if evaluation["kind"] != _HELD_OUT else {}),
         **({"splits": evaluation["splits"]} if evaluation["splits"] != 1 else {}),
         "diagnose": plans["joining"]["diagnose"],
-        # Nobody had a policy of its own when studies were first hashed.
+        # In the first hashed studies, clients had no personal policies.
         **({"personal": plans["personal"]} if plans["personal"]["kind"] != "none" else {}),
         **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
         **({"target": plans["target"]} if plans["target"] else {}),

@@ -10,7 +10,7 @@ from fedopl.base.validation import Checked, PlacedError
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
-# What a guardrail compares with, if not with everybody getting one action.
+# The reference of a guardrail, unless it is one action for everybody.
 WHAT_WAS_DONE = "what was done"
 
 
@@ -55,7 +55,7 @@ class Guardrail(Checked):
 
     @property
     def reference(self) -> str:
-        """What policies are compared with: `WHAT_WAS_DONE`, or the action that everybody gets."""
+        """The reference of comparisons: `WHAT_WAS_DONE`, or the action that everybody gets."""
         return str(self.more_than if self.more_than is not None else self.less_than)
 
     @property
@@ -65,7 +65,7 @@ class Guardrail(Checked):
 
     @property
     def limit(self) -> float:
-        """What `sign` times the change must not exceed."""
+        """The bound on `sign` times the change."""
         return self.at_most if self.at_most is not None else -float(self.at_least or 0.0)
 
     @property
@@ -84,7 +84,7 @@ class Guardrail(Checked):
 
 
 def guarded_columns(study: "Study") -> tuple[str, ...]:
-    """The columns that guardrails are about, each once, in the order in which queries name them."""
+    """The columns of all guardrails, each once, in the order in which queries name them."""
     return tuple(dict.fromkeys(one.column for one in study.guardrails.values()))
 
 

@@ -1,8 +1,7 @@
-"""Clients that join after a run, or leave it: whether a study allows it, and the study after that.
+"""Clients that join or leave after a run: whether a study allows it, and the study after that.
 
-A study names no clients unless its mixture gives each a share, so with any other mixture the study
-that a newcomer agrees to is the very one of the run. With given shares it is the same with one
-share more.
+A study names no clients unless its mixture gives each a share. So with any other mixture, a
+newcomer agrees to exactly the study of the run. With given shares, the study gets one more share.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,12 +17,12 @@ _ANEW = "run a new study with all clients that are to take part"
 
 
 def why_fixed(study: Study) -> str | None:
-    """Why no client can join a finished run of this study, or leave it; None if clients can."""
+    """Why no client can join or leave a finished run of this study; None if clients can."""
     return _why_private(study) or _why_not_solved(study) or _why_not_valued(study)
 
 
 def why_no_newcomer(study: Study) -> str | None:
-    """Why no client can join a finished run of this study, though some may leave it."""
+    """Why no client can join a finished run of this study, though clients may leave it."""
     if study.nuisances.outcome == "plugged-in":
         return (
             "its outcome models are plugged-in code, which no run stores; learn anew with "
@@ -78,7 +77,7 @@ def _why_not_solved(study: Study) -> str | None:
 
 
 def _why_not_valued(study: Study) -> str | None:
-    """Where what was promised of the policy is only known by asking all clients."""
+    """Which promise about the policy can only be checked by asking all clients; None if none."""
     if study.budget:
         return f"what another policy spends is not known without asking all clients; {_ANEW}"
     if study.guardrails:
@@ -96,9 +95,10 @@ def _why_not_valued(study: Study) -> str | None:
 def study_with(
     study: Study, newcomers: Collection[str], shares: Mapping[str, float], clients: Collection[str]
 ) -> Study:
-    """The study that these newcomers agree to, if these clients take part already.
+    """The study that these newcomers agree to, if `clients` take part already.
 
-    Where its mixture gives every client a share, so must `shares`; others' shrink in proportion.
+    If its mixture gives every client a share, `shares` must do so as well; the shares of others
+    shrink in proportion.
     """
     mixture = study.mixture
     if not isinstance(mixture, Given):
@@ -123,7 +123,7 @@ def study_with(
 
 
 def _shrunk(shares: Mapping[str, float], room: float, clients: Collection[str]) -> Weights:
-    """The shares of these clients, in proportion, so that they add up to what room there is."""
+    """The shares of these clients, scaled in proportion so that they add up to `room`."""
     is_complete = set(shares) == set(clients)
     own = dict(shares) if is_complete else renormalised(shares, clients)
     return {name: share * room for name, share in own.items()}

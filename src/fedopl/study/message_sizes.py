@@ -1,4 +1,4 @@
-"""Whether the messages of a study would be too large."""
+"""Checks whether the messages of a study would be too large."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from fedopl.base.validation import PlacedError
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.study.policy_plans import MOST_NUMBERS
 
-# Policies that one query may at least ask about in a study that diagnoses.
+# The number of policies that one query can ask about, at least, in a study that diagnoses.
 MOST_DIAGNOSED = 128
 
 if TYPE_CHECKING:  # a study is checked by this as it is made
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a study is checked by this as it is made
 
 
 def check_message_sizes(study: "Study") -> None:
-    """Refuse a study one of whose messages would hold more numbers than any may."""
+    """Refuse a study if one of its messages would hold more numbers than a message may."""
     n_actions, folds = study.n_actions, study.nuisances.folds
     n_features = study.most_terms
     n_pairs = n_actions * (n_actions - 1) // 2

@@ -1,4 +1,4 @@
-"""Mixtures λ: how much each client counts. The server applies them, as agreed before the run."""
+"""Mixtures λ: how much each client counts. The server applies them as agreed before the run."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ Weights = dict[str, float]
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 1.0)
 Robust = Literal["median-of-means", "trimmed"]
 Count = Literal["rows", "weight"]
-# Those whose weights are found while a study runs.
+# Kinds whose weights are found while a study runs.
 FOUND = ("path", "minimax")
 
 
@@ -49,7 +49,7 @@ class KindOfMixture(Checked):
 
     @property
     def counts_weight(self) -> bool:
-        """Whether clients count by the total weight of their rows, not by how many these are."""
+        """Whether clients count by the total weight of their rows, not by their number."""
         return False
 
 
@@ -64,11 +64,11 @@ class Empirical(KindOfMixture):
 
     @property
     def counts_weight(self) -> bool:
-        """Whether the study chose so."""
+        """Whether the study chose to count by weight."""
         return self.count == "weight"
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """The weight of each client, given the rows it enrolled with, or what they weigh."""
+        """The weight of each client, given its rows at enrolment, or their total weight."""
         total = sum(rows.values())
         return {name: rows[name] / total for name in sorted(rows)}
 
@@ -137,7 +137,7 @@ class Skewed(KindOfMixture):
 
 
 class BestSkew(KindOfMixture):
-    """λ = n̄ + ε̄ with the α that serves the target best, on rows kept back for that choice."""
+    """λ = n̄ + ε̄ with the α that is best for the target, on rows kept back for that choice."""
 
     kind: Literal["path"] = "path"
     toward: str = Field(description="the target client")
@@ -155,7 +155,7 @@ class BestSkew(KindOfMixture):
         return self
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """Where the path begins; rows decide how far it goes."""
+        """The start of the path; rows decide how far it goes."""
         return Skewed(toward=self.toward, alpha=0.0).weights(rows)
 
 
@@ -168,7 +168,7 @@ class Minimax(KindOfMixture):
     )
 
     def weights(self, rows: Mapping[str, float]) -> Weights:
-        """Where the ascent begins; regrets decide how it continues."""
+        """The start of the ascent; regrets decide how it continues."""
         return Empirical().weights(rows)
 
 
@@ -182,7 +182,7 @@ def empirical(
     largest_share: float | None = None,
     robust: Robust | None = None,
 ) -> Empirical:
-    """λ = n̄, by rows or by their weight, cut where a client would have more than a share."""
+    """λ = n̄, by rows or by their weight, limited so that no client exceeds `largest_share`."""
     return Empirical(count=count, largest_share=largest_share, robust=robust)
 
 
@@ -192,7 +192,7 @@ def uniform(*, robust: Robust | None = None) -> Uniform:
 
 
 def given(shares: Mapping[str, float]) -> Given:
-    """These weights."""
+    """A mixture with these weights."""
     return Given(shares=dict(shares))
 
 
@@ -204,7 +204,7 @@ def skewed(toward: str, alpha: float, *, largest_share: float | None = None) -> 
 def path(
     toward: str, alphas: Sequence[float] = BestSkew.model_fields["alphas"].default
 ) -> BestSkew:
-    """λ = n̄ + ε̄, with the α, of those given, whose policy is worth most to one client."""
+    """λ = n̄ + ε̄, with the one of these α whose policy is worth most to one client."""
     return BestSkew(toward=toward, alphas=tuple(alphas))
 
 
@@ -214,7 +214,7 @@ def minimax(steps: int = Minimax.model_fields["steps"].default) -> Minimax:
 
 
 def as_mixture(spec: object) -> AnyMixture:
-    """A mixture from its name, from shares by client, or as it is."""
+    """A mixture from its name or from shares by client; a mixture is returned unchanged."""
     if isinstance(spec, AnyMixture):
         return spec
     for mixture in (Empirical, Uniform, Minimax):
@@ -230,7 +230,7 @@ def as_mixture(spec: object) -> AnyMixture:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What clients can count by: their rows and, where they told it, what these weigh together."""
+    """What clients can count by: their rows and, if they reported it, the total weight of these."""
 
     rows: dict[str, int]
     weights: dict[str, float] | None = None
@@ -248,7 +248,7 @@ class Counted:
 
 
 def renormalised(weights: Mapping[str, float], names: Collection[str]) -> Weights:
-    """The weights of those who are left, λ_c / Σ_{c ∈ S} λ_c; all equal if they weigh nothing."""
+    """The weights of the clients in `names`, λ_c / Σ_{c ∈ S} λ_c; equal if all of them are zero."""
     total = math.fsum(weights[name] for name in sorted(names))
     if total <= 0:
         return {name: 1 / len(names) for name in sorted(names)}
@@ -269,7 +269,7 @@ def agreed_weights(mixture: AnyMixture, rows: Mapping[str, float]) -> Weights:
 
 
 def capped(weights: Weights, largest: float) -> Weights:
-    """The weights cut at the largest share; the others share what is cut in proportion."""
+    """The weights, cut at the largest share; the others get what is cut, in proportion."""
     weighing = [name for name, weight in weights.items() if weight > 0]
     if largest * len(weighing) < 1 - 1e-9:
         raise FederationError(

@@ -1,4 +1,4 @@
-"""Personal policies: the study's setting, and where they are possible."""
+"""Personal policies: the study's setting, and when they are possible."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 

@@ -1,7 +1,7 @@
-"""What a study says about scores, evaluation, joining, bounds and limits: a plan for each.
+"""The plans of a study for scores, evaluation, joining, bounds and limits.
 
 Each plan is defined here once, with its defaults, descriptions and checks. `Study`, the sections of
-`study.toml`, the arguments of `learn` and the reference page are made from them.
+`study.toml`, the arguments of `learn` and the reference page are built from the plans.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 CROSS_FITTED = "cross-fitted"
 MOST_SPLITS = 100
-# Of an even chance: in a uniform trial of many actions each is unlikely, and nothing is limited.
+# A share of an even chance: in a uniform trial of many actions, every action is unlikely, and no
+# weight is limited.
 MOST_LIMITED = 0.5
 
 
@@ -60,7 +61,7 @@ class NuisancePlan(Checked):
         "nuisances",
     )
 
-    # A study agrees on its being plugged in; `learn` passes it to clients in the same process.
+    # A study only agrees that a model is plugged in; `learn` passes it to clients in one process.
     _regressor: Any = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
@@ -75,7 +76,7 @@ class NuisancePlan(Checked):
 
     @property
     def regressor(self) -> Any:
-        """The outcome model that is plugged in, where this is known."""
+        """The outcome model that was plugged in, if it is known here."""
         return self._regressor
 
     @model_validator(mode="after")
@@ -99,13 +100,13 @@ class NuisancePlan(Checked):
 
     @property
     def joins_regressors(self) -> bool:
-        """Whether clients weigh regressors of their own beside models from sums."""
+        """Whether clients combine regressors of their own with models from sums."""
         return self.outcome in ("boosting", "plugged-in")
 
     def learning_floor(self, n_actions: int) -> float:
         """The smallest propensity used in learning policies.
 
-        Values go by `clip` alone: limited weights are less noisy, and biased.
+        Values use `clip` alone, since limited weights are less noisy but biased.
         """
         return max(self.clip or 0.0, min(self.learning_clip, MOST_LIMITED / n_actions))
 
@@ -156,7 +157,7 @@ class EvaluationPlan(Checked):
 
     @property
     def is_cross_fitted(self) -> bool:
-        """Whether all rows are learned from, and valued fold by fold."""
+        """Whether all rows are used for learning, and are valued fold by fold."""
         return self.kind == CROSS_FITTED
 
     @property
@@ -223,7 +224,7 @@ class Grants(Checked):
 
 
 def check_values(study: "Study") -> None:
-    """A PlacedError, unless values can be computed as the study's evaluation says."""
+    """Raise a PlacedError unless values can be computed as the study's evaluation says."""
     if study.evaluation.is_cross_fitted:
         _check_cross_fitted(study)
     if study.evaluation.splits > 1:
@@ -244,7 +245,7 @@ def _check_cross_fitted(study: "Study") -> None:
 
 
 def _check_repeated(study: "Study") -> None:
-    """Refuse splits whose results are not of the same thing, or have no value to compare."""
+    """Refuse splits whose results are not comparable, or that have no value to compare."""
     if not study.evaluation.claims_values:
         message = "no rows are held out, so no split has a value to compare; hold some out"
     elif study.policy.compares_candidates:
@@ -259,7 +260,7 @@ def _check_repeated(study: "Study") -> None:
 
 
 def _short_for(name: str, *types: type) -> Callable[[object], object]:
-    """Let a value of these types stand for a plan in which only this field is said."""
+    """Let a value of these types stand for a plan in which only the field `name` is set."""
     return lambda given: {name: given} if isinstance(given, types) else given
 
 

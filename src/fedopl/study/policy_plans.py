@@ -1,4 +1,4 @@
-"""What a study says about its policy: one plan for each kind, and `kind` tells which."""
+"""The plans of a study for its policy: one plan for each kind, selected by `kind`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -14,7 +14,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 from fedopl.study.caution_plan import CautionPlan
 from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
-# A message has at most 1 GiB; numbers have 8 bytes, and some room is left for what else it says.
+# A message has at most 1 GiB; a number has 8 bytes, and some room is left for other content.
 MOST_NUMBERS = (1 << 27) - 1024
 OracleName = Literal["csoaa-exact", "csoaa-sgd", "csoaa-vw", "wap", "direct"]
 
@@ -31,7 +31,7 @@ class KindOfPlan(Checked):
 
     @property
     def permissions(self) -> Permissions | None:
-        """Who may get what; None if everybody may get everything."""
+        """Who may get which action; None if everybody may get every action."""
         given = self.never or self.only
         return Permissions(never=self.never, only=self.only) if given else None
 
@@ -47,7 +47,7 @@ class KindOfPlan(Checked):
 
     @property
     def learned_by_one(self) -> bool:
-        """Whether the only client learns the policy, on thresholds that may not leave it."""
+        """Whether the only client learns the policy, with thresholds that may not leave it."""
         return self.has_leaves and not self.on_grid
 
     @property
@@ -61,17 +61,17 @@ class KindOfPlan(Checked):
         return self.can_be_resolved
 
     def check_mixture(self, _kind: str) -> None:
-        """A PlacedError, unless this kind of mixture can be found or used."""
+        """Raise a PlacedError unless this kind of mixture can be found or used."""
 
     def check_joining(self) -> None:
-        """A PlacedError, unless it can be measured what joining is worth with such policies."""
+        """Raise a PlacedError unless the worth of joining can be measured with such policies."""
 
     def check_columns(self, _columns: tuple[Column, ...], _actions: tuple[str, ...]) -> None:
-        """A PlacedError, unless the policy can be learned for these columns and actions."""
+        """Raise a PlacedError unless the policy can be learned for these columns and actions."""
 
     @property
     def linear(self) -> "Linear":
-        """How the linear policies are found that this kind is compared with."""
+        """The plan for the linear policies that this kind is compared with."""
         return Linear(precision="rows")
 
     @property
@@ -86,7 +86,7 @@ class KindOfPlan(Checked):
 
     @property
     def named(self) -> dict[str, Any]:
-        """The candidates that the policy is chosen among, beside constant arms."""
+        """The candidates that the policy is chosen among, besides constant arms."""
         return {}
 
     @property
@@ -139,27 +139,27 @@ class Linear(CautionPlan, KindOfPlan):
 
     @property
     def counts_by_noise(self) -> bool:
-        """Whether clients with noisy scores count less, as far as clients are alike."""
+        """Whether clients with noisy scores count less, as far as clients resemble each other."""
         return self.precision == "auto" and self._starts_from_sums
 
     @property
     def local_kind(self) -> str:
-        """What the oracle finds."""
+        """The kind of policy that the oracle finds."""
         return "pairwise" if self.oracle == "wap" else "linear"
 
     @property
     def can_be_resolved(self) -> bool:
-        """Only the exact oracle needs nothing but sums."""
+        """True only for the exact oracle, which needs nothing but sums."""
         return self.oracle == "csoaa-exact"
 
     @property
     def by_gradients(self) -> bool:
-        """Whether it is learned by steps along gradients, on all features."""
+        """Whether it is learned by gradient steps, on all features."""
         return self.oracle == "csoaa-sgd" and self.features == "shared"
 
     @property
     def can_bend(self) -> bool:
-        """Whether it is learned from sums of a basis' terms just as from those of features."""
+        """Whether it can be learned from sums of a basis' terms, just as from sums of features."""
         return self.can_be_resolved and self.features == "shared"
 
     @property
@@ -183,17 +183,17 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
         return self
 
     def refined(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
-        """None with caution: between thresholds of the grid there are no standard errors."""
+        """The numbers to refine; none with caution, as standard errors exist only on the grid."""
         return () if self.caution else super().refined(columns)
 
     @property
     def local_kind(self) -> str:
-        """A tree, too."""
+        """A tree as well."""
         return "tree"
 
     @property
     def on_grid(self) -> bool:
-        """Unless the only client uses thresholds between its own values."""
+        """True, unless the only client uses thresholds between its own values."""
         return self.thresholds == "grid"
 
     @property
@@ -202,7 +202,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
         return self
 
     def check_mixture(self, kind: str) -> None:
-        """A path is not tried, and minimax solves again for every step."""
+        """Refuse a path, which is not tried, and minimax, which solves again for every step."""
         if kind == "path":
             raise PlacedError(
                 "mixture",
@@ -217,7 +217,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
             )
 
     def check_columns(self, columns: tuple[Column, ...], actions: tuple[str, ...]) -> None:
-        """What the plan names is there, and the sums over its grid fit into a message."""
+        """Check that the plan's names exist, and that the sums over its grid fit into a message."""
         try:
             self.check(columns, actions)
         except PlacedError as error:
@@ -251,7 +251,7 @@ class Neural(NetworkPlan, KindOfPlan):
 
     @property
     def starts_exactly(self) -> bool:
-        """The network begins there."""
+        """True: the network begins with the exact linear policy."""
         return True
 
     @property
@@ -261,11 +261,11 @@ class Neural(NetworkPlan, KindOfPlan):
 
     @property
     def linear(self) -> Linear:
-        """The exact policy that the network begins with."""
+        """The plan for the exact policy that the network begins with."""
         return Linear()
 
     def check_mixture(self, kind: str) -> None:
-        """Training is for one mixture."""
+        """Refuse mixtures that are found in a run: training is for one mixture."""
         if kind in ("path", "minimax"):
             raise PlacedError(
                 "mixture",
@@ -274,7 +274,7 @@ class Neural(NetworkPlan, KindOfPlan):
             )
 
     def check_joining(self) -> None:
-        """Each coalition would need its own training."""
+        """Refuse joining: each coalition would need its own training."""
         raise PlacedError(
             "joining.diagnose",
             "joining is judged by policies that are solved from sums; judge it with a linear "
@@ -295,7 +295,7 @@ class Finite(CautionPlan, KindOfPlan):
     candidates: dict[str, Any] = Field(
         default_factory=dict, description="policies or functions by name, or only their names"
     )
-    # Every client's own policy, which the choice is compared with, is linear in these.
+    # Every client's local policy, which the choice is compared with, is linear in these features.
     features: Literal["shared", "blocks"] = same_as(Linear, "features")
 
     @field_validator("candidates", mode="before")
@@ -305,7 +305,7 @@ class Finite(CautionPlan, KindOfPlan):
 
     @property
     def linear(self) -> Linear:
-        """Linear in the same features."""
+        """The plan for linear policies in the same features."""
         return Linear(features=self.features, precision="rows")
 
     @property
@@ -315,12 +315,12 @@ class Finite(CautionPlan, KindOfPlan):
 
     @property
     def by_name(self) -> Self:
-        """The same with names only, as a study contains it."""
+        """The same plan with names only, as a study contains it."""
         return self.model_copy(update={"candidates": dict.fromkeys(self.candidates)})
 
     @property
     def without_candidates(self) -> Self:
-        """Constant arms only."""
+        """The plan with constant arms only."""
         return self.model_copy(update={"candidates": {}})
 
     @field_serializer("candidates")

@@ -1,4 +1,4 @@
-"""The studies as which a study with screened terms continues, once screening is done."""
+"""The study that continues a study with screened terms, once screening is done."""
 
 from itertools import combinations, islice
 from typing import NamedTuple
@@ -10,25 +10,25 @@ from fedopl.study.study import Study
 
 
 class FoundTerms(NamedTuple):
-    """What screening found; None of what was not screened for."""
+    """The terms that screening found; None for kinds that were not screened for."""
 
     pairs: tuple[NamedPair, ...] | None = None
     thresholds: tuple[Threshold, ...] | None = None
 
     @classmethod
     def of(cls, study: Study) -> "FoundTerms":
-        """What was found for this study."""
+        """The terms that were found for this study."""
         basis = study.basis
         return cls() if basis is None else cls(basis.found_pairs, basis.found_thresholds)
 
     @property
     def n_found(self) -> int:
-        """How many there are."""
+        """The number of terms found."""
         return len(self.pairs or ()) + len(self.thresholds or ())
 
 
 def after_screening(study: Study, found: FoundTerms) -> Study:
-    """The study with what was found; a ValueError if it cannot have it."""
+    """The study with the terms found; a ValueError if it cannot have them."""
     if study.basis is None:
         return study
     told = {"found_pairs": found.pairs, "found_thresholds": found.thresholds}
@@ -36,7 +36,7 @@ def after_screening(study: Study, found: FoundTerms) -> Study:
 
 
 def with_most_found(study: Study) -> Study:
-    """The study with as many terms as screening may find, and ranges, whichever they are."""
+    """The study with the most terms that screening may find, and with any ranges."""
     if study.privacy and not study.privacy.is_measured:
         return with_ranges(study, study.privacy.ranges)
     basis = study.basis
@@ -50,7 +50,7 @@ def with_most_found(study: Study) -> Study:
 
 
 def _most_thresholds(basis: Basis) -> tuple[Threshold, ...]:
-    """Corners as long as there are two numbers for one, each at values of its own."""
+    """The most thresholds: corners first, while there are two numbers for one; values differ."""
     cuts = {name: iter(candidate_cuts(own)) for name, own in basis.knots.items()}
     corners: list[Threshold] = [
         ((a, next(cuts[a])), (b, next(cuts[b])))

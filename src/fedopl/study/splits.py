@@ -1,4 +1,4 @@
-"""Repeated splits: the studies that a study with several splits of the rows is made of."""
+"""Repeated splits: divides a study with several splits into one study per split."""
 
 import hashlib
 
@@ -6,11 +6,11 @@ from fedopl.study.study import Study
 
 
 def split_studies(study: Study) -> tuple[Study, ...]:
-    """A study for each split, which has one; the first is the study as it is without others.
+    """One study per split; the first is the study without further splits.
 
-    Every one has a seed and a name of its own, hence a hash of its own: to a client they are as
-    many studies. Its secret splits its rows in another way for each, and its ledger counts them.
-    More splits come after those that were there already.
+    Each study has its own seed and name, hence its own hash. For a client they are separate
+    studies: its secret splits its rows differently for each, and its ledger counts each. If the
+    number of splits grows, new splits come after the existing ones.
     """
     plan = study.evaluation
     if plan.splits == 1:
@@ -20,12 +20,12 @@ def split_studies(study: Study) -> tuple[Study, ...]:
 
 
 def _again(first: Study, place: int) -> Study:
-    """The same under another split, but for descriptions, which are of the policy in hand alone.
+    """The study under another split, without descriptions, which belong to the first policy alone.
 
     `place` counts from one.
     """
     digest = hashlib.sha256(f"{first.seed}\x1fsplit {place}".encode()).digest()
-    # Not the seeds that follow: somebody who tries several shares no split between them.
+    # Not consecutive seeds: users who try several seeds get no split twice.
     seed = int.from_bytes(digest[:6], "little")
     changes = {
         "name": f"{first.name}, split {place}",

@@ -84,7 +84,7 @@ class Study(Checked):
     )
     seed: int = Field(default=0, description="decides folds, held-out rows and batches")
 
-    # Settings in the flat form that this kind of policy has no use for; the hash covers them.
+    # Flat settings that this kind of policy does not use; the hash covers them.
     _unused: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
@@ -92,7 +92,7 @@ class Study(Checked):
     def _read_flat_json(
         cls, given: Any, validated: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        # What was hashed, sent and kept is JSON in the flat form; Python code passes plans.
+        # Hashed, sent and stored studies are JSON in the flat form; Python code passes plans.
         is_flat = info.mode == "json" and isinstance(given, dict)
         plans, unused = plans_of(given) if is_flat else (given, {})
         study = validated(plans)
@@ -135,14 +135,14 @@ class Study(Checked):
 
     @property
     def is_screened(self) -> bool:
-        """Whether it is known which terms there are, and in what they are measured."""
+        """Whether the terms and the units of measurement are known."""
         if self.privacy and not self.privacy.is_measured:
             return False
         return self.basis is None or self.basis.is_screened
 
     @property
     def before_screening(self) -> Self:
-        """The study as it was agreed on, before it was known what clients tell first."""
+        """The study as it was agreed, before the first answers of clients added to it."""
         if self.privacy and self.privacy.declared_ranges is not None:
             before = {"ranges": self.privacy.declared_ranges, "declared_ranges": None}
             return self.model_copy(update={"privacy": self.privacy.model_copy(update=before)})
@@ -152,7 +152,7 @@ class Study(Checked):
 
     @property
     def can_bend(self) -> bool:
-        """Whether it can have a basis: all is learned from sums, and on shared features."""
+        """Whether it can have a basis: it learns everything from sums, and on shared features."""
         return self.nuisances.features == "shared" and self.linear.can_bend
 
     @property
@@ -186,7 +186,7 @@ class Study(Checked):
         return hash(self.digest)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Another study, which is asked for its own digest."""
+        """Another study, which computes its own digest."""
         copy = super().model_copy(update=update, deep=deep)
         for derived in ("digest", "agreed_digest", "terms", "permissions"):
             copy.__dict__.pop(derived, None)
@@ -194,47 +194,47 @@ class Study(Checked):
 
     @property
     def encoding(self) -> Encoding | None:
-        """How tables become features, where the study reads tables."""
+        """How tables become features, if the study reads tables."""
         return self.table.encoding if self.table else None
 
     @cached_property
     def permissions(self) -> Permissions | None:
-        """Who may get what; None where everybody may get everything."""
+        """Who may get which action; None if everybody may get every action."""
         return self.policy.permissions
 
     @property
     def linear(self) -> Linear:
-        """How linear policies are found here, which other kinds are compared with."""
+        """The plan for linear policies, which other kinds are compared with."""
         return self.policy.linear
 
     @property
     def tree(self) -> TreePlan:
-        """What a tree has to keep to; the defaults where the policy is none."""
+        """The rules of a tree; the defaults if the policy is no tree."""
         return self.policy.tree
 
     @property
     def neural(self) -> NetworkPlan:
-        """What a network is like; the defaults where the policy has none."""
+        """The settings of a network; the defaults if the policy has none."""
         return self.policy.neural or NetworkPlan()
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """How many units each hidden layer has; none where the policy has no network."""
+        """The number of units of each hidden layer; empty if the policy has no network."""
         return self.policy.neural.hidden if self.policy.neural else ()
 
     @property
     def caution(self) -> float:
-        """Standard errors that are taken from what is compared; none where that cannot be had."""
+        """How many standard errors are subtracted in comparisons; 0 if caution is not possible."""
         return self.policy.caution if isinstance(self.policy, CautionPlan) else 0.0
 
     @property
     def is_cautious(self) -> bool:
-        """Whether standard errors are taken from the scores of linear policies."""
+        """Whether standard errors are subtracted from the scores of linear policies."""
         return self.linear.caution > 0
 
     @property
     def doubts_leaves(self) -> bool:
-        """Whether standard errors are taken from what a tree's leaves are worth."""
+        """Whether standard errors are subtracted from the values of a tree's leaves."""
         return self.policy.has_leaves and self.caution > 0
 
     @property
@@ -253,32 +253,32 @@ class Study(Checked):
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The names of the policies that a finite one is chosen among, beside constant arms."""
+        """Names of the candidates that a finite policy is chosen among, besides constant arms."""
         return tuple(self.policy.named)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What a tree may be asked about, if the plan does not say otherwise."""
+        """The columns that a tree may ask about, unless the plan says otherwise."""
         return tree_columns(self.features, self.encoding)
 
     @property
     def cut_columns(self) -> tuple[NumberColumn, ...]:
-        """The numbers that a tree may ask about and whose thresholds have yet to be agreed."""
+        """The numbers that a tree may ask about and whose thresholds are not agreed yet."""
         return self.tree.uncut(self.columns)
 
     @property
     def values_leaves(self) -> bool:
-        """Whether a run ends with a look into the leaves of its tree."""
+        """Whether a run ends with values of the leaves of its tree."""
         return self.policy.has_leaves and self.evaluation.describe and self.evaluation.share > 0
 
     @property
     def most_cells(self) -> int:
-        """How many cells a grid for this study may have."""
+        """The most cells that a grid for this study may have."""
         return self.tree.most_cells(self.columns)
 
     @property
     def reward_sign(self) -> float:
-        """What a value is multiplied by to read as outcomes were logged: −1 where less is better.
+        """The factor that turns values into logged units: −1 if less is better.
 
         If less is better, outcomes are negated on reading, so that learning always maximises.
         """
@@ -286,34 +286,34 @@ class Study(Checked):
 
     @property
     def net_costs(self) -> FloatArray | None:  # (n_actions, n_features + 1)
-        """What is subtracted from outcomes, as linear functions of features; None if nothing."""
+        """The costs subtracted from outcomes, as linear functions of features; None without any."""
         return self.costs.parameters(self) if self.costs and self.costs.are_net else None
 
     @property
     def largest_net(self) -> float | None:
-        """What an outcome net of costs is at most, by what is declared; None if not known."""
+        """The largest outcome net of costs, according to declared bounds; None if not known."""
         if self.declared.reward is None or self.costs is None or not self.costs.are_net:
             return self.declared.reward
         return None if self.costs.largest is None else self.declared.reward + self.costs.largest
 
     @cached_property
     def terms(self) -> Terms | None:
-        """The functions of features that models are linear in; None if features themselves."""
+        """The functions of features that models are linear in; None for the features themselves."""
         return None if self.basis is None else Terms(self.basis, self.features)
 
     @property
     def chooses_terms(self) -> bool:
-        """Whether a policy's terms, and how much they are shrunk, are chosen from sums by fold."""
+        """Whether a policy's terms, and their shrinkage, are chosen from sums by fold."""
         return self.basis is not None and self.policy.starts_exactly
 
     @property
     def n_terms(self) -> int:
-        """How many there are; without a basis, as many as features."""
+        """The number of terms; without a basis, the number of features."""
         return self.n_features if self.terms is None else self.terms.n_terms
 
     @property
     def most_terms(self) -> int:
-        """How many there may come to be.
+        """The largest number of terms that the study may come to have.
 
         A pair is a product, and perhaps one of two steps; a corner has two thresholds.
         """
@@ -323,10 +323,10 @@ class Study(Checked):
 
     @property
     def stacked_sizes(self) -> tuple[int, ...]:
-        """How many terms each of the outcome models has whose weighted mean is used.
+        """The number of terms of each outcome model in the weighted mean.
 
-        None where a single model is: of features alone, which no regressors join, or with too few
-        folds to choose weights on.
+        Empty if a single model is used: on features alone without regressors, or with too few folds
+        to choose weights.
         """
         plan = self.nuisances
         if plan.outcome == "ols" or plan.folds < FEWEST_FOLDS:
@@ -337,7 +337,7 @@ class Study(Checked):
 
     @property
     def n_outcome_models(self) -> int:
-        """How many outcome models of every action clients are sent; none if each has its own."""
+        """The number of outcome models per action that clients receive; 0 if each has its own."""
         folds, sizes = self.nuisances.folds, self.stacked_sizes
         if self.nuisances.kind == "local":
             return 0
@@ -355,12 +355,12 @@ class Study(Checked):
 
     @property
     def has_intercept(self) -> bool:
-        """Shared features come with an intercept for each action; the paper's blocks have none."""
+        """Whether scores have an intercept: shared features do; the paper's blocks do not."""
         return self.linear.features == "shared"
 
     @cached_property
     def agreed_digest(self) -> bytes:
-        """The hash that held-out rows follow from: what is found first does not change them."""
+        """The hash that decides held-out rows; what the run finds first does not change it."""
         return self.before_screening.digest
 
     @cached_property

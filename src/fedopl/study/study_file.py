@@ -155,7 +155,7 @@ class StudyFile(Checked):
 
     @cached_property
     def table(self) -> Schema:
-        """What the columns mean."""
+        """The meaning of the columns."""
         specs = self.features.items()
         return Schema.model_validate(
             {
@@ -213,11 +213,11 @@ class StudyFile(Checked):
         return {"costs": {"by_action": self.action.costs or {}, "unit": unit}}
 
 
-# Sections and keys that stand in the flat form of a study as they stand in the file.
+# Sections and keys that are the same in the flat form and in the file.
 _SAME_IN_FLAT_FORM = (
     *("name", "seed", "quorum", "tree", "plan", "mixture", "nuisances", "declared", "requires"),
 )
-# Where the file says what has another place in a study; everything else has the same in both.
+# Keys of the file whose place in a study differs; all others have the same place in both.
 _PLACES = {
     ("table", "action"): ("action", "column"),
     ("table", "actions"): ("action", "levels"),
@@ -238,7 +238,7 @@ _PLACES = {
 
 
 def _in_file(error: ValidationError, above: tuple[str, ...]) -> PlacedError:
-    """The first contradiction in a study, or in what lies there in it, by the file's own keys."""
+    """The first contradiction in a study, or in its part `above`, by the file's own keys."""
     mistake, *_ = error.errors(include_url=False)
     place, message = in_place(mistake)
     place = (*above, *place)
@@ -247,7 +247,7 @@ def _in_file(error: ValidationError, above: tuple[str, ...]) -> PlacedError:
 
 
 def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
-    """Refuse a mixture, or permissions, that name other clients than there are; say which line."""
+    """Refuse a mixture or permissions that name unknown clients; the error says which line."""
     names = list(clients)
     try:
         study.mixture.weights(dict.fromkeys(_sources(path, study, names), 1))
@@ -262,7 +262,7 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
 
 
 def _sources(path: str | Path, study: Study, clients: list[str]) -> list[str]:
-    """All clients but the target, which must be one of them."""
+    """All clients except the target, which must be one of them."""
     if study.target is None:
         return clients
     sources = [name for name in clients if not study.is_target(name)]
@@ -278,13 +278,13 @@ def _sources(path: str | Path, study: Study, clients: list[str]) -> list[str]:
 
 
 def check_permitted(study: Study, clients: Iterable[str]) -> None:
-    """A PlacedError if clients are to have actions of their own that do not take part."""
+    """Raise a PlacedError if a client with its own actions does not take part."""
     if study.permissions:
         study.permissions.check_clients(list(clients))
 
 
 def _file_of(path: Path) -> Path:
-    """The path, unless it is a folder; then the error says what to name instead."""
+    """The path, unless it is a folder; then an error says which file to name instead."""
     if path.is_dir() and (path / "study.toml").is_file():
         raise OptionError(f"{path}: is a folder; name the study in it: {path / 'study.toml'}")
     if path.is_dir() and (path / "client.toml").is_file():
@@ -293,7 +293,7 @@ def _file_of(path: Path) -> Path:
 
 
 def read_study(path: str | Path) -> tuple[Study, dict[str, Policy]]:
-    """The study in this file, and its candidates that are saved policies."""
+    """The study in this file, and those of its candidates that are saved policies."""
     file = TomlFile.read(_file_of(Path(path)))
     if "data" in file.content and not {"outcome", "action", "features"} & file.content.keys():
         raise OptionError(f"{path}: is a client's file; expected a study, with [outcome] in it")

@@ -113,7 +113,7 @@ def global_regret_bound(
     """Theorem 1: R_λ(π̂_λ) ≤ (c₁·κ(Π) + √(c₂·log(c₂/δ)))·√(V·𝔰(λ‖n̄)/n), with probability 1 − δ.
 
     V = max_c sup_π E[Γ(π(X))²], with its square, which the proof prints without. For classes much
-    smaller than all policies the proof wants the envelope E[max_a Γ(a)²] for it: see
+    smaller than all policies the proof needs the envelope E[max_a Γ(a)²] in place of V: see
     `variances.envelope_second_moment`.
     """
     if not skewness >= 1 - 1e-12:  # rounding may leave n̄'s own a little below 1

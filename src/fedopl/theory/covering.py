@@ -35,7 +35,7 @@ def covering_number(distances: ArrayLike, radius: float) -> int:
 
 
 def greedy_covering_number(distances: ArrayLike, radius: float) -> int:
-    """The size of a cover built greedily: at least N(ε, Π; x), at most 1 + log|Π| times it."""
+    """The size of a greedy cover: at least N(ε, Π; x), and at most 1 + log|Π| times it."""
     near = _near(distances, radius)
     uncovered = np.ones(len(near), dtype=np.bool_)
     size = 0
@@ -47,7 +47,7 @@ def greedy_covering_number(distances: ArrayLike, radius: float) -> int:
 
 
 def greedy_packing_number(distances: ArrayLike, radius: float) -> int:
-    """The size of a set of policies further apart than ε, built greedily: itself a cover.
+    """The size of a greedy set of policies further apart than ε, which is also a cover.
 
     At radius 2ε it is at most N(ε, Π; x), at radius ε at least that.
     """

@@ -25,10 +25,10 @@ def hamming_distances(decisions: ArrayLike) -> FloatArray:
 def score_distances(scores: ArrayLike, decisions: ArrayLike, row_weights: ArrayLike) -> FloatArray:
     """ℓ_{λ,2}(π₁, π₂; ω) = √(Σ (λ_c/n_c)²·Δ² / sup_{π_a,π_b∈Π} Σ (λ_c/n_c)²·Δ²) for every pair.
 
-    Δ = γ(π₁(x)) − γ(π₂(x)), so that the two policies furthest apart are at distance 1; all are
-    at 0 where no two policies ever differ in score. The paper's lemma N_{ℓ_{λ,2}}(ε, Π; ω) ≤
-    N_H(ε², Π) does not hold for this distance but for `envelope_score_distances`, since its proof
-    lets the cover depend on the policy to be covered.
+    Δ = γ(π₁(x)) − γ(π₂(x)), so the two policies furthest apart have distance 1. All distances are 0
+    if no two policies ever differ in score. The paper's lemma N_{ℓ_{λ,2}}(ε, Π; ω) ≤ N_H(ε², Π)
+    does not hold for this distance but for `envelope_score_distances`, since its proof lets the
+    cover depend on the policy to be covered.
     """
     squares = squared_differences(scores, decisions, row_weights)
     return np.sqrt(squares / (squares.max() or 1.0))

@@ -1,7 +1,7 @@
 """The entropy integral κ(Π) = ∫₀¹ √log N_H(ε², Π) dε (Definition "Entropy integral").
 
-N_H is the largest covering number over all sets of contexts, so κ belongs to the class and not
-to the data; `entropy_integral_on_rows` is what given rows show of it.
+N_H is the largest covering number over all sets of contexts, so κ belongs to the class and not to
+the data. `entropy_integral_on_rows` computes what given rows show of it.
 """
 
 import math
@@ -34,18 +34,18 @@ def entropy_integral(log_covering_number: Callable[[float], float]) -> float:
 
 
 def finite_entropy_integral(n_policies: int) -> float:
-    """κ(Π) ≤ √log|Π|, an equality where a single context sets all policies apart.
+    """κ(Π) ≤ √log|Π|, with equality if a single context distinguishes all policies.
 
-    Such are the d constant policies: on one context N_H(ε²) = d for every ε < 1.
+    The d constant policies are an example: on one context N_H(ε²) = d for every ε < 1.
     """
     return math.sqrt(math.log(whole(n_policies, "n_policies")))
 
 
 def tree_entropy_integral(depth: int, n_features: int, n_actions: int) -> float:
-    """κ(Π) of depth-L trees over p features, at most (after Zhou, Athey & Wager 2023).
+    """An upper bound on κ(Π) of depth-L trees over p features (after Zhou, Athey & Wager 2023).
 
-    It integrates `tree_log_covering_number`: about √((2^L − 1)·log p + 2^L·log d) plus a
-    multiple of √(2^L − 1) that hardly depends on L.
+    It integrates `tree_log_covering_number`: about √((2^L − 1)·log p + 2^L·log d) plus a multiple
+    of √(2^L − 1) that hardly depends on L.
     """
     return entropy_integral(
         lambda radius: tree_log_covering_number(radius, depth, n_features, n_actions)
@@ -53,7 +53,7 @@ def tree_entropy_integral(depth: int, n_features: int, n_actions: int) -> float:
 
 
 def vc_entropy_integral(vc_dimension: int) -> float:
-    """κ(Π) of two-action classes of VC dimension v, at most; of the order of √v.
+    """An upper bound on κ(Π) of two-action classes of VC dimension v; of the order of √v.
 
     The paper prints κ(Π) = √VC(Π), which is that order without its constant.
     """
@@ -61,10 +61,10 @@ def vc_entropy_integral(vc_dimension: int) -> float:
 
 
 def linear_entropy_integral(n_parameters: int, n_actions: int) -> float:
-    """κ(Π) of linear policies argmax_a φ(x,a)ᵀθ, θ ∈ ℝ^D, at most.
+    """An upper bound on κ(Π) of linear policies argmax_a φ(x,a)ᵀθ, θ ∈ ℝ^D.
 
-    The paper says O(√D); by Natarajan's lemma it is O(√(D·log(D·d))), constants included here.
-    Two actions differ by one linear score, whose VC dimension is at most D.
+    The paper says O(√D); by Natarajan's lemma it is O(√(D·log(D·d))), constants included here. Two
+    actions differ by one linear score, whose VC dimension is at most D.
     """
     dimension = linear_natarajan_dimension(n_parameters)
     if whole(n_actions, "n_actions", least=2) == 2:

@@ -1,4 +1,4 @@
-"""Divergences between Gaussians: closed forms where there are any, named bounds elsewhere."""
+"""Divergences between Gaussians: closed forms if they exist, named bounds otherwise."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What taking part is worth to a client by the bounds (Appendix E), and when it pays."""
+"""The worth of taking part for a client according to the bounds (Appendix E), and when it pays."""
 
 import math
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Participation:
 
     @property
     def witness(self) -> tuple[float, float] | None:
-        """Such an (α, β), with the slack split evenly; none where there is none."""
+        """An (α, β) for both conditions, with the slack split evenly; None if none exists."""
         if not self.pays:
             return None
         return (self.shift_share + self.slack / 2, self.skew_share + self.slack / 2)

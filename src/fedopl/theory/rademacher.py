@@ -1,9 +1,9 @@
-"""Empirical weighted Rademacher complexity (Appendix B.1.3), exactly, by sampling, by an oracle.
+"""Empirical weighted Rademacher complexity (Appendix B.1.3): exact, by sampling, by an oracle.
 
 ℜ_{λ,n}(F_Π; W) = E_ε[sup_{π∈Π} |Σ (λ_c/n_c)·ε_i·γ_i(π(x_i))|], with independent signs ε = ±1.
 
-The paper's bound (14 + 6κ(Π))·√(V_{λ,n}/n) is in terms of score *differences*, so it cannot hold
-for F_Π itself (one policy alone has V_{λ,n} = 0 and a complexity above 0): it holds for the class
+The paper's bound (14 + 6κ(Π))·√(V_{λ,n}/n) is in terms of score *differences*. So it cannot hold
+for F_Π itself: one policy alone has V_{λ,n} = 0 and a complexity above 0. It holds for the class
 centred at one of its policies, `centred_scores`, and that is all that Theorem 1 needs.
 """
 
@@ -19,7 +19,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import policy_decisions, score_matrix, weights_of_rows, whole
 
 MOST_ROWS_TO_ENUMERATE = 20
-# As many sign vectors at once as keep one block of values small.
+# The number of sign vectors at once that keeps one block of values small.
 BLOCK = 4096
 
 # (n_rows, n_actions) of signed, weighted scores → the largest Σ_i scores[i, π(x_i)] over Π.
@@ -87,8 +87,8 @@ def oracle_rademacher(
 ) -> MonteCarlo:
     """ℜ_{λ,n}(F_Π; W) of any class that can be searched: sup|·| is the better of two searches.
 
-    `best_value` gets signed, weighted scores and says the most that a policy in Π makes of them.
-    A search that falls short of the optimum gives a complexity that is too small.
+    `best_value` gets signed, weighted scores and returns the largest sum that a policy in Π makes
+    of them. A search that falls short of the optimum gives a complexity that is too small.
     """
     matrix = score_matrix(scores)
     weighted = matrix * weights_of_rows(row_weights, len(matrix))[:, None]

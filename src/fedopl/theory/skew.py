@@ -22,15 +22,15 @@ def skewness(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
 
 
 def effective_sample_size(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
-    """n/𝔰(λ‖n̄) = 1 / Σ λ_c²/n_c: as many rows, equally weighted, carry the same noise.
+    """n/𝔰(λ‖n̄) = 1 / Σ λ_c²/n_c: the number of equally weighted rows with the same noise.
 
-    It is the n that Theorem 1 really divides by: n where λ = n̄, n_c where λ is client c alone.
+    It is the n that Theorem 1 really divides by: n if λ = n̄, n_c if λ is client c alone.
     """
     return sum(rows.values()) / skewness(weights, rows)
 
 
 def noise_on_total(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
-    """max_c λ_c/n̄_c = e^{D_∞(λ‖n̄)}: how much noise privacy takes where it is added to a total.
+    """max_c λ_c/n̄_c = e^{D_∞(λ‖n̄)}: the factor on privacy noise if it is added to a total.
 
     One row of the client that counts most for its size moves a weighted mean this many times as far
     as a row of n would. It is no less than the skewness, e^{D_2(λ‖n̄)}.
@@ -39,7 +39,7 @@ def noise_on_total(weights: Mapping[str, float], rows: Mapping[str, int]) -> flo
 
 
 def noise_of_each(weights: Mapping[str, float], rows: Mapping[str, int]) -> float:
-    """√Σ (λ_c/n̄_c)²: the same where every client adds noise of its own."""
+    """√Σ (λ_c/n̄_c)²: the factor on privacy noise if every client adds noise of its own."""
     return math.hypot(*_row_ratios(weights, rows))
 
 
@@ -69,7 +69,7 @@ def row_weights(weights: ArrayLike, client_of_row: ArrayLike) -> FloatArray:
 
 
 def contrast_weights(weights: ArrayLike, client_of_row: ArrayLike, target: int) -> FloatArray:
-    """(1{c = t} − λ_c)/n_c for every row: weighted so, scores add up to Q̂_t(π) − Q̂_λ(π)."""
+    """(1{c = t} − λ_c)/n_c for every row: scores with these weights add up to Q̂_t(π) − Q̂_λ(π)."""
     shares, codes, counts = _clients(weights, client_of_row)
     if not 0 <= target < len(shares):
         raise OptionError(f"target: expected a client from 0 to {len(shares) - 1}, came {target}")

@@ -42,9 +42,10 @@ def weighted_variance(scores: ArrayLike, decisions: ArrayLike, row_weights: Arra
 
 
 def envelope_variance(scores: ArrayLike, row_weights: ArrayLike) -> float:
-    """Σ_c (λ_c²/n̄_c)·E_c[(max_a Γ(a) − min_a Γ(a))²] ≥ V_{λ,n}, whatever the class.
+    """Σ_c (λ_c²/n̄_c)·E_c[(max_a Γ(a) − min_a Γ(a))²] ≥ V_{λ,n}, for any class.
 
-    With it for V_{λ,n} the chaining argument of Appendix C.2 is sound (see `score_distances`).
+    With it in place of V_{λ,n}, the chaining argument of Appendix C.2 is sound (see
+    `score_distances`).
     """
     matrix = score_matrix(scores)
     everything = np.stack([matrix.argmax(axis=1), matrix.argmin(axis=1)])

@@ -21,7 +21,7 @@ from fedopl.base.file_lock import locked
 from fedopl.base.files import owner_only
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent
-from fedopl.messages.message import Message, Query, axes_of
+from fedopl.messages.message import Message, Query, array_axes
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES, QUERIES
 from fedopl.privacy.accountant import mu_for, mu_of_several
@@ -68,7 +68,7 @@ class Entry:
     @property
     def n_numbers(self) -> int:
         """How many numbers left in arrays."""
-        axes = {kind.__name__: axes_of(kind) for kind in MESSAGES.values()}.get(self.answer, {})
+        axes = {kind.__name__: array_axes(kind) for kind in MESSAGES.values()}.get(self.answer, {})
         return sum(n_sent(axes[name], shape) for name, shape in self.shapes.items())
 
 

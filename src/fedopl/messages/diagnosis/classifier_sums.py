@@ -14,9 +14,9 @@ MOST_TARGETS = 10  # whose contexts are distinguished from all others' at once
 
 @message
 class ClassifierSums(Message, code=79):
-    """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows taken.
+    """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows assigned.
 
-    A row is taken for the target's if θᵀx > 0. What was not asked for is zero.
+    A row is assigned to the target if θᵀx > 0. Parts that were not asked for are zero.
     """
 
     released: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where suppressed
@@ -32,10 +32,10 @@ class ClassifierSums(Message, code=79):
 class ClassifyContexts(
     Query[ClassifierSums], code=15, asked=Asked.EACH, budget="classifier_queries"
 ):
-    """Ask what these classifiers make of own contexts: one for each client to distinguish.
+    """Ask how these classifiers treat the client's contexts: one classifier per client.
 
-    On training rows for the next step of Newton's method, on held-out rows for its accuracy.
-    Everybody is asked alike, whether a target or not.
+    On training rows, the answer serves the next step of Newton's method; on held-out rows, the
+    accuracy. All clients are asked the same, whether a target or not.
     """
 
     title = "Whose contexts these are"
@@ -45,11 +45,11 @@ class ClassifyContexts(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study asks whether joining pays."""
+        """Whether the study asks if joining pays."""
         return study.joining.diagnose
 
     def fault_in(self, answer: ClassifierSums, _study: Study, _n_rows: int) -> str | None:
-        """Shares of rows and, on training rows, means: scaled ones would buy weight."""
+        """Check shares of rows and, on training rows, means: scaled ones would gain weight."""
         fault = _fault_in_shares(answer, len(self.parameters))
         if fault or self.split is RowSplit.EVALUATION:
             return fault
@@ -57,7 +57,7 @@ class ClassifyContexts(
 
 
 def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
-    """Shares of rows; rounded up, all rows of a small client are a little more than all."""
+    """Check shares of rows; after rounding up, a small client's may slightly exceed one."""
     if any(len(value) != n_targets for value in vars(answer).values() if np.ndim(value)):
         return f"answers for other classifiers than {n_targets}"
     if not np.isin(answer.released, (0.0, 1.0)).all():
@@ -69,7 +69,7 @@ def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
 
 
 def _fault_in_means(answer: ClassifierSums, parameters: Array) -> str | None:
-    """The mean of σ lies between 0 and 1, and that of σ(1 − σ) below its largest."""
+    """Check that the mean of σ lies in 0 to 1, and that of σ(1 − σ) below its largest value."""
     released = answer.released > 0
     chances, curvatures = answer.pulls[released, -1], answer.hessian[released, -1, -1]
     if (np.abs(chances - 0.5) > 0.5 + CORNER_TOLERANCE).any() or (answer.loss < 0).any():

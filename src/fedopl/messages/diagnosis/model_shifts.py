@@ -13,7 +13,7 @@ MOST_CLIENTS = 1000  # whose models are compared in one query
 
 @message
 class ModelShifts(Message, code=78):
-    """Divergences of the client's models from each of the others', less what is noise in them."""
+    """Divergences of the client's models from each of the others', corrected for noise."""
 
     compared: Annotated[Array, (Axis.CLIENTS,), PerClient]  # 0 where too few rows would be behind
     propensity_kl: Annotated[Array, (Axis.CLIENTS,), PerClient]
@@ -39,11 +39,11 @@ class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH, budget="model
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study asks whether joining pays."""
+        """Whether the study asks if joining pays."""
         return study.joining.diagnose
 
     def fault_in(self, answer: ModelShifts, _study: Study, _n_rows: int) -> str | None:
-        """One number of each kind for every client; estimates may be negative, variances not."""
+        """Check for one number of each kind per client; variances must not be negative."""
         n_clients = len(self.propensities)
         numbers = {name: value for name, value in vars(answer).items() if np.ndim(value) == 1}
         if any(len(value) != n_clients for value in numbers.values()):

@@ -15,7 +15,7 @@ class ScoreMoments(Message, code=80):
     """Means of squared scores over training rows: of the largest in each row, and by action.
 
     The first of each is of max_a Γ̂(a)² over the scores a row has, the others of Γ̂(a)² over the
-    rows that have it. What rests on too few rows is zero.
+    rows that have it. Means of too few rows are zero.
     """
 
     released: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where suppressed
@@ -34,11 +34,11 @@ class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH, budget="model_
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study asks whether joining pays."""
+        """Whether the study asks if joining pays."""
         return study.joining.diagnose
 
     def fault_in(self, answer: ScoreMoments, _study: Study, _n_rows: int) -> str | None:
-        """Means of squares; the largest square of a row is at least each action's."""
+        """Check means of squares; the largest square of a row is at least each action's."""
         if not np.isin(answer.released, (0.0, 1.0)).all():
             return "tells a part of a mean"
         counted = (answer.rows, answer.degrees_of_freedom)

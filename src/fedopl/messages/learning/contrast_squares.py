@@ -1,4 +1,4 @@
-"""How far the scores of a row lie apart, from which the likelihood of personal policies follows."""
+"""The spread of scores within a row, which gives the likelihood of personal policies."""
 
 from typing import Annotated
 
@@ -23,9 +23,9 @@ class SumContrasts(Query[ContrastSquares], code=50, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where clients have policies of their own, and sums do not tell how far they differ."""
+        """Whether clients have personal policies and sums do not show how far they differ."""
         return study.personalises and not study.policy.compares_candidates
 
     def fault_in(self, answer: ContrastSquares, _study: Study, _n_rows: int, /) -> str | None:
-        """A mean of squares is not negative."""
+        """Check that the mean of squares is not negative."""
         return "a mean of squares is negative" if answer.squares < 0 else None

@@ -11,10 +11,10 @@ from fedopl.study.study import Study
 
 @message
 class Enrolment(Message, code=65):
-    """Yes, with this many rows to learn from."""
+    """A client takes part, with this many rows to learn from."""
 
     n_rows: Annotated[int, UNMOVED, PerClient]
-    # With differential privacy nobody counts, and all are 0.
+    # With differential privacy, clients report no counts, and all are 0.
     rows_per_action: Annotated[Array, (Axis.ACTIONS,), UNMOVED, PerClient]
 
 
@@ -26,7 +26,7 @@ class Enrol(Query[Enrolment], code=1, asked=Asked.EACH, fixed=True):
     content = "how many rows there are, and how many took each action"
 
     def fault_in(self, answer: Enrolment, _study: Study, _n_rows: int) -> str | None:
-        """Who takes part has rows, as many as took any action; counts that are 0 may be hidden."""
+        """Check that a client has rows, as many as took any action; counts of 0 may be hidden."""
         counts = answer.rows_per_action
         if answer.n_rows <= 0:
             return "enrolled without a row"

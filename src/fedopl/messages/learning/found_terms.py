@@ -15,16 +15,16 @@ from fedopl.study.study import Study
 
 @message
 class FoundTaken(Message, code=96):
-    """How many pairs and thresholds the study now has by screening."""
+    """The numbers of pairs and thresholds that the study now has by screening."""
 
     n_found: Annotated[int, PerClient]
 
 
 @message
 class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
-    """Go on as the study that has these pairs and thresholds, too: its hash is this query's.
+    """Ask to continue with the study that has these pairs and thresholds, whose hash it carries.
 
-    A client goes on with the first such study and no other.
+    A client continues with the first such study and no other.
     """
 
     title = "What screening found"
@@ -34,12 +34,12 @@ class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where something was screened for."""
+        """Whether the study screened for terms."""
         return study.is_screened and study.before_screening is not study
 
     @classmethod
     def of(cls, study: Study) -> "TakeFound":
-        """The query that makes clients go on with this study."""
+        """The query that makes clients continue with this study."""
         found = FoundTerms.of(study)
         places = [[study.features.index(name) for name in pair] for pair in found.pairs or ()]
         lines = [_line(study, threshold) for threshold in found.thresholds or ()]
@@ -49,7 +49,7 @@ class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
         )
 
     def named(self, study: Study) -> FoundTerms | None:
-        """The features and values it speaks of; None if it is about none of the study's."""
+        """The features and values in the query; None if they are not all of the study."""
         basis = study.basis
         if basis is None:
             return None
@@ -63,7 +63,7 @@ class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
         )
 
     def study_after(self, study: Study) -> Study | None:
-        """The study that this one goes on as; None if it can have no such terms."""
+        """The study that continues this one; None if it can have no such terms."""
         named = self.named(study)
         try:
             return None if named is None else after_screening(study, named)

@@ -27,7 +27,7 @@ class ImprovePolicy(Query[ImprovedPolicy], code=6, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Of the iterative oracles."""
+        """Whether the study uses an iterative oracle."""
         return study.linear.oracle in ("csoaa-sgd", "csoaa-vw")
 
     @classmethod
@@ -36,5 +36,5 @@ class ImprovePolicy(Query[ImprovedPolicy], code=6, asked=Asked.EACH):
         return study.linear.training.rounds
 
     def step(self, answer: ImprovedPolicy) -> Array:
-        """From where the round began."""
+        """The change of parameters in the round."""
         return answer.parameters - self.parameters

@@ -2,8 +2,8 @@
 
 Smooth terms cannot represent a jump at one value, or where two numbers both pass a threshold. So
 clients first report where their own outcomes jump most, beyond what smooth terms predict. A study
-whose `screened_thresholds` is not zero begins with that; it goes on as the study that also has the
-thresholds that were found.
+whose `screened_thresholds` is not zero begins with this question. It continues as the study that
+also has the thresholds that were found.
 """
 
 from typing import Annotated
@@ -18,8 +18,8 @@ from fedopl.policies.threshold_grid import candidate_cuts
 from fedopl.study.study import Study
 
 MOST_JUMPS_TOLD = 32  # of an action
-# A number's place among features and a cut's among its candidates; those of a second number, −1 if
-# there is none; the statistic there, and that in the middle of its part of the grid.
+# The position of a number among features and of a cut among its candidates; those of a second
+# number, −1 if there is none; the statistic there, and that in the middle of its part of the grid.
 JUMP_NUMBERS = ("first", "first cut", "second", "second cut", "largest", "statistic")
 NOT_THERE = -1.0
 
@@ -28,7 +28,7 @@ NOT_THERE = -1.0
 class JumpStatistics(Message, code=103):
     """For each action, where outcomes jump most, and t-statistics of each as whole numbers.
 
-    Lines of zeros fill up what is not told: where statistics are small, or a side has few rows.
+    Lines of zeros stand for what is not reported: small statistics, or a side with few rows.
     """
 
     strongest: Annotated[Array, (Axis.ACTIONS, Axis.JUMPS_TOLD, Axis.JUMP_NUMBERS), PerClient]
@@ -36,19 +36,19 @@ class JumpStatistics(Message, code=103):
 
 @message
 class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH, fixed=True):
-    """Ask at which values, or corners of two, outcomes jump beyond what smooth terms say."""
+    """Ask at which values, or corners of two, outcomes jump beyond what smooth terms predict."""
 
     title = "Where outcomes jump"
     content = "for each action, the strongest jumps: which numbers, where, and t-statistics"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where thresholds are to be found, and none were yet."""
+        """Whether thresholds are to be found, and are not known yet."""
         basis = study.basis
         return basis is not None and not basis.is_screened and basis.screened_thresholds > 0
 
     def fault_in(self, answer: JumpStatistics, study: Study, n_rows: int) -> str | None:
-        """Each is about numbers that have knots; |Σv| is at most √n·√Σv²."""
+        """Check that each is about numbers with knots; |Σv| is at most √n·√Σv²."""
         found = answer.strongest
         if (found % 1).any():
             return "what is told of a jump is not a whole number"
@@ -61,7 +61,7 @@ class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH, fixed=True):
 
 
 def n_candidates(study: Study) -> dict[int, int]:
-    """How many values each number may jump at, by its place among features."""
+    """How many values each number may jump at, by its position among features."""
     knots = study.basis.knots if study.basis else {}
     return {study.features.index(name): len(candidate_cuts(own)) for name, own in knots.items()}
 

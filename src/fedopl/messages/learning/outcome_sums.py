@@ -10,7 +10,7 @@ from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK, fault_in_moments
 from fedopl.study.study import Study
 
-# With weights that nobody has seen, sums may rest on few of the rows, but not on hardly any.
+# With unknown weights, sums may depend mostly on few of the rows, but not on almost none.
 LEAST_EFFECTIVE = 0.01
 
 
@@ -22,12 +22,12 @@ class OutcomeSums(Message, code=66):
     squared_weights: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), Sum]
 
     def contradiction(self, study: Study, n_rows: int) -> str | None:
-        """Why a client that sends these sums cannot have the rows it enrolled with, as agreed."""
+        """Why a client with these sums cannot have the rows it enrolled with, as agreed."""
         weights, squares = self.sums[..., -2, -2], self.sums[..., -1, -1]
         most = study.declared.reward
         if most is not None and (squares > most**2 * weights * (1 + CELL_TOLERANCE)).any():
             return f"its outcomes lie beyond the declared ±{most:g}"
-        # (Σw)²/Σw² counts rows, fewer where weights differ; cells that are 0 may be suppressed.
+        # (Σw)²/Σw² counts rows, fewer if weights differ; cells that are 0 may be suppressed.
         released = weights > 0
         effective = float((weights[released] ** 2 / self.squared_weights[released]).sum())
         without_weights = study.table is not None and study.table.weight is None
@@ -38,7 +38,7 @@ class OutcomeSums(Message, code=66):
         return None
 
     def outcome_moments(self, costs: FloatArray | None = None) -> tuple[float, float]:
-        """Mean and variance of the outcomes of all rows, less what was done cost.
+        """Mean and variance of the outcomes of all rows, net of the cost of the action taken.
 
         Costs are linear in features, (n_actions, n_features + 1): y − c is vᵀz in an action's rows.
         """
@@ -56,18 +56,18 @@ class OutcomeSums(Message, code=66):
 
 @message
 class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL, fixed=True):
-    """The sums that outcome models are made from, apart for each fold and action."""
+    """Ask for the sums that outcome models are made from, separately for each fold and action."""
 
     title = "Sums for outcome models"
     content = "sums of squares and products, by fold and action"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where outcome models are everybody's."""
+        """Whether outcome models are shared by all clients."""
         return study.nuisances.kind == "federated"
 
     def fault_in(self, answer: OutcomeSums, _study: Study, _n_rows: int) -> str | None:
-        """Moments of some rows, each of which has a weight."""
+        """Check that these are moments of some rows, each with a weight."""
         weights, squared = answer.sums[..., -2, -2], answer.squared_weights
         if squared.min() < 0 or ((squared == 0) & (weights > 0)).any():
             return "a sum of squared weights is not above 0"

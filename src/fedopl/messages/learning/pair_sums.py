@@ -10,7 +10,7 @@ from fedopl.study.study import Study
 
 @message
 class PairSums(Message, code=69):
-    """Means of w·xxᵀ and w·x·s, with s the better of two actions and w what it is better by."""
+    """Means of w·xxᵀ and w·x·s, with s the better of two actions and w its advantage."""
 
     grams: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS, Axis.PARAMETERS), WeightedMean]
     products: Annotated[Array, (Axis.PAIRS, Axis.PARAMETERS), WeightedMean]
@@ -18,17 +18,17 @@ class PairSums(Message, code=69):
 
 @message
 class SumPairs(Query[PairSums], code=5, asked=Asked.TOTAL):
-    """The same for every pair of actions, rows weighted by what the choice is worth."""
+    """Ask for such sums for every pair of actions, with rows weighted by the advantage."""
 
     title = "Sums for pairs of actions"
     content = "the same means, for each pair of actions"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Of the oracle "wap"."""
+        """Whether the study uses the oracle "wap"."""
         return study.linear.oracle == "wap"
 
     def fault_in(self, answer: PairSums, _study: Study, _n_rows: int) -> str | None:
-        """With s² = 1, the mean of w·s² is that of w, the last number of a gram."""
+        """Check that, as s² = 1, the mean of w·s² is that of w, the last number of a gram."""
         weights = answer.grams[:, -1, -1]
         return fault_in_moments(bordered(answer.grams, answer.products, weights))

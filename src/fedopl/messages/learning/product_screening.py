@@ -2,7 +2,8 @@
 
 With 40 features there are 780 products of two, too many for sums of their squares. So clients first
 report for each product, in one number, whether it predicts outcomes. A study whose `screened_pairs`
-is not zero begins with that; it goes on as the study that also has the pairs that were found.
+is not zero begins with this question. It continues as the study that also has the pairs that were
+found.
 """
 
 from itertools import combinations
@@ -21,7 +22,7 @@ from fedopl.study.study import Study
 class ProductStatistics(Message, code=95):
     """For each action and two features, a t-statistic of their product, as a whole number.
 
-    It is 0 where it is small, where few rows support it, and where an action has few rows.
+    It is 0 if it is small, if few rows support it, or if an action has few rows.
     """
 
     statistics: Annotated[Array, (Axis.ACTIONS, Axis.FEATURE_PAIRS), PerClient]
@@ -29,19 +30,19 @@ class ProductStatistics(Message, code=95):
 
 @message
 class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=True):
-    """Ask which products of two features predict outcomes, beside the features themselves."""
+    """Ask which products of two features predict outcomes, besides the features themselves."""
 
     title = "Which features act together"
     content = "for each action and two features, a t-statistic of their product, rounded"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where pairs are to be found, and none were yet."""
+        """Whether pairs are to be found, and are not known yet."""
         basis = study.basis
         return basis is not None and not basis.is_screened and basis.screened_pairs > 0
 
     def fault_in(self, answer: ProductStatistics, _study: Study, n_rows: int) -> str | None:
-        """|Σv| is at most √n·√Σv², so no statistic is larger than the root of the rows."""
+        """Check that no statistic exceeds the root of the rows, since |Σv| is at most √n·√Σv²."""
         found = answer.statistics
         if (found % 1).any():
             return "a statistic is not a whole number"

@@ -12,9 +12,9 @@ from fedopl.study.study import Study
 
 @message
 class ScoreSums(Message, code=68):
-    """Weighted means over rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share each rests on.
+    """Weighted means over rows: φφᵀ, φ·Γ̂(a) and Γ̂(a)², and the share of rows behind each.
 
-    They stay apart by client: a run keeps them, so that any mixture can be solved for again.
+    They are kept by client, so that the policy of any mixture can be solved for again.
     """
 
     grams: Annotated[Array, (Axis.GRAMS, Axis.FEATURES, Axis.FEATURES), PerClient]
@@ -26,7 +26,7 @@ class ScoreSums(Message, code=68):
 def fault_in_score_sums(
     _query: Query[Any], answer: ScoreSums, study: Study, _n_rows: int, /
 ) -> str | None:
-    """Sums that were scaled would buy weight; the mean of one gives them away."""
+    """Check that sums are not scaled, which would gain weight; the mean of one reveals scaling."""
     if len(answer.grams) not in (1, study.n_actions):
         return "the number of grams fits neither one for all actions nor one for each"
     if answer.shares.min() < 0 or answer.shares.max() > 1 + CORNER_TOLERANCE:
@@ -42,7 +42,7 @@ def fault_in_score_sums(
 
 @message
 class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_queries"):
-    """Score your rows with these outcome models, or with your own if there are none, and sum up."""
+    """Ask to score rows with these outcome models, or with own ones if there are none, and sum."""
 
     title = "Sums of scores"
     content = "means of squares and products of features and scores"
@@ -53,9 +53,9 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_querie
 
 @message
 class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_queries"):
-    """The sums of the scores that are there, over training rows without the first fold.
+    """Ask for the sums of the existing scores, over training rows without the first fold.
 
-    What they are for can then be tried on the first fold.
+    A policy from these sums can then be tried on the first fold.
     """
 
     title = "Sums to fit with"
@@ -63,7 +63,7 @@ class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_quer
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a path of mixtures is tried on rows kept back."""
+        """Whether a path of mixtures is tried on rows kept back."""
         return study.mixture.kind == "path"
 
     fault_in = fault_in_score_sums

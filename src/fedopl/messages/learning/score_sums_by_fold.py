@@ -15,7 +15,7 @@ from fedopl.study.study import Study
 
 @message
 class ScoreSumsByFold(Message, code=83):
-    """The means in `ScoreSums` over each fold's rows, and the share of all weight that it has."""
+    """The means in `ScoreSums` over each fold's rows, and each fold's share of all weight."""
 
     weights: Annotated[Array, (Axis.FOLDS,), PerClient]
     grams: Annotated[Array, (Axis.FOLDS, Axis.GRAMS, Axis.FEATURES, Axis.FEATURES), PerClient]
@@ -33,7 +33,7 @@ class ScoreSumsByFold(Message, code=83):
         )
 
     def without(self, fold: int) -> ScoreSums:
-        """The sums of all rows but this fold's."""
+        """The sums of all rows except this fold's."""
         return self.of_folds([other for other in range(len(self.weights)) if other != fold])
 
     def of_folds(self, folds: Collection[int]) -> ScoreSums:
@@ -42,7 +42,7 @@ class ScoreSumsByFold(Message, code=83):
         return self._pooled(weights / weights.sum())
 
     def _pooled(self, weights: FloatArray) -> ScoreSums:
-        """Means over rows that have a score, so folds count by the weight of those."""
+        """Means over rows that have a score; folds count by the weight of those rows."""
         by_action = weights[:, None] * self.shares
         shares = by_action.sum(axis=0)
         own = np.divide(by_action, shares, out=np.zeros_like(by_action), where=shares > 0)
@@ -57,18 +57,18 @@ class ScoreSumsByFold(Message, code=83):
 
 @message
 class SumByFold(Query[ScoreSumsByFold], code=20, asked=Asked.EACH):
-    """The sums of the scores that are there, fold by fold."""
+    """Ask for the sums of the existing scores, fold by fold."""
 
     title = "Sums of scores by fold"
     content = "the means of sums of scores, over each fold"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where policies are learned without each fold, to be valued on it or to choose terms."""
+        """Whether policies are learned without each fold, to be valued on it or to choose terms."""
         return study.evaluation.is_cross_fitted or study.chooses_terms
 
     def fault_in(self, answer: ScoreSumsByFold, study: Study, n_rows: int) -> str | None:
-        """Each fold's sums can be some rows', and folds are all rows."""
+        """Check that each fold's sums can be those of some rows, and folds make up all rows."""
         if answer.weights.min() < 0 or abs(answer.weights.sum() - 1) > CORNER_TOLERANCE:
             return "the folds' weights do not add up to one"
         if answer.weights.max() >= 1:

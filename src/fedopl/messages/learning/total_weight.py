@@ -1,4 +1,4 @@
-"""What a client's rows weigh together, where clients count by that."""
+"""The total weight of a client's rows, if clients count by it."""
 
 from typing import Annotated
 
@@ -7,7 +7,8 @@ from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.message import Asked, Message, Query, message
 from fedopl.study.study import Study
 
-# A total that noise may move by more than a quarter is not told, so hardly one by this many times.
+# A total that noise may move by more than a quarter is not reported, so noise hardly ever moves one
+# by this factor.
 MOST_BY_NOISE = 3.0
 
 
@@ -18,10 +19,10 @@ class TotalWeight(Message, code=84):
     weight: Annotated[float, PerClient]
 
     def contradiction(self, sums: OutcomeSums) -> str | None:
-        """Why a client that sends these sums of its rows cannot have this total."""
+        """Why a client with these sums of its rows cannot have this total."""
         by_cell = sums.sums[..., -2, -2]
         released = float(by_cell.sum())
-        # Cells that are 0 may be suppressed, so what is released may be less than all.
+        # Cells that are 0 may be suppressed, so released sums may cover less than all rows.
         too_much = bool(by_cell.all()) and self.weight > MOST_BY_NOISE * released
         if too_much or released > MOST_BY_NOISE * self.weight:
             return f"its rows weigh {self.weight:,.4g} together, in its sums {released:,.4g}"
@@ -30,16 +31,16 @@ class TotalWeight(Message, code=84):
 
 @message
 class TellWeight(Query[TotalWeight], code=22, asked=Asked.EACH, fixed=True):
-    """Ask what the rows to learn from weigh together."""
+    """Ask for the total weight of the rows to learn from."""
 
     title = "What rows weigh"
     content = "the sum of the row weights, with noise"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where clients count by it."""
+        """Whether clients count by weight."""
         return study.mixture.counts_weight
 
     def fault_in(self, answer: TotalWeight, _study: Study, _n_rows: int) -> str | None:
-        """Rows that count have a weight."""
+        """Check that rows that count have a weight."""
         return None if answer.weight > 0 else "its rows weigh nothing together"

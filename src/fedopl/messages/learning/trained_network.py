@@ -8,7 +8,7 @@ from fedopl.messages.message import LARGEST_ASKED, Array, Asked, Axis, Message, 
 from fedopl.policies.linear import NEVER
 from fedopl.study.study import Study
 
-# Of a network that honest rounds led to, no number is larger: so steps cannot lead beyond a cap.
+# No number of an honest network is larger, so steps cannot lead beyond a cap.
 LARGEST_WEIGHT = 1e6
 
 
@@ -16,7 +16,7 @@ LARGEST_WEIGHT = 1e6
 class TrainedNetwork(Message, code=94):
     """The network's numbers after the steps of a round; its loss, before them, on other rows.
 
-    The loss is less that of the linear part alone, so below zero where the network helps.
+    The loss is relative to that of the linear part alone, so it is below zero if the network helps.
     """
 
     network: Annotated[Array, (Axis.NETWORK_NUMBERS,), WeightedMean]
@@ -26,7 +26,7 @@ class TrainedNetwork(Message, code=94):
 
 @message
 class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
-    """Take the steps of one round from this network, on what the linear part leaves of scores."""
+    """Ask for the steps of one round from this network, on residual scores of the linear part."""
 
     title = "Steps on the network"
     content = "the network's numbers after steps on own rows, and its loss on others, with noise"
@@ -39,7 +39,7 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Of neural policies."""
+        """Whether the policy is neural."""
         return bool(study.hidden)
 
     @classmethod
@@ -48,7 +48,7 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
         return study.neural.rounds
 
     def is_plausible(self, study: Study) -> bool:
-        """Nothing can overflow; an action that no client has scores for is never taken."""
+        """Check that nothing can overflow; an action without any score is never taken."""
         taken = self.linear[self.linear[:, -1] != NEVER]
         rest = (self.centre, self.scale, taken)
         return (
@@ -60,7 +60,7 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
         )
 
     def fault_in(self, answer: TrainedNetwork, _study: Study, _n_rows: int) -> str | None:
-        """A variance is not negative, and the network is one that clients may be asked about."""
+        """Check that the variance is not negative, and that the network may be sent to clients."""
         if answer.loss_variance < 0:
             return "the variance of its loss is negative"
         if largest_size(answer.network) > LARGEST_WEIGHT:
@@ -68,5 +68,5 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
         return None
 
     def step(self, answer: TrainedNetwork) -> Array:
-        """From where the round began."""
+        """The change of the network's numbers in the round."""
         return answer.network - self.network

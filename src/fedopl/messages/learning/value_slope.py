@@ -18,7 +18,7 @@ class Slope(Message, code=71):
 
 @message
 class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_queries"):
-    """Ask which way the value of the softened policy rises."""
+    """Ask for the gradient of the softened policy's value."""
 
     title = "Which way is better"
     content = "the slope of the value, by parameter"
@@ -27,15 +27,15 @@ class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_querie
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Of the oracle "direct"."""
+        """Whether the study uses the oracle "direct"."""
         return study.linear.oracle == "direct"
 
     def step(self, answer: Slope) -> Array:
-        """Where the climb would go by this client alone."""
+        """The step that this client alone would take."""
         return answer.gradient
 
     def is_plausible(self, _study: Study) -> bool:
-        """Logits cannot overflow; an action that no client has scores for is never taken."""
+        """Check that logits cannot overflow; an action without any score is never taken."""
         taken = self.parameters[self.parameters[:, -1] != NEVER]
         return (
             largest_size(taken) <= LARGEST_ASKED

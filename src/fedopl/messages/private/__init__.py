@@ -1,4 +1,4 @@
-"""What crosses in a study with differential privacy, always with noise.
+"""Messages of a study with differential privacy; answers always have noise.
 
-Noise is for one answer to one question, so what is not a step of several is asked once.
+Noise is for one answer to one question, so a question that is not a step of several is asked once.
 """

@@ -10,7 +10,7 @@ from fedopl.study.study import Study
 
 
 def _cells_move(study: Study) -> float:
-    """A row is in one cell of each table."""
+    """How far a row moves the tables: it is in one cell of each."""
     setting = PrivateSetting(study)
     return setting.bounds.contrast * setting.tables.cells_move
 
@@ -24,7 +24,7 @@ class NoisedCells(Message, code=97):
 
 @message
 class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH, once=True):
-    """Score training rows with these outcome models, and sum up over tables of a public grid."""
+    """Ask to score training rows with these outcome models, and sum over a public grid's tables."""
 
     title = "Sums over a coarse grid, with noise"
     content = "sums of scores, held against their mean over actions, by cell of two columns"
@@ -32,15 +32,15 @@ class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH, once=True
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree is searched for with differential privacy."""
+        """Whether a tree is searched for with differential privacy."""
         return study.privacy is not None and study.policy.on_grid
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
-        """A number for each cell and action."""
+        """One number for each cell and action."""
         return {"cells": (len(PrivateSetting(study).tables.places), study.n_actions)}
 
     def fault_in(self, answer: NoisedCells, study: Study, n_rows: int) -> str | None:
-        """A number for each cell and action, none larger than its rows and noise can make."""
+        """Check for one number per cell and action, none larger than its rows and noise allow."""
         if len(answer.cells) != len(PrivateSetting(study).tables.places):
             return "the cells are not those of the grid"
         return beyond_rows(answer, study, n_rows)

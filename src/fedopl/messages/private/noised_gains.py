@@ -1,4 +1,4 @@
-"""What a tree gains from other thresholds, with differential privacy."""
+"""The gains of a tree from other thresholds, with differential privacy."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from fedopl.study.study import Study
 
 
 def _gains_move(study: Study) -> float:
-    """A row comes to as many questions as the tree is deep."""
+    """How far a row moves the gains: it meets one question per level of the tree."""
     setting = PrivateSetting(study)
     return setting.bounds.contrast * setting.tables.gains_move
 
@@ -37,13 +37,13 @@ class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH, once=True):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree is searched for with differential privacy, and its thresholds may move."""
+        """Whether a tree is searched for with differential privacy, and its thresholds may move."""
         if study.privacy is None or not study.policy.on_grid:
             return False
         return PrivateSetting(study).tables.may_refine
 
     def is_plausible(self, study: Study) -> bool:
-        """A tree of this study: a row would have a say in more questions of a deeper one."""
+        """Check for a tree of this study: in a deeper one a row counts in more questions."""
         try:
             root = from_array(self.tree, study.columns, range(study.n_actions))
         except ValueError:
@@ -51,16 +51,16 @@ class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH, once=True):
         return 0 < depth_of(root) <= study.tree.depth and super().is_plausible(study)
 
     def look(self, study: Study) -> SecondLook:
-        """The tree, and the thresholds beside those of its questions."""
+        """The tree, and the thresholds near those of its questions."""
         root = from_array(self.tree, study.columns, range(study.n_actions))
         return PrivateSetting(study).tables.look(root)
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
-        """A number for each narrow bin of each question."""
+        """One number for each narrow bin of each question."""
         return {"gains": (len(branches_of(self.look(study).root)), NEAR_BINS)}
 
     def fault_in(self, answer: NoisedGains, study: Study, n_rows: int) -> str | None:
-        """Numbers for each question, none larger than its rows and noise can make it."""
+        """Check for numbers for each question, none larger than its rows and noise allow."""
         if len(answer.gains) != len(branches_of(self.look(study).root)):
             return "the gains are not those of the questions"
         return beyond_rows(answer, study, n_rows)

@@ -1,4 +1,4 @@
-"""Where numbers lie within their ranges, and how far they vary: asked before anything else."""
+"""The means and spreads of numbers within their ranges, asked before anything else."""
 
 from typing import Annotated
 
@@ -27,34 +27,34 @@ class NoisedMoments(Message, code=116):
 
 @message
 class MeasureNumbers(Query[NoisedMoments], code=52, asked=Asked.EACH, fixed=True, once=True):
-    """Sum up numbers and their squares, and add noise."""
+    """Ask to sum up numbers and their squares, and add noise."""
 
     title = "Where numbers lie, with noise"
     content = "sums of numbers and of their squares, within declared ranges"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where ranges are to be measured."""
+        """Whether ranges are to be measured."""
         return study.privacy is not None and not study.privacy.is_measured
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
-        """Two numbers for each."""
+        """Two sums for each number."""
         n_numbers = len(PrivateSetting(study).plan.measured)
         return {"sums": (n_numbers,), "squares": (n_numbers,)}
 
 
 @message
 class RangesTaken(Message, code=117):
-    """How many numbers have ranges that were measured."""
+    """How many numbers have measured ranges."""
 
     n_ranges: Annotated[int, UNMOVED, PerClient]
 
 
 @message
 class TakeRanges(Query[RangesTaken], code=53, asked=Asked.EACH):
-    """Go on as the study that has these ranges: its hash is this query's.
+    """Ask to continue with the study that has these ranges, whose hash the query carries.
 
-    A client goes on with the first such study and no other.
+    A client continues with the first such study and no other.
     """
 
     title = "Ranges that were measured"
@@ -63,12 +63,12 @@ class TakeRanges(Query[RangesTaken], code=53, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where ranges were measured."""
+        """Whether ranges were measured."""
         return study.privacy is not None and study.privacy.declared_ranges is not None
 
     @classmethod
     def of(cls, study: Study) -> "TakeRanges":
-        """The query that makes clients go on with this study."""
+        """The query that makes clients continue with this study."""
         plan = PrivateSetting(study).plan
         return cls(ranges=np.array([plan.ranges[name] for name in plan.measured]))
 
@@ -79,7 +79,7 @@ class TakeRanges(Query[RangesTaken], code=53, asked=Asked.EACH):
         return dict(zip(names, ends, strict=True))
 
     def study_after(self, study: Study) -> Study | None:
-        """The study that this one goes on as; None if it can have no such ranges."""
+        """The study that continues this one; None if it can have no such ranges."""
         try:
             return with_ranges(study, self.named(study))
         except ValueError:

@@ -1,4 +1,4 @@
-"""What candidates score on training rows, to choose one of them with differential privacy."""
+"""The scores of candidates on training rows, to choose one of them with differential privacy."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ class NoisedScores(Message, code=99):
 
 @message
 class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH, once=True):
-    """Sum up what all candidates score on training rows, with these outcome models."""
+    """Ask for the sums of all candidates' scores on training rows, with these outcome models."""
 
     title = "What candidates score, with noise"
     content = "sums of scores of what each candidate decides, held against their mean"
@@ -32,24 +32,24 @@ class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH, 
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where one of several candidates is chosen with differential privacy."""
+        """Whether one of several candidates is chosen with differential privacy."""
         return study.privacy is not None and study.policy.compares_candidates
 
     def arrays(self) -> list[Array]:
-        """Policies, too: whether numbers overflow must not depend on rows."""
+        """Policies as well: whether numbers overflow must not depend on rows."""
         return [held for _, held in self.named_arrays()]
 
     def is_plausible(self, study: Study) -> bool:
-        """Noise is for this number of candidates at once."""
+        """Check the number of candidates, for which the noise is set."""
         is_whole = self.n_policies == PrivateSetting(study).n_candidates
         return is_whole and super().is_plausible(study)
 
     def shapes(self, _study: Study) -> dict[str, tuple[int, ...]]:
-        """A number for each candidate."""
+        """One number for each candidate."""
         return {"sums": (self.n_policies,)}
 
     def fault_in(self, answer: NoisedScores, study: Study, n_rows: int) -> str | None:
-        """A sum for each candidate, none larger than its rows and noise can make it."""
+        """Check for one sum per candidate, none larger than its rows and noise allow."""
         if len(answer.sums) != self.n_policies:
             return f"scored {len(answer.sums)} candidates of {self.n_policies}"
         return beyond_rows(answer, study, n_rows)

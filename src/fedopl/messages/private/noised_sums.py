@@ -10,7 +10,7 @@ from fedopl.study.study import Study
 
 
 def _squares_move(study: Study) -> float:
-    """A row is in one action's squares, ffᵀ, whose Frobenius length is |f|²."""
+    """How far a row moves squares: it is in one action's ffᵀ, whose Frobenius length is |f|²."""
     return Bounds(study.n_terms, study.n_actions).square
 
 
@@ -30,14 +30,14 @@ class NoisedSums(Message, code=90):
 
 @message
 class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True, once=True):
-    """Sum up squares of features, and products with outcomes, and add noise."""
+    """Ask to sum squares of features and products with outcomes, and add noise."""
 
     title = "First sums, with noise"
     content = "sums of squares of features, and of products with outcomes, for each action"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where there is differential privacy."""
+        """Whether the study has differential privacy."""
         return study.privacy is not None
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What policies are worth on held-out rows, in a study with differential privacy."""
+"""The values of policies on held-out rows, in a study with differential privacy."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 
 
 def n_own_candidates(study: Study) -> int:
-    """What was done and the client's own policy; under masks, own policies are not known."""
+    """The number of further candidates: what was done, and without masks the own policy."""
     return N_OWN_CANDIDATES - adds_under_masks(study)
 
 
@@ -22,7 +22,7 @@ def _sums_move(study: Study) -> float:
 
 
 def _squares_move(study: Study) -> float:
-    """The Frobenius length of zzᵀ is |z|²."""
+    """How far a row moves squares: the Frobenius length of zzᵀ is |z|²."""
     return PrivateSetting(study).longest_scores ** 2
 
 
@@ -30,7 +30,7 @@ def _squares_move(study: Study) -> float:
 class NoisedValues(Message, code=92):
     """Σ z and Σ zzᵀ over held-out rows, with noise.
 
-    z are scores of candidates, in half-ranges of the outcome, turned so that noise is small where
+    z are scores of candidates, in half-ranges of the outcome, rotated so that noise is small where
     it matters: `score_axes`.
     """
 
@@ -43,21 +43,21 @@ class NoisedValues(Message, code=92):
 
 @message
 class AsksForNoisedValues(AsksAboutPolicies[AnswerType]):
-    """What policies are worth on held-out rows, with these outcome models, with noise."""
+    """Ask for the values of policies on held-out rows, with these outcome models, with noise."""
 
     content = "sums of scores of what policies decide, and of their squares"
     models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
 
     def arrays(self) -> list[Array]:
-        """Policies, too: whether numbers overflow must not depend on rows."""
+        """Policies as well: whether numbers overflow must not depend on rows."""
         return [held for _, held in self.named_arrays()]
 
     def is_plausible(self, study: Study) -> bool:
-        """Noise is for this number of policies at once."""
+        """Check the number of policies, for which the noise is set."""
         return self.n_policies == N_VALUED and super().is_plausible(study)
 
     def fault_in(self, answer: Any, study: Study, _n_rows: int) -> str | None:
-        """One sum for each candidate, none larger than the held-out rows and noise can make it."""
+        """Check for one sum per candidate, none larger than the held-out rows and noise allow."""
         n_candidates = self.n_policies + n_own_candidates(study)
         if len(answer.sums) != n_candidates or answer.squares.shape != (n_candidates,) * 2:
             return f"valued {len(answer.sums)} policies of {n_candidates}"
@@ -76,18 +76,18 @@ class ValuePrivately(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where there is differential privacy, and rows are held out."""
+        """Whether the study has differential privacy and held-out rows."""
         return study.privacy is not None and study.evaluation.share > 0
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
-        """A number for each candidate, and for every two."""
+        """One number for each candidate, and for every two."""
         n_candidates = self.n_policies + n_own_candidates(study)
         return {"sums": (n_candidates,), "squares": (n_candidates, n_candidates)}
 
 
 @message
 class ValuesApart(Message, code=122):
-    """The same of one client, under masks: read as they are, with all the noise of the promise."""
+    """The values of one client, under masks: read unmasked, with all the noise of the promise."""
 
     n_rows: Annotated[int, UNMOVED, PerClient]
     sums: Annotated[Array, (Axis.CANDIDATES,), Moves(_sums_move, "values apart"), PerClient]
@@ -103,11 +103,11 @@ class ValuesApart(Message, code=122):
 class ValueApart(
     AsksForNoisedValues[ValuesApart], code=56, asked=Asked.EACH, permission="values", once=True
 ):
-    """Value the same policies once more, to be read of each client apart."""
+    """Ask to value the same policies once more, to be read for each client separately."""
 
     title = "What policies are worth at each client, with noise"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where answers are masked, and the study says that values are read apart."""
+        """Whether answers are masked, and the study reads values of each client separately."""
         return study.privacy is not None and study.privacy.values_apart > 0

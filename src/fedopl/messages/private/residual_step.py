@@ -1,7 +1,7 @@
-"""A step of learning with differential privacy: what outcome models leave, over propensities.
+"""A step of learning with differential privacy: residuals of outcome models, over propensities.
 
 With linear outcome models, the part of a doubly robust score that they explain follows from the
-first sums. So only the residual's part is released, and a row is in that of one action alone.
+first sums. So only the part of the residuals is released, and a row counts for one action alone.
 """
 
 from typing import Annotated
@@ -26,7 +26,7 @@ class ResidualSums(Message, code=91):
 
 @message
 class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
-    """Sum up what these outcome models leave, and add noise."""
+    """Ask to sum the residuals of these outcome models, and add noise."""
 
     title = "A step of learning, with noise"
     content = "sums of what outcome models leave, times features, over propensities"
@@ -36,20 +36,20 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
 
     @property
     def columns(self) -> list[int]:
-        """The columns that are used: a number of terms, and the intercept."""
+        """The columns that are used: the first terms, and the intercept."""
         return [*range(self.n_terms), self.parameters.shape[1] - 1]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where linear policies are learned with differential privacy."""
+        """Whether linear policies are learned with differential privacy."""
         return study.privacy is not None and study.policy.kind == "linear"
 
     def is_plausible(self, study: Study) -> bool:
-        """The terms of a family, whose noise is smaller the fewer they are."""
+        """Check that the terms form a family; the fewer they are, the smaller the noise."""
         return self.n_terms in PrivateSetting(study).families and super().is_plausible(study)
 
     def fault_in(self, answer: ResidualSums, study: Study, n_rows: int) -> str | None:
-        """No sum is larger than its rows and noise can make it."""
+        """Check that no sum is larger than its rows and noise allow."""
         return beyond_rows(answer, study, n_rows)
 
     def shapes(self, study: Study) -> dict[str, tuple[int, ...]]:
@@ -58,5 +58,5 @@ class SumResiduals(Query[ResidualSums], code=27, asked=Asked.EACH):
 
     @classmethod
     def most(cls, study: Study) -> int:
-        """A step each: noise is for this number of steps."""
+        """One query per step: noise is set for this number of steps."""
         return PrivateSetting(study).n_steps if study.privacy else 0

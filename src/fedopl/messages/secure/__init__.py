@@ -1,1 +1,1 @@
-"""What crosses where answers are masked, and the server reads their total alone."""
+"""Messages of a study with masked answers, in which the server reads only their total."""

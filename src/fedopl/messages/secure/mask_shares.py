@@ -1,9 +1,9 @@
-"""Shares of what masks follow from: told to others under seal, and by them once some are lacking.
+"""Shares of the secrets behind masks: sent under seal, and opened after each sum.
 
-Before the first sum every client shares two secrets for each: that of its own mask, and that which
-opens the seeds of its masks with others, which the server keeps under seal. After each sum those
-who answered tell the server, of everybody, a share of the one or of the other: of the own mask if
-it answered, too, of what opens its seeds if it did not.
+Before the first sum every client shares two secrets for each sum: that of its own mask, and that
+which opens the seeds of its masks with others, which the server keeps under seal. After each sum,
+the clients that answered send the server one share for every client: of the own mask if that client
+answered as well, of the secret that opens its seeds if it did not.
 """
 
 from typing import Annotated
@@ -19,9 +19,9 @@ from fedopl.study.study import Study
 
 @message
 class SealedShares(Message, code=123):
-    """A share of each of a client's secrets for each holder, which the holder alone can read.
+    """One share of each of a client's secrets per holder, which only the holder can read.
 
-    And by holder and sum the seed of their masks, which one of these secrets opens.
+    It also has, by holder and sum, the seed of their masks, which one of these secrets opens.
     """
 
     shares: Annotated[
@@ -32,7 +32,7 @@ class SealedShares(Message, code=123):
 
 @message
 class ShareSecrets(Query[SealedShares], code=57, asked=Asked.EACH, fixed=True, once=True):
-    """Ask for shares of what masks follow from, each under seal for who is to hold it."""
+    """Ask for shares of the secrets behind masks, each under seal for its holder."""
 
     title = "Shares of masks, under seal"
     content = (
@@ -42,20 +42,20 @@ class ShareSecrets(Query[SealedShares], code=57, asked=Asked.EACH, fixed=True, o
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where clients may be lacking."""
+        """Whether clients may be missing from sums."""
         return most_lacking(study) > 0 and begins_under_masks(study)
 
 
 @message
 class UnmaskingShares(Message, code=105):
-    """For each client whose shares it holds, a share of one of two secrets, as who answered."""
+    """For each client whose shares it holds, a share of one of two secrets: by who answered."""
 
     shares: Annotated[Words, (Axis.HOLDERS, Axis.KEY_WORDS), UNMOVED, PerClient]
 
 
 @message
 class Unmask(Query[UnmaskingShares], code=40, asked=Asked.EACH):
-    """Say whose answers a sum is over, and ask for the shares that take the masks off it.
+    """Report which answers a sum covers, and ask for the shares that remove its masks.
 
     Each client gets the shares that were sealed for it, of the secrets that it is asked for.
     """
@@ -68,18 +68,18 @@ class Unmask(Query[UnmaskingShares], code=40, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where clients may be lacking."""
+        """Whether clients may be missing from sums."""
         return most_lacking(study) > 0
 
     @classmethod
     def most(cls, study: Study) -> int:
-        """One for each sum: of two, totals would differ by those who are in one of them."""
+        """One query per sum: totals of two would differ by the clients in only one of them."""
         return n_sums(study)
 
     def is_plausible(self, study: Study) -> bool:
-        """A sum that there is, and a yes or no for everybody."""
+        """Check that the sum exists, and that there is a yes or no for every client."""
         return 0 <= self.number < n_sums(study) and bool((self.stayed <= 1).all())
 
     def arrays(self) -> list[Array]:
-        """Sealed shares are numbers of any size, with which nothing is computed."""
+        """Empty: sealed shares are numbers of any size, and nothing is computed with them."""
         return []

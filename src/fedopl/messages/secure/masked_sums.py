@@ -14,7 +14,7 @@ from fedopl.messages.message import (
     Message,
     Query,
     are_symmetric,
-    axes_of,
+    array_axes,
     message,
 )
 from fedopl.messages.sensitivity import tells_of_rows
@@ -24,25 +24,25 @@ from fedopl.study.study import Study
 
 @message
 class MaskedSums(Message, code=100):
-    """All sums of an answer, in whole steps, one behind the other, with masks, modulo 2⁶⁴."""
+    """All sums of an answer in one array, in whole steps, with masks, modulo 2⁶⁴."""
 
     numbers: Annotated[Words, (Axis.MASKED,), Sum]
 
 
 def is_masked(query: Query[Any], study: Study) -> bool:
-    """Whether answers to this query leave under masks in this study."""
+    """Whether answers to this query are masked in this study."""
     return adds_under_masks(study) and bool(query.shapes(study))
 
 
 def is_read_alone(query: Query[Any], study: Study) -> bool:
-    """Whether somebody reads what one client's rows add up to in its answer."""
+    """Whether the server or others read the sums of one client's rows in its answer."""
     if not adds_under_masks(study):
         return True
     return not is_masked(query, study) and tells_of_rows(query.answer)
 
 
 def flattened(query: Query[Any], answer: Message, study: Study) -> IntArray:  # (n_masked,)
-    """All sums of an answer, one behind the other, as whole numbers."""
+    """All sums of an answer in one array, as whole numbers."""
     parts: list[IntArray] = []
     for name in query.shapes(study):
         part = np.asarray(getattr(answer, name), np.int64)
@@ -51,14 +51,14 @@ def flattened(query: Query[Any], answer: Message, study: Study) -> IntArray:  # 
 
 
 def n_masked(query: Query[Any], study: Study) -> int:
-    """How many numbers there are."""
+    """How many numbers a masked answer has."""
     return sum(math.prod(_sent(query, name, shape)) for name, shape in query.shapes(study).items())
 
 
 def unflattened(
     query: Query[AnswerType], numbers: IntArray, study: Study, step: float
 ) -> AnswerType:
-    """The answer that these whole numbers of steps are the sums of."""
+    """The answer whose sums are these whole numbers of steps."""
     found: dict[str, Any] = {}
     start = 0
     for name, shape in query.shapes(study).items():
@@ -68,15 +68,15 @@ def unflattened(
         found[name] = from_triangles(part, shape[-1]) if _is_symmetric(query, name) else part
         start = end
     kind: Any = query.answer
-    # What is counted beside sums is public, and known from the roster.
+    # Counts beside the sums are public, and known from the roster.
     beside = set(combinations_of(kind)) - set(found)
     return cast(AnswerType, kind(**found, **dict.fromkeys(beside, 0)))
 
 
 def _sent(query: Query[Any], name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which a sum leaves: of symmetric matrices, only triangles do."""
+    """The shape in which a sum is sent: for symmetric matrices, only triangles."""
     return (*shape[:-2], triangle_size(shape[-1])) if _is_symmetric(query, name) else shape
 
 
 def _is_symmetric(query: Query[Any], name: str) -> bool:
-    return are_symmetric(axes_of(query.answer)[name])
+    return are_symmetric(array_axes(query.answer)[name])

@@ -1,4 +1,4 @@
-"""Keys of clients whose answers are masked, and the roster of those who take part."""
+"""Keys of clients whose answers are masked, and the roster of clients that take part."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from fedopl.study.study import Study
 class SessionKeys(Message, code=101):
     """A client's keys for this study, signed with the key that the study registers.
 
-    They follow from its secret, the study and the rows as a whole; without the secret they cannot
-    be distinguished from any others. How many rows are held out is public.
+    They are derived from its secret, the study and all its rows; without the secret they cannot be
+    distinguished from any others. The number of held-out rows is public.
     """
 
     held_out: Annotated[int, UNMOVED, PerClient]
@@ -28,29 +28,29 @@ class SessionKeys(Message, code=101):
 
 @message
 class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True, once=True):
-    """Ask for the keys that masks are agreed on with."""
+    """Ask for the keys with which masks are agreed."""
 
     title = "Keys for masks"
     content = "public keys for this study, signed, and how many rows are held out"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where answers are masked."""
+        """Whether answers are masked."""
         return begins_under_masks(study)
 
 
 @message
 class RosterTaken(Message, code=102):
-    """The roster is that of the study, and every key is signed by whom the study registers."""
+    """The roster is that of the study, and every key is signed by its registered client."""
 
     n_clients: Annotated[int, UNMOVED, PerClient]
 
 
 @message
 class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH, once=True):
-    """Say who takes part, with how many rows and with which keys, in the order of names.
+    """Report which clients take part, with their rows and keys, in the order of names.
 
-    Of two rosters, totals would differ by those who are in one of them.
+    There is one roster only: totals of two rosters would differ by the clients in only one of them.
     """
 
     title = "Who takes part, with their keys"
@@ -62,21 +62,21 @@ class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH, once=True):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where answers are masked."""
+        """Whether answers are masked."""
         return begins_under_masks(study)
 
     @property
     def told(self) -> dict[str, Words]:
-        """What keys with others rest on."""
+        """The parts of the roster from which shared keys are derived."""
         return {"rows": self.rows, "held_out": self.held_out, "keys": self.keys}
 
     def arrays(self) -> list[Array]:
-        """Keys are numbers of any size, with which nothing is computed."""
+        """Empty: keys are numbers of any size, and nothing is computed with them."""
         return []
 
 
 def about_roster(study: Study, told: Mapping[str, Words]) -> bytes:
-    """What keys with others are for: this study, and everybody's rows and keys, by field."""
+    """The context of shared keys: this study, and all clients' rows and keys, by field."""
     digest = hashlib.sha256()
     for name in sorted(told):
         digest.update(as_bytes(told[name]))
@@ -84,21 +84,21 @@ def about_roster(study: Study, told: Mapping[str, Words]) -> bytes:
 
 
 def about_two(about: bytes, one: int, other: int) -> bytes:
-    """What a key of two clients is for, by their places, with the roster that `about` is of.
+    """The context of a key of two clients, by their places, with the roster behind `about`.
 
-    Who they are has to be in it: a client that told another's key for its own would have the same
-    masks with everybody as that one, and of whoever stands between them both would cancel.
+    Both places must be part of it. Otherwise a client that sent another's key as its own would have
+    the same masks with everybody as that client, and masks of a client between them would cancel.
     """
     return about + b" of %d and %d" % (min(one, other), max(one, other))
 
 
 def share_label(number: int, kind: int, owner: int, holder: int) -> bytes:
-    """What a sealed share is: of which sum and secret, whose, and for whom."""
+    """The label of a sealed share: its sum, secret, owner and holder."""
     return b"%d %d %d %d" % (number, kind, owner, holder)
 
 
 def seed_label(number: int, owner: int, other: int) -> bytes:
-    """What a sealed seed is: of which sum, whose, and with whom."""
+    """The label of a sealed seed: its sum, and the two clients."""
     return b"%d %d %d" % (number, owner, other)
 
 

@@ -1,4 +1,4 @@
-"""The sums of a study under masks, numbered: where some may be lacking, each has its own seeds."""
+"""Numbers of a study's masked sums: if clients may be missing, each sum has its own seeds."""
 
 from typing import Any
 
@@ -33,39 +33,39 @@ def n_sums(study: Study) -> int:
 
 
 def _times(query: type[Query[Any]], study: Study) -> int:
-    # As it was agreed on: ranges that were measured change no number.
+    # As agreed: measured ranges do not change the number of sums.
     agreed = study.before_screening
     return (query.most(agreed) or 0) if query.needed(agreed) else 0
 
 
 def number_of(query: Query[Any], study: Study) -> int:
-    """Which of them this query asks for."""
+    """The number of the sum that this query asks for."""
     before = SUMMED[: SUMMED.index(type(query))]
     own = query.number if isinstance(query, SumResiduals) else 0
     return sum(_times(one, study) for one in before) + own
 
 
 def counting_of(query: Query[Any]) -> Counting:
-    """What rows of different clients count in the sum that this query asks for."""
+    """How much rows of different clients count in the sum that this query asks for."""
     if isinstance(query, SumPrivately | MeasureNumbers):
         return Counting.ALIKE
     return Counting.HELD_OUT if isinstance(query, ValuePrivately) else Counting.TRAINING
 
 
 def n_shared_sums(study: Study) -> int:
-    """Of how many sums others hold shares of a client's secrets: all, where some may be lacking."""
+    """The number of sums with shared secrets: all, if clients may be missing."""
     return n_sums(study) if most_lacking(study) else 0
 
 
 def holding_in(study: Study) -> Holding:
-    """With how many others a client has masks and shares in this study."""
+    """The number of others that a client has masks and shares with in this study."""
     lacking = most_lacking(study)
     colluders = study.privacy.colluders if study.privacy else 0
     return holding_of(len(parties_of(study)), colluders, lacking)
 
 
 def circle_in(study: Study, about: bytes) -> Circle:
-    """Who holds whose shares in this study, with the roster that `about` is of."""
+    """The holders of all shares in this study, with the roster behind `about`."""
     holding = holding_in(study)
     holders = holders_by_place(len(parties_of(study)), holding.n_neighbours, about)
     return Circle(holders, holding.threshold)

@@ -1,4 +1,4 @@
-"""What the contexts of a site without outcomes are like: means and mean squares."""
+"""Means and mean squares of the contexts at a site without outcomes."""
 
 from typing import Annotated
 
@@ -21,18 +21,18 @@ class ContextMoments(Message, code=120):
 
 @message
 class TellContexts(Query[ContextMoments], code=54, asked=Asked.EACH, fixed=True, once=True):
-    """Ask the target what its contexts are like on average; no other client answers."""
+    """Ask the target for means of its contexts; no other client answers."""
 
     title = "What the target's contexts are like"
     content = "means of the features and of their squares"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study has a target."""
+        """Whether the study has a target."""
         return study.target is not None
 
     def fault_in(self, answer: ContextMoments, _study: Study, _n_rows: int) -> str | None:
-        """Means of one are one, and a mean of squares is not below the square of the mean."""
+        """Check that means of one are one, and mean squares at least the squared means."""
         if answer.n_rows < 1:
             return "has no rows"
         corners = np.array([answer.means[-1], answer.squares[-1]])

@@ -1,8 +1,8 @@
-"""What a policy and every action are worth at a site without outcomes, from both sides.
+"""The values of a policy and every action at a site without outcomes, from both sides.
 
-With models μ̂ that all are sent: the target tells the mean of μ̂(x; π(x)) over its contexts, every
-source the mean of Γ̂(π) − μ̂(π) over held-out rows, weighed so that they look like the target. The
-sum of both is doubly robust.
+All parties get the same models μ̂. The target reports the mean of μ̂(x; π(x)) over its contexts.
+Every source reports the mean of Γ̂(π) − μ̂(π) over held-out rows, weighted so that they resemble
+the target. The sum of both is doubly robust.
 """
 
 from typing import Annotated
@@ -17,9 +17,9 @@ from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, MOST_BY_ROUNDING,
 from fedopl.messages.target.context_moments import fault_in_squares_of_means
 from fedopl.study.study import Study
 
-# Regions in which the target may have people whom no source has seen.
+# Regions in which the target may have people that no source has seen.
 N_REGIONS = 4
-# Noise may be added as large as some of the rows that means rest on.
+# Noise may be as large as some of the rows behind means.
 _NOISE = 0.5
 
 
@@ -27,8 +27,8 @@ _NOISE = 0.5
 class TransportedValues(Message, code=121):
     """Means of the policy's and of every action's values, and the covariances of those means.
 
-    At a source they are of what scores have beyond the models; `released` is 0 where no weights
-    make its rows look like the target, or where such weights would rest on too few of them.
+    At a source they are of scores minus models. `released` is 0 if no weights make its rows
+    resemble the target, or if such weights would depend on too few rows.
     """
 
     released: Annotated[int, PerClient]
@@ -49,7 +49,7 @@ class ValueAtTarget(
     lifetime="value_policies",
     permission="values",
 ):
-    """Ask the target, and sources that make themselves look like it, what a policy is worth."""
+    """Ask the target, and sources weighted to resemble it, for the value of a policy."""
 
     title = "What the policy is worth at the target"
     content = "means of values and of what they leave of scores, how precise they are, and shares"
@@ -60,12 +60,12 @@ class ValueAtTarget(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study has a target."""
+        """Whether the study has a target."""
         return study.target is not None
 
     @property
     def amount(self) -> int:
-        """The policy, and every action."""
+        """The policy and every action count."""
         return len(self.models) + self.n_policies
 
     @classmethod
@@ -74,12 +74,12 @@ class ValueAtTarget(
         return study.n_actions + 1
 
     def is_plausible(self, study: Study) -> bool:
-        """One policy, and moments that contexts can have."""
+        """Check for one policy, and for moments that contexts can have."""
         fault = fault_in_squares_of_means(self.means, self.squares)
         return self.n_policies == 1 and not fault and super().is_plausible(study)
 
     def fault_in(self, answer: TransportedValues, study: Study, n_rows: int) -> str | None:
-        """Of rows that are there, with covariances to go with means."""
+        """Check the number of rows, and that covariances fit the means."""
         if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
             return "tells a part of its values"
         if answer.n_rows < 1 or answer.n_rows > most_rows(study, RowSplit.EVALUATION, n_rows):

@@ -28,9 +28,9 @@ class CountBins(Query[BinCounts], code=10, asked=Asked.TOTAL, budget="count_quer
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where thresholds on a grid are not agreed beforehand."""
+        """Whether thresholds on a grid are not agreed beforehand."""
         return study.policy.on_grid and bool(study.cut_columns)
 
     def fault_in(self, answer: BinCounts, _study: Study, n_rows: int) -> str | None:
-        """Counts are whole, and of no more rows than there are."""
+        """Check that counts are whole, and of no more rows than there are."""
         return fault_in_counts(answer.counts, n_rows)

@@ -19,10 +19,10 @@ from fedopl.study.study import Study
 class CellSums(Message, code=75):
     """By cell: rows, their share of all weight, and by action the share of the mean score.
 
-    Where not every row has every score, the shares of weight that have one follow. In a cautious
-    study the last are doubts, by action: Σ w²/ê(x; a) over the square of all weight. Small cells
-    are suppressed; `lost` is how far that can move the value of any tree at most. The cells stay
-    apart by client: a run keeps them, so that the tree of any mixture can be searched for again.
+    If not every row has every score, the shares of weight that have one follow. In a cautious study
+    the last are doubts, by action: Σ w²/ê(x; a) over the square of all weight. Small cells are
+    suppressed; `lost` is an upper bound on how far that can move the value of any tree. Cells are
+    kept by client, so that the tree of any mixture can be searched for again.
     """
 
     cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient]
@@ -30,13 +30,13 @@ class CellSums(Message, code=75):
 
 
 def fewest_numbers(study: Study) -> int:
-    """How many numbers a cell has, where every row has every score."""
+    """How many numbers a cell has, if every row has every score."""
     return FIRST_ACTION + study.n_actions * (1 + study.doubts_leaves)
 
 
 @message
 class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"):
-    """The sums of scores over every two columns' bins, apart for each open node of a tree."""
+    """Ask for sums of scores over every two columns' bins, separately for each open node."""
 
     title = "Sums over a grid"
     content = "sums of scores over the cells of every two columns"
@@ -46,7 +46,7 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree is searched for on a grid."""
+        """Whether a tree is searched for on a grid."""
         return study.policy.on_grid
 
     @classmethod
@@ -55,9 +55,9 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
         return n_levels(study.tree.depth)
 
     def fault_in(self, answer: CellSums, study: Study, n_rows: int) -> str | None:
-        """Every two columns divide the same rows, which are no more than there are.
+        """Check that every two columns divide the same rows, which are no more than there are.
 
-        Shares that were scaled would buy weight; so the shares of all nodes may not exceed one.
+        Scaled shares would gain weight, so the shares of all nodes may not exceed one.
         """
         grid = self.grid(study)
         n_open = 1 + int(self.partition[self.partition[:, 0] == LEAF, 1].max())
@@ -81,5 +81,5 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
         return None
 
     def grid(self, study: Study) -> Grid:
-        """The grid of these thresholds; a ValueError unless it is one that the study allows."""
+        """The grid of these thresholds; a ValueError unless the study allows it."""
         return grid_from(study.tree, study.columns, self.n_cuts, self.cuts)

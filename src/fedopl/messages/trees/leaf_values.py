@@ -1,4 +1,4 @@
-"""What each action is worth in each leaf of a finished tree, on held-out rows."""
+"""The value of each action in each leaf of a finished tree, on held-out rows."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from fedopl.study.study import Study
 class LeafValues(Message, code=76):
     """By leaf: its share of held-out rows, and the mean score of each action with its variance.
 
-    Zero rows where a leaf, or an action in it, has too few of them; counts are rounded by chance.
+    Zero rows if a leaf, or an action in it, has too few; counts are rounded at random.
     """
 
     counts: Annotated[Array, (Axis.LEAVES,), PerClient]
@@ -31,7 +31,7 @@ class LeafValues(Message, code=76):
 class ValueLeaves(
     Query[LeafValues], code=12, asked=Asked.EACH, budget="descriptions", permission="values"
 ):
-    """Ask what each action is worth in each leaf of a tree, on held-out rows."""
+    """Ask for the value of each action in each leaf of a tree, on held-out rows."""
 
     title = "What leaves are worth"
     content = "by leaf: its share of rows, and means of scores"
@@ -39,11 +39,11 @@ class ValueLeaves(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree is learned, described and evaluated."""
+        """Whether a tree is learned, described and evaluated."""
         return study.values_leaves
 
     def fault_in(self, answer: LeafValues, study: Study, n_rows: int) -> str | None:
-        """Shares of rows in every leaf, and means that vary."""
+        """Check shares of rows in every leaf, and that means have a variance."""
         n_leaves = int((self.tree[:, 0] == LEAF).sum())
         numbers = (answer.counts, answer.rows, answer.degrees_of_freedom, answer.variances)
         if any(len(part) != n_leaves for part in (*numbers, answer.shares, answer.means)):

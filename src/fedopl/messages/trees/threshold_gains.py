@@ -1,4 +1,4 @@
-"""What a tree would gain from other thresholds, close to those it was found with on the grid."""
+"""The gains of a tree from other thresholds, close to those it was found with on the grid."""
 
 from typing import Annotated
 
@@ -14,10 +14,10 @@ from fedopl.study.study import Study
 
 @message
 class ThresholdGains(Message, code=86):
-    """By question and narrow bin: Σ w·(Γ̂(yes) − Γ̂(no)) / Σ w over training rows that come to it.
+    """By question and narrow bin: Σ w·(Γ̂(yes) − Γ̂(no)) / Σ w over training rows that reach it.
 
-    Bins with few rows are merged, and their sum is divided between them; where a few would still be
-    left, there are zeros. They stay apart by client, as the cells do.
+    Bins with few rows are merged, and their sum is divided between them; if few rows would still be
+    left, there are zeros. They are kept by client, like the cells.
     """
 
     gains: Annotated[Array, (Axis.QUESTIONS, Axis.NEAR_BINS), PerClient]
@@ -38,15 +38,15 @@ class SumNearThresholds(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree is searched for on a grid whose thresholds may move.
+        """Whether a tree is searched for on a grid whose thresholds may move.
 
-        Trees within a budget are many, and have the grid's.
+        Within a budget there are many trees, which keep the grid's thresholds.
         """
         may_move = study.policy.on_grid and bool(study.tree.refined(study.columns))
         return may_move and study.budget is None
 
     def fault_in(self, answer: ThresholdGains, _study: Study, _n_rows: int) -> str | None:
-        """Only thresholds that may move gain anything."""
+        """Check that only thresholds that may move have gains."""
         if len(answer.gains) != len(self.near):
             return "the gains are not those of the questions"
         if answer.gains[self.near[:, 0] == self.near[:, -1]].any():
@@ -54,7 +54,7 @@ class SumNearThresholds(
         return None
 
     def look(self, study: Study) -> SecondLook:
-        """What is asked for; a ValueError unless an honest server of this study could ask it."""
+        """The second look; a ValueError unless an honest server of this study could ask for it."""
         grid = grid_from(study.tree, study.columns, self.n_cuts, self.cuts)
         root = from_array(self.tree, study.columns, range(study.n_actions))
         found = SecondLook(root, grid, np.asarray(self.near))

@@ -1,4 +1,4 @@
-"""What trees along a path of prices gain and spend, on held-out rows."""
+"""Gains and spending of trees along a path of prices, on held-out rows."""
 
 from typing import Annotated
 
@@ -21,43 +21,43 @@ class ValueTrees(
     lifetime="value_policies",
     permission="values",
 ):
-    """Ask what each of these trees gains over one action for all, and spends."""
+    """Ask for each tree's gain over one action for all, and its spending."""
 
     title = "What trees gain and spend"
     content = "means of gains and of costs of 16 trees, and how precise they are"
 
     against: int  # the action that gains are over
-    # Along the path, then a leaf for each action.
+    # Trees along the path, then a leaf for each action.
     trees: Annotated[Array, (Axis.PATH_TREES, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where a tree has a budget."""
+        """Whether a tree has a budget."""
         return study.budget is not None and study.policy.on_grid
 
     @classmethod
     def most(cls, _study: Study) -> int:
-        """One: two paths of trees could differ in a row."""
+        """One query: two paths of trees could differ in a single row."""
         return 1
 
     @property
     def amount(self) -> int:
-        """A policy each."""
+        """One policy for each tree."""
         return len(self.trees)
 
     @classmethod
     def most_amount(cls, study: Study) -> float:
-        """As of prices."""
+        """As for policies at prices."""
         return most_on_path(study)
 
     def arrays(self) -> list[FloatArray]:
-        """None: whatever a tree's numbers are, they come to actions and no more."""
+        """Empty: a tree's numbers only lead to actions, whatever they are."""
         return []
 
     def is_plausible(self, study: Study) -> bool:
-        """An action that there is."""
+        """Check that the action exists."""
         return 0 <= self.against < study.n_actions
 
     def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
-        """A path of all trees, on rows that are there."""
+        """Check for a path of all trees, on rows that exist."""
         return fault_in_curve(answer, study, n_rows)

@@ -1,1 +1,1 @@
-"""Who may get what: rules that every policy of a study obeys, whatever it would rather do."""
+"""Who may get which action: rules that override the preference of every policy of a study."""

@@ -27,7 +27,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class Region:
-    """The values of one column that something holds for: numbers between, or levels, or none."""
+    """The values of one column that a condition covers: a range of numbers, or levels, or none."""
 
     low: float = -inf
     high: float = inf
@@ -36,13 +36,13 @@ class Region:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds for nothing."""
+        """Whether the region contains no value."""
         if self.levels is not None:
             return not self.levels
         return self.low > self.high and not self.missing
 
     def within(self, other: "Region") -> "Region":
-        """What both hold for."""
+        """The values that lie in both regions."""
         if self.levels is not None and other.levels is not None:
             return Region(levels=self.levels & other.levels)
         low, high = max(self.low, other.low), min(self.high, other.high)
@@ -50,21 +50,21 @@ class Region:
 
 
 class PlacedColumn(NamedTuple):
-    """A column, and the one that says whether its numbers are missing, where gaps are marked."""
+    """A column, and the column that marks its missing numbers, if gaps are marked."""
 
     column: Column
     mark: LevelColumn | None
 
     @property
     def is_marked(self) -> bool:
-        """Whether a missing value is one more value."""
+        """Whether a missing value counts as one more value."""
         if isinstance(self.column, LevelColumn):
             return None in self.column.levels
         return self.mark is not None
 
 
 def place_of(name: str, columns: Sequence[Column]) -> PlacedColumn:
-    """Where the contexts have this column; a ValueError if they have none."""
+    """The position of this column in contexts; a ValueError if they do not have it."""
     known = {column.name: column for column in columns}
     marks = {f"{name} {MISSING}" for name in known}
     if name not in known:
@@ -76,9 +76,10 @@ def place_of(name: str, columns: Sequence[Column]) -> PlacedColumn:
 
 @dataclass(frozen=True)
 class Compared:
-    """One feature beside a number or some labels.
+    """A comparison of one feature with a number or with some labels.
 
-    If a row's value is missing, it is not known that the condition fails: it holds there.
+    If a row's value is missing, the condition counts as true there, since it is not known to be
+    false.
     """
 
     column: str
@@ -91,7 +92,7 @@ class Compared:
 
     @property
     def number(self) -> float:
-        """What a number is compared with; a ValueError if it is none."""
+        """The number to compare with; a ValueError if it is not a number."""
         try:
             found = float(self.values[0])
         except ValueError:
@@ -101,7 +102,7 @@ class Compared:
         return found
 
     def region(self, place: PlacedColumn) -> Region:
-        """The values that it holds for; a ValueError if it cannot be said of this column."""
+        """The values for which it holds; a ValueError if it does not fit this column."""
         if self.sign in (MISSING, NOT_MISSING) and not place.is_marked:
             raise ValueError(
                 f"'{self}': rows with gaps are refused or left out of this study; only "
@@ -141,7 +142,7 @@ class Compared:
         return {known[value] for value in self.values} | gaps
 
     def holds(self, columns: Sequence[Column], contexts: FloatArray) -> BoolArray:  # (n_rows,)
-        """Whether it holds in each row."""
+        """Whether the comparison holds, by row."""
         place = place_of(self.column, columns)
         region, values = self.region(place), place.column.values(contexts)
         if region.levels is not None:
@@ -153,7 +154,7 @@ class Compared:
 
 
 def read_condition(text: str) -> tuple[Compared, ...]:
-    """The comparisons that a text joins by 'and'; a ValueError if it is anything else."""
+    """The comparisons that a text joins by 'and'; a ValueError if the text is anything else."""
     tokens = _tokens(text)
     found, start = [], 0
     for place in [n for n, one in enumerate(tokens) if one == ("word", "and")] + [len(tokens)]:
@@ -200,7 +201,7 @@ def _comparison(tokens: list[Token], text: str) -> Compared:
 
 
 def _values(tokens: list[Token], text: str) -> tuple[str, ...]:
-    """What stands between commas, perhaps within brackets."""
+    """The values between commas, with or without brackets."""
     if len(tokens) > 1 and (tokens[0][1], tokens[-1][1]) in (("(", ")"), ("[", "]")):
         tokens = tokens[1:-1]
     found, own = [], list[Token]()
@@ -214,7 +215,7 @@ def _values(tokens: list[Token], text: str) -> tuple[str, ...]:
 
 
 def _phrase(tokens: list[Token], text: str) -> str:
-    """A name or label: one text in quotation marks, or some words."""
+    """A name or label: one text in quotation marks, or several words."""
     kinds = {kind for kind, _ in tokens}
     if not tokens or "sign" in kinds or ("text" in kinds and len(tokens) > 1):
         raise ValueError(f"'{text}' cannot be read; {_EXPECTED}")
@@ -222,7 +223,7 @@ def _phrase(tokens: list[Token], text: str) -> str:
 
 
 def _spelled(name: str) -> str:
-    """A name or label as it can be read again."""
+    """A name or label, quoted if needed, so that it can be parsed again."""
     words = name.split(" ")
     if all(_PLAIN.fullmatch(word) and word not in _WORDS for word in words):
         return name
@@ -231,5 +232,5 @@ def _spelled(name: str) -> str:
 
 
 def same_condition(text: str) -> str:
-    """The condition as it is always written, whatever blanks and marks it was written with."""
+    """The condition in its standard spelling, independent of blanks and quotation marks."""
     return " and ".join(map(str, read_condition(text)))

@@ -1,4 +1,4 @@
-"""Policies in another language obey permissions: an action that is not allowed is never chosen."""
+"""Makes exported policies obey permissions: an action that is not allowed is never chosen."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -18,7 +18,7 @@ def obeying(
 
 
 class _Obeying(Generic[Term]):
-    """All words of a language, but for the two that end in an action."""
+    """Wraps a language; only the two words that return an action differ."""
 
     def __init__(
         self, target: Target[Term], never: Sequence[Never], columns: Sequence[Column]
@@ -37,10 +37,10 @@ class _Obeying(Generic[Term]):
         return getattr(self._target, word)
 
     def action(self, code: int) -> Term:
-        """An action; where it is forbidden, the first that is not."""
+        """The action `code`; where it is forbidden, the first one that is allowed."""
         others = [c for c in range(len(self._target.inputs.actions)) if c != code]
         usable = [c for c in (code, *others) if c not in self._always]
-        # Whatever comes behind one that is never forbidden is never come to.
+        # No action after one that is never forbidden can be reached.
         last = next((n for n, c in enumerate(usable) if c not in self._forbidden), len(usable) - 1)
         taken = self._target.action(usable[last])
         for c in reversed(usable[:last]):
@@ -48,7 +48,7 @@ class _Obeying(Generic[Term]):
         return taken
 
     def largest(self, scores: Mapping[int, Term]) -> Term:
-        """The action with the largest number of those that are not forbidden."""
+        """The allowed action with the largest score."""
         target = self._target
         usable = {code: score for code, score in scores.items() if code not in self._always}
         lowered = [code for code in usable if code in self._forbidden]

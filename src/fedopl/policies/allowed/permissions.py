@@ -1,4 +1,4 @@
-"""Permissions: actions that some groups may not get, and the only actions of some clients."""
+"""Permissions: actions that some groups may not get, and clients that offer only some actions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -21,10 +21,11 @@ from fedopl.policies.allowed.conditions import (
 )
 from fedopl.policies.tree_columns import Column
 
-# Who asks for a decision at a client that has no actions of its own calls it so.
+# The client name for decisions at a client that is not named in the rules.
 OTHER = "other"
 MOST_RULES = 100
-# So many combinations of rules are searched for one that leaves nothing; beyond, rows tell.
+# At most this many combinations of rules are searched for one that leaves no action; beyond that,
+# only rows can show it.
 _MOST_TRIED = 100_000
 
 Regions = Mapping[str, Region]  # by column; anything in columns that are not named
@@ -42,11 +43,11 @@ class Never(Checked):
 
     @cached_property
     def conditions(self) -> tuple[Compared, ...]:
-        """The comparisons that all have to hold."""
+        """The comparisons of the rule, which must all hold."""
         return read_condition(self.when) if self.when else ()
 
     def regions(self, columns: Sequence[Column]) -> dict[str, Region]:
-        """The values that it speaks of, by column; a ValueError if a column has no such values."""
+        """The values that the rule covers, by column; a ValueError if a column lacks them."""
         found: dict[str, Region] = {}
         for one in self.conditions:
             own = one.region(place_of(one.column, columns))
@@ -62,7 +63,7 @@ ByClient = dict[str, Annotated[tuple[Label, ...], Field(min_length=1)]]
 
 
 class Permissions(Checked):
-    """Who may get what. Decisions keep to it everywhere: at clients, in values, in exports."""
+    """Who may get which action. Decisions obey it everywhere: at clients, in values, in exports."""
 
     never: NeverRules = Field(default=(), description="what may not be given to whom")
     only: ByClient = Field(
@@ -70,20 +71,20 @@ class Permissions(Checked):
     )
 
     def at(self, client: str, actions: Sequence[str]) -> "Permissions":
-        """What holds at this client: what it does not have is never given there."""
+        """The rules at this client; actions that the client does not offer are forbidden there."""
         if client not in self.only:
             return Permissions(never=self.never)
         lacking = [action for action in actions if action not in self.only[client]]
         return Permissions(never=(*(Never(action=one) for one in lacking), *self.never))
 
     def limited(self, actions: Sequence[str]) -> tuple[str, ...]:
-        """The actions that somebody may not get, somewhere."""
+        """The actions that are forbidden for some rows or at some client."""
         closed = {action for own in self.only.values() for action in actions if action not in own}
         closed |= {rule.action for rule in self.never}
         return tuple(action for action in actions if action in closed)
 
     def instead_of(self, action: str, actions: Sequence[str]) -> tuple[str, ...]:
-        """What may be given in place of an action that not everybody may get."""
+        """The actions that may be given instead of an action that is sometimes forbidden."""
         limited = self.limited(actions)
         found: list[str] = []
         for other in actions if action in limited else ():
@@ -94,7 +95,7 @@ class Permissions(Checked):
         return tuple(found)
 
     def checked_client(self, client: str | None) -> str:
-        """The client, if it is said where that matters; an OptionError otherwise."""
+        """The client; an OptionError if it is not given and clients differ in actions."""
         if not self.only:
             return client or OTHER
         have = f"some clients ({quoted(list(self.only))}) have actions of their own"
@@ -110,7 +111,7 @@ class Permissions(Checked):
         return client
 
     def check_clients(self, clients: Sequence[str]) -> None:
-        """A PlacedError, unless all that are named take part."""
+        """Raise a PlacedError unless all named clients take part."""
         for name in self.only:
             if name not in clients:
                 message = f"there is no client '{name}'; there are {quoted(sorted(clients))}"
@@ -121,7 +122,7 @@ class Permissions(Checked):
     def forbidden(
         self, contexts: FloatArray, columns: Sequence[Column], actions: Sequence[str]
     ) -> BoolArray:  # (n_rows, n_actions)
-        """What each row may not get, at a client that has every action."""
+        """Which actions each row may not get, at a client that offers every action."""
         found = np.zeros((len(contexts), len(actions)), np.bool_)
         for rule in self.never:
             holds: BoolArray = np.ones(len(contexts), np.bool_)
@@ -139,7 +140,7 @@ class Permissions(Checked):
     # --- before anything is asked --------------------------------------------------------------
 
     def check(self, columns: Sequence[Column], actions: Sequence[str]) -> None:
-        """A PlacedError, unless all that is named is there and everybody is left some action."""
+        """Raise a PlacedError unless all names exist and every row is left some action."""
         for rule in self.never:
             _check_actions([rule.action], actions, ("policy", "never"))
             try:
@@ -159,7 +160,7 @@ class Permissions(Checked):
     ) -> None:
         rules = self.at(client, actions).never
         by_action = [[one for one in rules if one.action == action] for action in actions]
-        # Actions with the fewest rules first: most combinations come to nothing early.
+        # Actions with the fewest rules first, so that most combinations are ruled out early.
         by_action.sort(key=len)
         found = next(_without_any(by_action, columns, _Tries()), None)
         if found is None:
@@ -173,7 +174,7 @@ class Permissions(Checked):
 
 
 class _Tries:
-    """How many combinations were tried."""
+    """Counts the combinations that were tried."""
 
     def __init__(self) -> None:
         self.n_tried = 0
@@ -189,7 +190,7 @@ def _without_any(
     tries: _Tries,
     regions: Regions | None = None,
 ) -> Iterator[list[Never]]:
-    """NeverRules that can hold at once, one for each action: nothing is left where they all do."""
+    """Combinations of rules, one per action, that can hold at once and leave no action."""
     if not by_action:
         yield []
         return
@@ -211,12 +212,12 @@ def _check_actions(named: Sequence[str], actions: Sequence[str], place: tuple[st
 
 
 def first_allowed(codes: IntArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
-    """These decisions; where one is forbidden, the first action of the study that is not."""
+    """The decisions; where one is forbidden, the study's first allowed action."""
     rows = np.arange(len(codes))
     return np.where(forbidden[rows, codes], np.argmin(forbidden, axis=1), codes)
 
 
 def largest_allowed(scores: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
-    """The action of the largest score of those that are not forbidden; the first of several."""
+    """The allowed action with the largest score; among equal ones, the first."""
     codes: IntArray = np.argmax(np.where(forbidden, -np.inf, scores), axis=1)
     return codes

@@ -1,1 +1,1 @@
-"""Policies written for other programs: SQL, Python, spreadsheets, ONNX; one file for each."""
+"""Policies exported to other programs: SQL, Python, spreadsheets, ONNX; one file for each."""

@@ -1,4 +1,4 @@
-"""A policy as a workbook: rows are filled in or pasted, and formulas say which action to take."""
+"""A policy as a workbook: users fill in or paste rows, and formulas give the action to take."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from fedopl.policies.export.target import (
 )
 from fedopl.policies.export.xlsx_file import Formula, Sheet, SheetCell, column_name, xlsx_file
 
-# How many rows have formulas; the last of them can be drawn further down.
+# The number of rows with formulas; users can copy the last one further down.
 N_ROWS = 1000
 _COMPARING = (
     f"Fill in the sheet 'decide', or paste rows there. The first {N_ROWS:,} rows have formulas; "
@@ -21,12 +21,12 @@ _COMPARING = (
     "cannot be decided shows #N/A. An empty cell is missing. Spreadsheets compare numbers by about "
     "their first 15 digits."
 )
-# In place of the row's own number, as all rows have the same formulas.
+# Stands for the row's own number, since all rows have the same formulas.
 ROW = "{row}"
 
 
 def excel_workbook(rule: WrittenRule, inputs: Inputs) -> bytes:
-    """The file: rows to fill in, what is worked out from them, the policy's numbers, and words."""
+    """The file: sheets with input rows, working columns, the policy's numbers, and words."""
     target = _Excel(inputs)
     decided = target.guarded(rule(target))
     columns = inputs.encoding.feature_columns
@@ -58,10 +58,10 @@ def _at(text: str, row: int) -> Formula:
 
 
 class _Excel(Target[str]):
-    """Terms are formulas; what is worked out once has a column of the sheet 'working'.
+    """Terms are formulas; what is computed once has a column in the sheet 'working'.
 
-    Numbers and labels stand in cells of the sheet 'numbers': a number within a formula would lose
-    its last digits.
+    Numbers and labels stand in cells of the sheet 'numbers', since a number inside a formula would
+    lose its last digits.
     """
 
     def __init__(self, inputs: Inputs) -> None:
@@ -74,7 +74,7 @@ class _Excel(Target[str]):
         }
 
     def guarded(self, decided: str) -> str:
-        """The action, #N/A where the policy cannot decide, and nothing in an empty row."""
+        """The action; #N/A if the policy cannot decide, and nothing in an empty row."""
         columns = self.inputs.encoding.feature_columns
         known = self._steps([f"{c}, is known" for c in columns], [self._known(c) for c in columns])
         cells = [self._cell(column) for column in columns]
@@ -170,13 +170,13 @@ class _Excel(Target[str]):
         codes = sorted(scores)
         names = [self.inputs.actions[code] for code in codes]
         headers = [f"{name}, compared" for name in names]
-        # Beside each other, whatever lies between the scores; MATCH finds the first.
+        # Placed side by side, whatever lies between the scores; MATCH finds the first.
         compared = _range(self._steps(headers, [scores[code] for code in codes]))
         actions = self._constants("actions", names)
         return f"INDEX({actions},MATCH(MAX({compared}),{compared},0))"
 
     def _known(self, column: str) -> str:
-        """Whether the policy can decide with what is in a column."""
+        """Whether the policy can decide with the value in a column."""
         cell = self._cell(column)
         if column in self.inputs.encoding.numeric:
             known = f"ISNUMBER({cell}),ISLOGICAL({cell})"
@@ -193,7 +193,7 @@ class _Excel(Target[str]):
         return f'IF(ISLOGICAL({cell}),IF({cell},"true","false"),{cell}&"")'
 
     def _is_one_of(self, column: str, what: str, texts: Sequence[str]) -> str:
-        """To the letter: in a spreadsheet 'A' equals 'a', and only EXACT tells them apart."""
+        """Exact comparison: in a spreadsheet 'A' equals 'a', and only EXACT distinguishes them."""
         text = self._text_of[column]
         shown = [spelled for spelled in texts if spelled]
         empty = [f"LEN({text})=0"] if len(shown) < len(texts) else []
@@ -212,7 +212,7 @@ class _Excel(Target[str]):
         return f"working!${column_name(len(self.working) - 1)}{ROW}"
 
     def _constants(self, what: str, values: Sequence[float | str]) -> str:
-        """Where these numbers or texts stand, beside each other."""
+        """The cells that hold these numbers or texts, side by side."""
         line: list[SheetCell] = [what, *values]
         if line not in self.numbers:
             self.numbers.append(line)
@@ -222,5 +222,5 @@ class _Excel(Target[str]):
 
 
 def _range(cells: Sequence[str]) -> str:
-    """From the first cell to the last, which lie beside each other."""
+    """The range from the first cell to the last; the cells lie side by side."""
     return f"{cells[0]}:{cells[-1].partition('!')[2]}" if len(cells) > 1 else cells[0]

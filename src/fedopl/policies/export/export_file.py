@@ -1,4 +1,4 @@
-"""`export_rule`: a policy as a file for another program, tried before it is written."""
+"""`export_rule`: writes a policy as a file for another program, after a trial."""
 
 import unicodedata
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from fedopl.policies.export.sql_query import sql_query
 from fedopl.policies.export.target import Inputs, WrittenRule
 from fedopl.policies.export.tried_on_arrays import Decide, share_that_differs
 
-# Beyond this share of made-up rows it is not rounding that decides differently.
+# If decisions differ in more than this share of made-up rows, rounding is not the reason.
 MOST_DIFFERENT = 0.01
 
 
 class Language(NamedTuple):
-    """How a policy is written in one language, and how files of it end."""
+    """How a policy is written in one language, and the file endings of that language."""
 
     ending: str
     write: Callable[[WrittenRule, Inputs], bytes]
@@ -68,7 +68,7 @@ def _check_names(inputs: Inputs) -> None:
             f"the policy reads a column '{inputs.column}'; choose another name for the action, "
             "with column= (--column)"
         )
-    # Two of the policy's columns under one name would both be read from there.
+    # Two of the policy's columns with one name would both be read from the same column.
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise OptionError(f"columns: named more than once: {quoted(twice)}")
@@ -81,12 +81,12 @@ def _check_names(inputs: Inputs) -> None:
 
 
 def _is_control(sign: str) -> bool:
-    """Whether it ends a line, is a control character, or no character at all."""
+    """Whether it ends a line, is a control character, or is not a character at all."""
     return unicodedata.category(sign) in ("Cc", "Cs", "Cn", "Zl", "Zp")
 
 
 def _check_decisions(rule: WrittenRule, inputs: Inputs, decide: Decide) -> None:
-    """Refuse a kind of policy whose `written_in` is another's than its `decide`."""
+    """Refuse a kind of policy whose `written_in` disagrees with its `decide`."""
     differ = share_that_differs(rule, inputs, decide)
     if differ > MOST_DIFFERENT:
         raise PolicyError(

@@ -70,7 +70,7 @@ class _Onnx(Target[str]):
         self._codes = {column: self._level_codes(column) for column in inputs.encoding.categorical}
 
     def action_text(self, decided: str) -> None:
-        """The action's name, nothing where a row cannot be decided, as the output."""
+        """The output: the action's name, or an empty text if a row cannot be decided."""
         known = ""
         for column in self.inputs.encoding.feature_columns:
             own = self._known(column)
@@ -189,7 +189,7 @@ class _Onnx(Target[str]):
         return self._node("Gather", self._constant(codes), first)
 
     def _known(self, column: str) -> str:
-        """Whether the policy can decide with what is in a column."""
+        """Whether the policy can decide with the value in a column."""
         if column not in self.inputs.encoding.numeric:
             least = MISSING if self.inputs.marked else 0
             return self._node("GreaterOrEqual", self._codes[column], self._constant([[least]]))
@@ -200,7 +200,7 @@ class _Onnx(Target[str]):
         return self._node("And", finite, self._node("Not", self._node("IsNaN", name)))
 
     def _level_codes(self, column: str) -> str:
-        """The position of each row's level, or that it is missing or unknown."""
+        """The position of each row's level, or a code for missing or unknown."""
         levels = self.inputs.encoding.categorical[column]
         other = self.inputs.encoding.others.get(column)
         spelled = enumerate(self.inputs.spellings(column).values())

@@ -19,7 +19,7 @@ _COMPARING = (
     "Call decide(row) with a dictionary, or run `python FILE rows.csv > decided.csv`. None, NaN "
     "and an empty text are missing."
 )
-# The file's own part, the same for every policy: what is a number, a label, a gap.
+# The part that is the same for every policy: how numbers, labels and gaps are recognised.
 READING = '''
 _NUMBER = re.compile(r"[+-]?(\\d+\\.?\\d*|\\.\\d+)([eE][+-]?\\d+)?")
 _WORDS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
@@ -151,7 +151,7 @@ def _is_plain(text: str) -> bool:
 
 
 class _Python(Target[str]):
-    """Terms are expressions; what is worked out once is a statement before them."""
+    """Terms are expressions; what is computed once is a statement before them."""
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
@@ -252,7 +252,7 @@ class _Python(Target[str]):
         return f"(\n    {yes}\n    if {condition}\n    else {no}\n)"
 
     def largest(self, scores: Mapping[int, str]) -> str:
-        # The first of the largest is what max finds.
+        # max returns the first of the largest.
         listed = ", ".join(f"({scores[code]}, {code})" for code in sorted(scores))
         return f"ACTIONS[max([{listed}], key=lambda one: one[0])[1]]"
 

@@ -23,7 +23,7 @@ _LARGEST_DOUBLE = "1.7976931348623157e308"
 
 
 def sql_query(rule: WrittenRule, inputs: Inputs) -> bytes:
-    """The query; every row of the table comes back with one column more."""
+    """The query; it returns every row of the table with one more column."""
     target = _Sql(inputs)
     decided = rule(target)
     known = "\n    AND ".join(map(target.known, inputs.encoding.feature_columns))
@@ -43,14 +43,14 @@ def sql_query(rule: WrittenRule, inputs: Inputs) -> bytes:
 
 
 class _Sql(Target[str]):
-    """Terms are expressions; what is worked out once is a column of a subquery within another."""
+    """Terms are expressions; what is computed once is a column of a nested subquery."""
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
         self._layers: list[list[tuple[str, str, str]]] = []  # name, expression, what it is
 
     def known(self, column: str) -> str:
-        """Whether the policy can decide with what is in a column."""
+        """Whether the policy can decide with the value in a column."""
         cell = self._cell(column)
         if column in self.inputs.encoding.numeric:
             # SQLite also keeps text in columns of numbers: there it would not equal its own sum.
@@ -63,7 +63,7 @@ class _Sql(Target[str]):
         return f"({self.is_missing(column)} OR {known})" if self.inputs.marked else f"({known})"
 
     def selected(self, decided: str) -> str:
-        """The action, from within as many subqueries as there are layers."""
+        """The action, selected from one nested subquery per layer."""
         if not self._layers:
             return decided
         source = ""
@@ -100,7 +100,7 @@ class _Sql(Target[str]):
         return f"{number} >= {_literal(cut)}"
 
     def negated(self, condition: str) -> str:
-        # What is unknown counts as not so.
+        # Unknown counts as false.
         return f"CASE WHEN {condition} THEN 0 ELSE 1 END = 1"
 
     def both(self, first: str, second: str) -> str:
@@ -166,7 +166,7 @@ class _Sql(Target[str]):
         return f"CASE WHEN {condition}\n  THEN {yes}\n  ELSE {no} END"
 
     def largest(self, scores: Mapping[int, str]) -> str:
-        # Whoever is at least all that follow, and was not passed over, is the first of the largest.
+        # The first of the largest is at least all that follow, and no earlier one was taken.
         *others, last = sorted(scores)
         lines = [
             f"WHEN {_all(f'{scores[code]} >= {scores[b]}' for b in sorted(scores) if b > code)} "
@@ -190,11 +190,11 @@ class _Sql(Target[str]):
     def _in(self, column: str, texts: Iterable[str]) -> str:
         spelled = [*texts]
         known = {text for own in self.inputs.spellings(column).values() for text in own}
-        # Labels that are whole numbers may be stored as numbers, of which some are shown as 25.0.
+        # Labels that are whole numbers may be stored as numbers, and some databases show 25.0.
         as_numbers = [f"{text}.0" for text in spelled if text.lstrip("-").isdecimal()]
         spelled += [text for text in as_numbers if text not in known]
         listed = ", ".join(map(_text, spelled))
-        # One sign longer than any label, as a database may cut off what is longer.
+        # One character longer than any label, since a database may cut off longer texts.
         length = max(len(text) for text in spelled) + 1
         cell = f"CAST({self._cell(column)} AS VARCHAR({length}))"
         return f"{cell} IN ({listed})" if len(spelled) > 1 else f"{cell} = {listed}"
@@ -205,7 +205,7 @@ def _all(conditions: Iterable[str]) -> str:
 
 
 def _literal(number: float) -> str:
-    """With an exponent, which makes it a double in most databases."""
+    """The number with an exponent, which makes it a double in most databases."""
     text = repr(number)
     return f"({text})" if "e" in text else f"({text}e0)"
 

@@ -1,4 +1,4 @@
-"""What a policy of any kind can be written with in another language, and what it reads there."""
+"""The operations that a policy uses to write itself in another language, and its inputs there."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,39 +12,39 @@ from fedopl.base.labels import NO_LABEL
 from fedopl.base.schema import Encoding
 
 Term = TypeVar("Term")  # a number, a condition or an action, in the other language
-# Beyond it the square of a number, or the sum of some, would not be one.
+# The square of a larger number, or a sum of such squares, would overflow.
 LARGEST_SQUARED = 1e150
-# Writes the same policy in whatever language is handed over, and returns the action to take.
+# Writes the same policy in any language that is passed in, and returns the action to take.
 WrittenRule = Callable[["Target[Any]"], Any]
-# Below every score, that of an action nobody has a score for included.
+# Below every score, even that of an action without any score.
 LOWEST = -1e307
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The columns that a policy reads, how they are called and spelled, and what it decides."""
+    """The columns that a policy reads, their names and spellings, and the actions it decides on."""
 
     encoding: Encoding
     actions: tuple[str, ...]
     column: str = "action"  # what the action is called in what comes out
     table: str = "rows"  # what is decided on, where the language has names for tables
     called: Mapping[str, str] = field(default_factory=dict)  # by the policy's name of a column
-    # By the policy's name of a column, the policy's label for each label of the table.
+    # By column (the policy's name): from each label of the table to the policy's label.
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rules: tuple[str, ...] = ()  # who may get what, in words
 
     @property
     def marked(self) -> bool:
-        """Whether rows with gaps are decided, too."""
+        """Whether rows with gaps are decided as well."""
         return self.encoding.missing == "indicator"
 
     def name(self, column: str) -> str:
-        """What a column is called in the table."""
+        """The name of a column in the table."""
         return self.called.get(column, column)
 
     @property
     def texts(self) -> Iterator[str]:
-        """Everything that has to be spelled in the other language."""
+        """All texts that must be spelled in the other language."""
         yield from (*self.actions, self.column, self.table)
         yield from map(self.name, self.encoding.feature_columns)
         for column in self.encoding.categorical:
@@ -60,7 +60,7 @@ class Inputs:
         }
 
     def not_other(self, column: str, level: str) -> list[str] | None:
-        """Where every label that is not listed stands for this level: all texts that do not."""
+        """If all unlisted labels mean this level: all texts that mean another; otherwise None."""
         if self.encoding.others.get(column) != level:
             return None
         spelled = self.spellings(column)
@@ -68,15 +68,16 @@ class Inputs:
         return [*others, *self.gaps(column)]
 
     def gaps(self, column: str) -> list[str]:
-        """Every text that stands for no label, in the order of the alphabet."""
+        """All texts that mean "no label", sorted."""
         known = {text for spelled in self.spellings(column).values() for text in spelled}
         return sorted(NO_LABEL - known - set(self.labels.get(column, {})))
 
     @cached_property
     def features(self) -> list[tuple[str, str | None]]:  # (n_features,)
-        """Of each encoded feature its column, and the level it marks; None for a number or a gap.
+        """For each encoded feature, its column and the level it marks; None for a number or a gap.
 
-        A column of numbers comes first, and then whether it is missing, where gaps are marked.
+        The number of a column comes first, then its indicator of missing values, if gaps are
+        marked.
         """
         found: list[tuple[str, str | None]] = []
         for column in self.encoding.numeric:
@@ -88,7 +89,7 @@ class Inputs:
 
 
 class Target(ABC, Generic[Term]):
-    """A language that policies are written in; every kind writes itself with these words."""
+    """A language to write policies in; every kind of policy writes itself with these operations."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -106,7 +107,7 @@ class Target(ABC, Generic[Term]):
         return terms
 
     def at_level(self, features: Sequence[int], position: int) -> Term:
-        """Whether a row is of a level, counted among those that these features mark.
+        """Whether a row has a level, counted among the levels that these features mark.
 
         The first level is the one that has no feature.
         """
@@ -120,7 +121,7 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def number(self, column: str) -> Term:
-        """The number in a column, zero where it is missing."""
+        """The number in a column, zero if it is missing."""
 
     @abstractmethod
     def is_missing(self, column: str) -> Term:
@@ -128,7 +129,7 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def is_level(self, column: str, level: str) -> Term:
-        """Whether a column of labels has this one."""
+        """Whether a column of labels has this label."""
 
     @abstractmethod
     def at_most(self, number: Term, cut: float) -> Term:
@@ -140,31 +141,31 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def negated(self, condition: Term) -> Term:
-        """Whether a condition is not so."""
+        """Whether a condition is false."""
 
     @abstractmethod
     def both(self, first: Term, second: Term) -> Term:
-        """Whether two conditions are so."""
+        """Whether both conditions hold."""
 
     @abstractmethod
     def either(self, first: Term, second: Term) -> Term:
-        """Whether one of two conditions is so, or both."""
+        """Whether at least one of two conditions holds."""
 
     @abstractmethod
     def unless(self, condition: Term, number: Term) -> Term:
-        """A number; where the condition is so, one below every score."""
+        """The number; where the condition holds, a number below every score."""
 
     @abstractmethod
     def flag(self, condition: Term) -> Term:
-        """The number 1 where a condition is so, and 0 elsewhere."""
+        """1 where a condition holds, and 0 elsewhere."""
 
     @abstractmethod
     def between(self, number: Term, low: float, high: float) -> Term:
-        """A number, or the end that is nearer to it where it lies beyond."""
+        """The number, clamped to lie between `low` and `high`."""
 
     @abstractmethod
     def in_units(self, number: Term, middle: float, unit: float) -> Term:
-        """How many units a number lies above a middle."""
+        """How many units a number lies above `middle`."""
 
     @abstractmethod
     def above(self, number: Term, knot: float) -> Term:
@@ -176,19 +177,19 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def wave(self, parts: Sequence[tuple[float, Term]], phase: float) -> Term:
-        """The cosine of numbers, each times its frequency, and a phase."""
+        """The cosine of a phase plus numbers, each times its frequency."""
 
     @abstractmethod
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[Term]) -> list[Term]:
-        """These numbers, worked out once, however often they are used; `what` is one word."""
+        """These numbers, computed once, however often they are used; `what` is one word."""
 
     @abstractmethod
     def weighted_sums(
         self, names: Sequence[str], columns: Sequence[tuple[str, Term]], parameters: FloatArray
     ) -> list[Term]:
-        """Sums of columns, each with its name, times each row of parameters; the last is added.
+        """For each row of parameters, the sum of columns times parameters, plus the last parameter.
 
-        They are worked out once, however often they are used.
+        The sums are computed once, however often they are used.
         """
 
     def rectified_sums(
@@ -197,7 +198,7 @@ class Target(ABC, Generic[Term]):
         columns: Sequence[tuple[str, Term]],  # noqa: ARG002
         parameters: FloatArray,
     ) -> list[Term]:
-        """The same where it is above 0, and 0 elsewhere: the units of a layer of a network."""
+        """Weighted sums where they are above 0, and 0 elsewhere: the units of a network's layer."""
         raise OptionError(
             f"a network's layer {layer} has {parameters.size:,} weights, too many for this "
             "language; a neural policy is exported to python (.py) or onnx (.onnx)"
@@ -205,11 +206,11 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def less_length(self, number: Term, parts: Sequence[Term]) -> Term:
-        """A number less the root of the sum of the squares of others, within ±LARGEST_SQUARED."""
+        """A number minus the root of the sum of the others' squares, within ±LARGEST_SQUARED."""
 
     @abstractmethod
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[Term]]) -> list[Term]:
-        """For each name, how many of its conditions are so."""
+        """For each name, how many of its conditions hold."""
 
     @abstractmethod
     def action(self, code: int) -> Term:
@@ -217,22 +218,22 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def choice(self, condition: Term, yes: Term, no: Term) -> Term:
-        """One action where a condition is so, the other elsewhere."""
+        """One action where a condition holds, the other elsewhere."""
 
     @abstractmethod
     def largest(self, scores: Mapping[int, Term]) -> Term:
-        """The action with the largest number, by code; the first of them if there are several."""
+        """The action with the largest number, by code; among equal ones, the first."""
 
 
 def one_line(text: str) -> str:
-    """The text as it can stand in a comment, which ends with its line."""
+    """The text on one line, so that it fits in a comment."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def _read_as(inputs: Inputs, column: str) -> str:
     """What is expected in a column, in words."""
     encoding = inputs.encoding
-    # The policy itself makes a feature of a date; other languages do not agree on how.
+    # The policy itself computes a feature from a date; other languages disagree on how.
     rule = f"not the date but its '{encoding.dates[column]}', " if column in encoding.dates else ""
     if column in encoding.numeric:
         return f"{rule}a number"
@@ -243,7 +244,7 @@ def _read_as(inputs: Inputs, column: str) -> str:
 
 
 def header_lines(inputs: Inputs, comparing: str) -> list[str]:
-    """What every exported file says of itself; how the language compares is its own affair."""
+    """The header of every exported file; `comparing` says how the language compares."""
     encoding = inputs.encoding
     columns = encoding.feature_columns
     undecided = "text in place of a number, an infinite number and an unknown label"

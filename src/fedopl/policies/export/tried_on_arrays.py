@@ -13,7 +13,7 @@ Decide = Callable[[FloatArray], IntArray]
 
 
 def share_that_differs(rule: WrittenRule, inputs: Inputs, decide: Decide) -> float:
-    """In what share of made-up rows the rule says something else than `decide`."""
+    """The share of made-up rows in which the rule disagrees with `decide`."""
     first = _OnArrays(inputs, _made_up_contexts(inputs, ()))
     rule(first)  # which tells where the cuts are
     contexts = _made_up_contexts(inputs, first.cuts)
@@ -21,7 +21,7 @@ def share_that_differs(rule: WrittenRule, inputs: Inputs, decide: Decide) -> flo
 
 
 def _made_up_contexts(inputs: Inputs, cuts: Sequence[float]) -> FloatArray:  # (n_rows, n_features)
-    """Rows with every level, with gaps if those are marked, and numbers on and beside the cuts."""
+    """Rows with every level, with gaps if these are marked, and numbers on and near the cuts."""
     rng = np.random.default_rng(0)
     encoding, columns = inputs.encoding, []
     for _ in encoding.numeric:

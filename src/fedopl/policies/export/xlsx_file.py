@@ -1,4 +1,4 @@
-"""Workbooks as .xlsx files: sheets of numbers, text and formulas, and nothing else."""
+"""Workbooks as .xlsx files, with sheets of numbers, text and formulas only."""
 
 import io
 import zipfile
@@ -24,7 +24,7 @@ _TEXT_STYLE = 1  # what is typed there stays text: 007 is not made 7
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula, without the sign it begins with."""
+    """A formula, without its leading sign."""
 
     text: str
 
@@ -34,7 +34,7 @@ SheetCell = float | str | Formula
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """Rows of cells, and which columns are for text, counted from 0."""
+    """Rows of cells, and the positions of the text columns, counted from 0."""
 
     rows: Sequence[Sequence[SheetCell]]
     text_columns: Sequence[int] = field(default=())
@@ -50,7 +50,7 @@ def column_name(place: int) -> str:
 
 
 def xlsx_file(sheets: Mapping[str, Sheet]) -> bytes:
-    """The file, the same bytes for the same sheets; formulas are worked out when it is opened."""
+    """The file, the same bytes for the same sheets; formulas are computed when it is opened."""
     numbers = range(1, len(sheets) + 1)
     parts = {
         "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types">'
@@ -83,7 +83,7 @@ def xlsx_file(sheets: Mapping[str, Sheet]) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in parts.items():
-            # Without the hour: the same policy gives the same bytes.
+            # Without a time of day: the same policy gives the same bytes.
             entry = zipfile.ZipInfo(name)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, f'<?xml version="1.0" encoding="UTF-8"?>\n{text}')

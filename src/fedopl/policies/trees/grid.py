@@ -1,4 +1,4 @@
-"""The public grid of thresholds that trees are searched on, and how its cells are laid out."""
+"""The public grid of thresholds for the search of trees, and the layout of its cells."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from fedopl.policies.tree_columns import Column, LevelColumn
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Where columns are cut; a column of labels has a bin for each level.
+    """The thresholds of columns; a column of labels has a bin for each level.
 
-    There is a table of cells for every two columns, and a line of bins for every one. All of them
-    lie one behind the other on one axis, so that columns with few bins take little room.
+    There is a table of cells for every two columns, and a line of bins for every column. All of
+    them are laid out one after the other on one axis, so columns with few bins take little room.
     """
 
     cuts: tuple[tuple[float, ...], ...]  # of each column: thresholds, or positions of levels
@@ -24,18 +24,18 @@ class Grid:
 
     @property
     def n_columns(self) -> int:
-        """How many columns a tree may split on."""
+        """The number of columns that a tree may split on."""
         return len(self.cuts)
 
     @cached_property
     def n_bins(self) -> tuple[int, ...]:
-        """How many bins each column has."""
+        """The number of bins of each column."""
         cut = zip(self.cuts, self.is_level, strict=True)
         return tuple(len(cuts) + (not level) for cuts, level in cut)
 
     @cached_property
     def tables(self) -> dict[tuple[int, int], slice]:
-        """Where the cells of two columns lie, the lower first; those of one column are a line."""
+        """The positions of the cells of two columns, the lower first; one column has a line."""
         found, start = {}, 0
         for first, second in combinations_with_replacement(range(self.n_columns), 2):
             size = self.n_bins[first] * (1 if first == second else self.n_bins[second])
@@ -45,15 +45,15 @@ class Grid:
 
     @property
     def n_cells(self) -> int:
-        """Of all tables and lines together."""
+        """The number of cells in all tables and lines."""
         return max((table.stop for table in self.tables.values()), default=0)
 
     def line(self, cells: FloatArray, column: int) -> FloatArray:  # (n_bins, …)
-        """What the cells hold for one column's bins."""
+        """The part of `cells` for one column's bins."""
         return cells[self.tables[column, column]]
 
     def table(self, cells: FloatArray, column: int, other: int) -> FloatArray:  # (n, m, …)
-        """What the cells hold for two columns' bins; a column meets itself on the diagonal."""
+        """The part of `cells` for two columns' bins; the same column twice gives a diagonal."""
         if column == other:
             square = np.zeros((self.n_bins[column], self.n_bins[column], *cells.shape[1:]))
             square[np.diag_indices(self.n_bins[column])] = self.line(cells, column)
@@ -65,7 +65,7 @@ class Grid:
 
 
 def cell_names(grid: Grid, columns: Sequence[Column]) -> Iterator[str]:
-    """What is in each cell, in the order in which cells lie."""
+    """A description of each cell, in the order of cells."""
     bins = [
         [_bin_name(grid, columns, column, place) for place in range(n_bins)]
         for column, n_bins in enumerate(grid.n_bins)
@@ -91,7 +91,7 @@ def grid_of(
 ) -> Grid:
     """The grid with these thresholds, and labels cut at every level.
 
-    Where some columns are named, the others are not cut at all.
+    If `asked` names columns, the other columns are not cut at all.
     """
     found, is_level = [], []
     for column, own in zip(columns, cuts, strict=True):

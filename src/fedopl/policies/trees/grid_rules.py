@@ -1,4 +1,4 @@
-"""From a study's plan for a tree to the grid that is searched and the rules that are kept."""
+"""Turns a study's plan for a tree into the grid to search and the rules to keep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from fedopl.policies.trees.tree_plan import Restriction, TreePlan
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """People who may not get every action; a leaf that may hold any of them obeys."""
+    """People who may not get every action; a leaf that may hold any of them must obey."""
 
     column: int  # that says who belongs to the group
     possible: BoolArray  # (n_splits, 2) whether they may be among those who say yes, and no
@@ -24,20 +24,21 @@ class Group:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rules:
-    """What a tree has to keep to."""
+    """The rules that a tree must keep."""
 
     n_actions: int
     minimum_leaf: float = 1.0
     split_cost: float = 0.0  # in the unit of the sums: a split has to add more than this
     groups: tuple[Group, ...] = ()
     is_doubted: bool = False  # whether cells end with each action's squared doubts
-    # By column, (n_splits,): questions that have the same answer for everybody here.
+    # By column, (n_splits,): questions with the same answer for all rows here.
     answered: Mapping[int, BoolArray] = field(default_factory=dict)
 
     def within(self, grid: Grid, column: int, place: int, *, yes: bool) -> Self:
-        """The rules for those who answered a question.
+        """The rules for the rows with this answer to a question.
 
-        Some groups are no longer among them, and some questions have the same answer for all.
+        Some groups no longer occur among these rows, and some questions have the same answer for
+        all.
         """
         remaining = [
             group
@@ -71,7 +72,7 @@ def agreed_grid(
 
 
 def thresholds_of(grid: Grid) -> tuple[FloatArray, FloatArray]:
-    """How many thresholds each column has, and all of them one behind the other."""
+    """The number of thresholds of each column, and all thresholds in one array."""
     own = [() if level else cuts for cuts, level in zip(grid.cuts, grid.is_level, strict=True)]
     counts = np.array([len(cuts) for cuts in own], np.float64)
     return counts, np.array([cut for cuts in own for cut in cuts], np.float64)
@@ -80,7 +81,7 @@ def thresholds_of(grid: Grid) -> tuple[FloatArray, FloatArray]:
 def grid_from(
     plan: TreePlan, columns: Sequence[Column], n_cuts: FloatArray, cuts: FloatArray
 ) -> Grid:
-    """The grid of these thresholds; a ValueError unless it is one that the study allows."""
+    """The grid of these thresholds; a ValueError unless the study allows it."""
     if (n_cuts < 0).any() or (n_cuts % 1).any() or n_cuts.sum() != len(cuts):
         raise ValueError("the thresholds are not shared out among the columns")
     apart = np.split(cuts, np.cumsum(n_cuts.astype(np.int64))[:-1])
@@ -89,7 +90,7 @@ def grid_from(
     proposed = {column.name: own.tolist() for column, own in zip(columns, apart, strict=True)}
     grid = agreed_grid(plan, columns, proposed)
     if not all(map(np.array_equal, thresholds_of(grid), (n_cuts, cuts))):
-        # A client may be asked about the agreed grid only, never about one made to single out rows.
+        # Only the agreed grid may be asked about, never one made to single out rows.
         raise ValueError("there are other thresholds than were agreed")
     return grid
 
@@ -109,7 +110,7 @@ def rules_of(
 def forbidden_in_leaves(
     root: Node, plan: TreePlan, columns: Sequence[Column], actions: tuple[str, ...]
 ) -> BoolArray:  # (n_leaves, n_actions)
-    """Which actions the leaves of this tree may not hold, as somebody there may not get them."""
+    """Which actions each leaf of this tree may not use, since some of its rows may not get them."""
     own: dict[str, list[float]] = {}
     for branch in branches_of(root):
         own.setdefault(columns[branch.column].name, []).append(branch.cut)

@@ -1,8 +1,8 @@
-"""Growing trees of any depth: exact up to depth two, beyond that searching two levels ahead.
+"""Grows trees of any depth: exact up to depth two; deeper trees are searched two levels ahead.
 
-At every node the best tree of depth two is found; its first question stays, and both answers are
-looked into on the next level. On the last level all of it stays. So every tree is at least as good
-as the exact one of depth two, but beyond that depth it need not be the best of all.
+At every node the best tree of depth two is found. Its first question is kept, and both answers are
+searched on the next level. On the last level the whole depth-two tree is kept. So every tree is at
+least as good as the exact one of depth two, but beyond that depth it need not be the best of all.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import best_tree
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
-# In a partition, a leaf below which nothing is left to search; open ones are counted from zero.
+# In a partition, a leaf with nothing left to search; open leaves are counted from zero.
 DONE = -1
 EVERYBODY = Leaf(0)
 NO_TREE = (
@@ -28,11 +28,11 @@ CellsOf = Callable[[Node], list[FloatArray] | None]
 
 
 def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[Node, float]:
-    """The tree, and what it is worth.
+    """The tree and its value.
 
-    `cells_of` is asked once for each level. It gets a partition: a tree whose leaves say which of
-    the open nodes a row belongs to, or DONE; it gives the sums of every open node. If it gives
-    none, the tree ends with what was seen ahead from the level above.
+    `cells_of` is called once for each level. Its argument is a partition: a tree whose leaves say
+    which open node a row belongs to, or DONE. It returns the sums of every open node. If it returns
+    none, the tree ends with the best tree seen from the level above.
     """
     decided: dict[Path, Node] = {}
     questions: dict[Path, Branch] = {}
@@ -63,9 +63,9 @@ def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[
 
 
 def simplified(node: Node) -> Node:
-    """The same decisions without questions that change none of them.
+    """A tree with the same decisions, without questions that change no decision.
 
-    Where cells were suppressed, a question can seem to add something that it does not.
+    If cells were suppressed, a question can seem to help although it does not.
     """
     if isinstance(node, Leaf):
         return node
@@ -74,7 +74,7 @@ def simplified(node: Node) -> Node:
 
 
 def n_levels(depth: int) -> int:
-    """How many times cells are asked for at most."""
+    """The largest number of times that cells are asked for."""
     return max(1, depth - LOOK_AHEAD + 1)
 
 
@@ -90,7 +90,7 @@ def _built(
     questions: dict[Path, Branch],
     opened: dict[Path, int],
 ) -> Node:
-    """The tree below a path; with open nodes, a partition, otherwise the finished tree."""
+    """The tree below a path: a partition if there are open nodes, otherwise the finished tree."""
     if path in opened:
         return Leaf(opened[path])
     if path in decided:

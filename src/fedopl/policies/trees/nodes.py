@@ -1,4 +1,4 @@
-"""The nodes of a tree policy: branches and leaves, walked through, and written as arrays."""
+"""The nodes of a tree policy: branches and leaves, how to walk them, and their array form."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.policies.tree_columns import Column, LevelColumn
 
-# A node in an array: column, cut, and where yes and no lead. A leaf has its action for a cut.
+# A node in an array: column, cut, and the positions of yes and no. A leaf has its action as cut.
 NODE_NUMBERS = 4
 LEAF, NOTHING = -1, -2  # in place of a column
 MOST_DEPTH = 6
@@ -18,14 +18,14 @@ MOST_NODES = 2 ** (MOST_DEPTH + 1) - 1
 
 @dataclass(frozen=True)
 class Leaf:
-    """Where the questions end."""
+    """An end of the tree, with its action."""
 
     action: int
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A question about one column, at most a threshold or one level, and where answers lead."""
+    """A question about one column, at most a threshold or one level, and both next nodes."""
 
     column: int  # among the columns that a tree may split on
     cut: float  # a threshold, or the position of a level
@@ -37,7 +37,7 @@ Node = Leaf | Branch
 
 
 def nodes_of(node: Node) -> Iterator[Node]:
-    """The node and all below it, yes before no."""
+    """The node and all nodes below it, yes before no."""
     yield node
     if isinstance(node, Branch):
         yield from nodes_of(node.yes)
@@ -45,24 +45,24 @@ def nodes_of(node: Node) -> Iterator[Node]:
 
 
 def leaves_of(root: Node) -> list[Leaf]:
-    """From the first answer yes to the last answer no."""
+    """The leaves, from the first answer yes to the last answer no."""
     return [node for node in nodes_of(root) if isinstance(node, Leaf)]
 
 
 def branches_of(root: Node) -> list[Branch]:
-    """Every question of the tree, each before those below it."""
+    """Every question of the tree; each comes before those below it."""
     return [node for node in nodes_of(root) if isinstance(node, Branch)]
 
 
 def depth_of(node: Node) -> int:
-    """How many questions lie below the node at most."""
+    """The largest number of questions below the node."""
     return 0 if isinstance(node, Leaf) else 1 + max(depth_of(node.yes), depth_of(node.no))
 
 
 def leaf_positions(
     root: Node, columns: tuple[Column, ...], contexts: FloatArray
 ) -> IntArray:  # (n_rows,)
-    """Which leaf each row ends in, counted from the first answer yes to the last answer no."""
+    """The leaf of each row, counted from the first answer yes to the last answer no."""
     positions = np.empty(len(contexts), np.int64)
     waiting: list[tuple[Node, IntArray]] = [(root, np.arange(len(contexts)))]
     n_leaves = 0
@@ -78,7 +78,7 @@ def leaf_positions(
 
 
 def says_yes(column: Column, cut: float, contexts: FloatArray) -> BoolArray:  # (n_rows,)
-    """Whether each row is of the level, or at most the threshold."""
+    """Whether each row has the level, or is at most the threshold."""
     values = column.values(contexts)
     yes: BoolArray = values == cut if isinstance(column, LevelColumn) else values <= cut
     return yes
@@ -88,7 +88,7 @@ def says_yes(column: Column, cut: float, contexts: FloatArray) -> BoolArray:  # 
 
 
 def as_array(root: Node, n_nodes: int | None = None) -> FloatArray:  # (n_nodes, 4)
-    """The tree as numbers, each node before those below it, filled up with nothing."""
+    """The tree as numbers, each node before those below it, padded to `n_nodes`."""
     rows: list[list[float]] = []
 
     def add(node: Node) -> int:
@@ -106,9 +106,9 @@ def as_array(root: Node, n_nodes: int | None = None) -> FloatArray:  # (n_nodes,
 
 
 def from_array(array: FloatArray, columns: tuple[Column, ...], actions: range) -> Node:
-    """The tree in these numbers; a ValueError where they are none, or ask about what is not there.
+    """The tree in these numbers; a ValueError if they are no tree, or ask about unknown columns.
 
-    Each node lies behind the one that leads to it and is used once, so that this ends.
+    Each node lies after the node that leads to it and is used once, so reading always ends.
     """
     used: set[int] = set()
 
@@ -145,7 +145,7 @@ def _member(number: float, allowed: range) -> int:
 def as_content(
     node: Node, columns: tuple[Column, ...], action_names: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The tree as it is saved: questions within questions, in names."""
+    """The tree as it is saved: nested questions, with names."""
     if isinstance(node, Leaf):
         return {"action": action_names[node.action]}
     column = columns[node.column]
@@ -159,7 +159,7 @@ def as_content(
 def from_content(
     content: dict[str, Any], columns: tuple[Column, ...], action_names: tuple[str, ...]
 ) -> Node:
-    """The tree that was saved as `content`; a KeyError, TypeError or ValueError if it is none."""
+    """The tree saved as `content`; a KeyError, TypeError or ValueError if it is invalid."""
     if "action" in content:
         return Leaf(action_names.index(content["action"]))
     names = [column.name for column in columns]

@@ -1,10 +1,10 @@
 """Exact search for the best tree of depth 0, 1 or 2, from sums of scores in a grid's cells.
 
-Columns are cut into bins. For every two columns and every two bins there is the sum of each
-action's scores over the rows of that cell. A stump's leaves are sums over one column's bins; a tree
-of depth two splits on one column, then on another in each half, so its leaves are sums over
-rectangles of two columns' cells. So these sums are enough to find the best of all such trees, in
-O(p²·B²·d), and no row is needed.
+Columns are cut into bins. For every two columns and every two bins, there is the sum of each
+action's scores over the rows of that cell. The leaves of a tree with one split are sums over one
+column's bins. A tree of depth two splits on one column, then on another in each half, so its leaves
+are sums over rectangles of two columns' cells. These sums are enough to find the best of all such
+trees, in O(p²·B²·d), and no row is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,22 +17,22 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 
-# What is summed in each cell, (n_cells, 2 + n_actions): rows, their weight, and scores by action.
-# Where scores are missing, there is n_actions more: the weight of the rows that have one. With
-# caution there is n_actions more, the last: squares of what is taken from each action's sum.
+# The sums in each cell, (n_cells, 2 + n_actions): rows, their weight, and scores by action. If
+# scores are missing, n_actions more follow: the weight of the rows that have one. With caution,
+# n_actions more come last: squares of what is subtracted from each action's sum.
 ROWS, WEIGHT, FIRST_ACTION = 0, 1, 2
 YES_NO = (0, 1)  # the sides of a split
-# Values this close, as a share of all scores, are ties: sums in another order may differ as much.
+# Values this close, as a share of all scores, are ties: another order of summation may cause them.
 ROUNDING = 1e-11
-# Roots of differences of sums are off by more.
+# Roots of differences of sums have larger rounding errors.
 ROUNDING_OF_ROOTS = 1e-8
-# A split has to add this many times as much, so that of equal trees the smaller one is taken.
+# A split has to add this many times as much, so that the smaller of two equal trees is taken.
 WORTH_A_SPLIT = 4
 
 
 @dataclass(frozen=True)
 class Found:
-    """A tree, and the sum of its leaves' scores less what its splits cost."""
+    """A tree, and the sum of its leaves' scores minus the cost of its splits."""
 
     node: Node
     value: float
@@ -42,7 +42,7 @@ Worth = Callable[[FloatArray, BoolArray | None], FloatArray]
 
 
 def best_tree(cells: FloatArray, grid: Grid, depth: int, rules: Rules) -> Found:
-    """The best tree of depth 0, 1 or 2; a tie goes to fewer splits, then to what comes first."""
+    """The best tree of depth 0, 1 or 2; ties go to fewer splits, then to the first found."""
     tables = _Tables(cells, grid, rules)
 
     def worth(leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
@@ -54,7 +54,7 @@ def best_tree(cells: FloatArray, grid: Grid, depth: int, rules: Rules) -> Found:
 
 
 def largest_error(released: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
-    """How far the value of any tree can move if `released` stands for `true`, with n actions."""
+    """How far any tree's value can move if `released` replaces `true`, with n actions."""
 
     def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
         return _largest(np.abs(leaves[1 : 1 + n]))
@@ -67,10 +67,10 @@ def largest_error(released: FloatArray, true: FloatArray, grid: Grid, depth: int
 def leaf_values(
     leaves: FloatArray, allowed: BoolArray | None, rules: Rules
 ) -> FloatArray:  # (n_actions, …)
-    """What a leaf is worth by action; −∞ where it may not be taken, or the leaf has too few rows.
+    """The value of a leaf by action; −∞ if the action is not allowed or the leaf has too few rows.
 
-    Where some rows lack an action's score, they count as the others in the leaf do on average. With
-    caution, a standard error of the sum is taken from it.
+    Rows that lack an action's score count like the average of the others in the leaf. With caution,
+    a standard error of the sum is subtracted from it.
     """
     last = 1 + rules.n_actions
     values = leaves[1:last]
@@ -88,7 +88,7 @@ def leaf_values(
 
 
 def _largest(values: FloatArray) -> FloatArray:  # (…)
-    """The largest over the first axis, which is short: one after the other is fastest."""
+    """The maximum over the first axis; the axis is short, so a loop is fastest."""
     largest = np.array(values[0])
     for other in values[1:]:
         np.maximum(largest, other, out=largest)
@@ -99,13 +99,13 @@ def _largest(values: FloatArray) -> FloatArray:  # (…)
 
 
 class _Tables:
-    """The sums as planes: rows, each action's scores, weight and what these rest on, doubts.
+    """Sums as planes: rows, each action's scores, weights and the weights behind scores, doubts.
 
-    Scores are held against the mean of all actions. Only differences between actions decide: what
-    they have in common adds up to the same for every tree; but where cells were suppressed it would
-    not quite, and the larger it is the more it would weigh. Where scores are missing, the mean of
-    all cells is taken instead of each one's. Tables are read one by one, so that no copy of all
-    the cells is made.
+    Scores are measured from the mean of all actions. Only differences between actions decide, and
+    what they have in common adds up to the same for every tree. With suppressed cells this would
+    not quite hold, and a large common part would then distort the search. If scores are missing,
+    the mean of all cells is subtracted instead of each cell's own. Tables are read one by one,
+    which avoids a copy of all the cells.
     """
 
     def __init__(self, numbers: FloatArray, grid: Grid, rules: Rules) -> None:
@@ -118,24 +118,24 @@ class _Tables:
 
     @property
     def size(self) -> float:
-        """The sum of all scores' sizes, in a table on average."""
+        """The sum of the absolute values of all scores, as a mean over tables."""
         sizes = [np.abs(self.numbers[t, self.scores]).sum() for t in self.grid.tables.values()]
         return float(sum(sizes)) / len(sizes)
 
     @property
     def baseline(self) -> float:
-        """What was taken from the value of every tree."""
+        """What was subtracted from the value of every tree."""
         line = self.grid.line(self.numbers, 0)
         if self.is_complete:
             return float(line[:, self.scores].mean(axis=1).sum())
         return self.level * float(line[:, WEIGHT].sum())
 
     def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
-        """One column's bins."""
+        """The sums of one column's bins."""
         return self._planes(self.grid.line(self.numbers, column))
 
     def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
-        """Two columns' cells, the lower column first; a column meets itself on the diagonal."""
+        """Sums of two columns' cells, the lower column first; a column twice gives a diagonal."""
         table = self.grid.table(self.numbers, column, other)
         planes = self._planes(table.reshape(-1, table.shape[-1]))
         return planes.reshape(-1, *table.shape[:2])
@@ -155,18 +155,18 @@ class _Tables:
 
 
 class _Differences(_Tables):
-    """By how much the released sums differ from the true ones."""
+    """The differences between the released sums and the true ones."""
 
     def __init__(self, released: FloatArray, true: FloatArray, grid: Grid, rules: Rules) -> None:
         super().__init__(released, grid, rules)
         self.true = _Tables(true, grid, rules)
 
     def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
-        """One column's bins."""
+        """The differences in one column's bins."""
         return super().line(column) - self.true.line(column)
 
     def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
-        """Two columns' cells."""
+        """The differences in two columns' cells."""
         return super().table(column, other) - self.true.table(column, other)
 
 
@@ -175,7 +175,7 @@ class _Differences(_Tables):
 
 @dataclass(eq=False)
 class _Half:
-    """For every split of one column, the best that can be made of the rows on one side of it."""
+    """For every split of one column, the best subtree for the rows on one side of it."""
 
     values: FloatArray  # (n_splits,)
     columns: IntArray  # (n_splits,)  that is split on, −1 where nothing is
@@ -184,7 +184,7 @@ class _Half:
     def consider(
         self, column: int, values: FloatArray, tie: float, answered: BoolArray | None
     ) -> None:
-        """Take what another column offers where it is better; values are (n_splits, n_splits)."""
+        """Take another column's splits where they are better; values are (n_splits, n_splits)."""
         if not values.size:
             return
         if answered is not None:
@@ -197,13 +197,13 @@ class _Half:
 
 
 def _first_best(values: FloatArray, tie: float) -> IntArray:  # (n_lines,)
-    """In every line, the first place that nothing is better than."""
+    """In every line, the first position whose value nothing exceeds."""
     places: IntArray = (values >= values.max(axis=1, keepdims=True) - tie).argmax(axis=1)
     return places
 
 
 class _Search:
-    """All trees on one grid's cells; `worth` says what a leaf is worth."""
+    """The search over all trees on one grid's cells; `worth` gives the value of a leaf."""
 
     def __init__(self, tables: _Tables, rules: Rules, worth: Worth, tie: float = 0.0) -> None:
         self.tables, self.grid, self.rules, self.worth = tables, tables.grid, rules, worth
@@ -224,9 +224,9 @@ class _Search:
         return Found(best.node, best.value + n_splits * (self.cost - self.rules.split_cost))
 
     def _halves(self, depth: int) -> list[list[_Half]]:
-        """Of each column, both sides of every split, the side that says yes first.
+        """For each column, both sides of every split, the yes side first.
 
-        The four corners of two columns' splits serve both ways of asking about them.
+        The four corners of two columns' splits serve for both orders of the two questions.
         """
         halves = [self._unsplit(column) for column in range(self.grid.n_columns)]
         for first, second in self.grid.tables if depth > 1 else ():
@@ -254,13 +254,13 @@ class _Search:
         return halves
 
     def _sides(self, column: int) -> list[FloatArray]:  # each (n_planes, n_splits)
-        """For every split of the column, the sums of those who say yes, and of those who say no."""
+        """For every split of the column, the sums over rows with answer yes, and with answer no."""
         line = self.tables.line(column)
         yes = self._said_yes(line, column, axis=1)
         return [yes, line.sum(axis=1, keepdims=True) - yes]
 
     def _corners(self, first: int, second: int) -> list[list[FloatArray]]:
-        """For every split of both columns, the sums of those who say yes or no to each.
+        """For every split of both columns, the sums over rows by their two answers.
 
         By the first column's answer, then by the second's; each (n_planes, n_splits, n_splits).
         """
@@ -283,7 +283,7 @@ class _Search:
         return up_to
 
     def _allowed(self, *answers: tuple[int, int]) -> BoolArray | None:  # (n_actions, …)
-        """Which actions a leaf behind these answers may take, for every place of their cuts."""
+        """Which actions a leaf after these answers may take, for every position of their cuts."""
         if not self.rules.groups:
             return None
         shape = [len(self.grid.cuts[column]) for column, _ in answers]
@@ -325,7 +325,7 @@ class _Search:
         return Branch(other, self.grid.cuts[other][place], *leaves)
 
     def _leaf(self, numbers: FloatArray, path: Sequence[tuple[int, int, int]]) -> Leaf:
-        """The leaf behind these answers (column, side, place), with the best action."""
+        """The leaf after these answers (column, side, place), with the best action."""
         allowed = self._allowed(*((column, side) for column, side, _ in path))
         if allowed is not None:
             for _, _, place in reversed(path):

@@ -1,10 +1,10 @@
 """A second search for a tree's thresholds; each may move within the two bins beside it.
 
-The questions and actions stay. Take one question, and the rows that come to it with a value close
-to its threshold t: those below t get what the side of yes decides for them, those above what the
-side of no does. Sums of Γ(yes) − Γ(no) over narrow bins say what another threshold would gain. Rows
-whose way to the question is not settled, since they lie close to the threshold of one above it, are
-left to that one; so every row has a say in one threshold at most.
+The questions and actions stay. For one question, take the rows that reach it with a value close to
+its threshold t. Those below t get what the yes side decides for them, those above what the no side
+decides. Sums of Γ(yes) − Γ(no) over narrow bins show what another threshold would gain. Rows close
+to the threshold of an earlier question may take another path, so they count only for that question.
+So every row counts for at most one threshold.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,10 +19,10 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of, says_yes
 from fedopl.policies.trees.tree_plan import TreePlan
 
-# Of each question: as many narrow bins, of which half are to either side of its threshold.
+# The number of narrow bins of each question; half of them lie on either side of its threshold.
 NEAR_BINS = 32
 BINS_TO_A_SIDE = NEAR_BINS // 2
-# Gains this close, as a share of all gains' sizes, are the same.
+# Gains this close, as a share of the absolute values of all gains, count as equal.
 _ROUNDING = 1e-9
 
 Turn = tuple[int, bool]  # the place of a question, and whether the answer is yes
@@ -30,9 +30,10 @@ Turn = tuple[int, bool]  # the place of a question, and whether the answer is ye
 
 @dataclass(frozen=True, eq=False)
 class SecondLook:
-    """A tree on a grid, and the thresholds beside those of its questions.
+    """A tree on a grid, and candidate thresholds near those of its questions.
 
-    Questions are in the order of `branches_of`. Where all thresholds of one are its own, it stays.
+    Questions are in the order of `branches_of`. A question whose candidates all equal its own
+    threshold does not move.
     """
 
     root: Node
@@ -56,11 +57,11 @@ class SecondLook:
 
     @property
     def moving(self) -> list[int]:
-        """The places of questions whose thresholds may move."""
+        """The positions of questions whose thresholds may move."""
         return np.flatnonzero(self.near[:, 0] < self.near[:, -1]).tolist()
 
     def staying(self, places: Collection[int]) -> "SecondLook":
-        """The same, in which these questions stay as they are."""
+        """The same second look, in which these questions do not move."""
         near = self.near.copy()
         for place in places:
             near[place] = self.questions[place][0].cut
@@ -69,7 +70,7 @@ class SecondLook:
     def cramped(self, rows: FloatArray, minimum_leaf: int) -> set[int]:
         """Moving questions above leaves that could come to hold too few of these rows (n_cells,).
 
-        A leaf is smallest if all thresholds on the way to it move toward it as far as they may.
+        A leaf is smallest if all thresholds on the path to it move toward it as far as they may.
         """
         found: set[int] = set()
         for path in self._ways_to_leaves():
@@ -83,7 +84,7 @@ class SecondLook:
         return found & set(self.moving)
 
     def _ways_to_leaves(self) -> list[tuple[Turn, ...]]:
-        """The answers that lead to each leaf, if there is a question at all."""
+        """The answers that lead to each leaf; empty if the tree has no question."""
         found = []
         for place, (branch, path) in enumerate(self.questions):
             for yes, below in ((True, branch.yes), (False, branch.no)):
@@ -92,7 +93,7 @@ class SecondLook:
         return found
 
     def _left_over(self, place: int, *, yes: bool) -> BoolArray:  # (n_bins,)
-        """The grid's bins that give an answer wherever a question's threshold moves."""
+        """The grid's bins that give this answer wherever a question's threshold moves."""
         branch, _ = self.questions[place]
         bins, cut = np.arange(self.grid.n_bins[branch.column]), self._place_on_grid(branch)
         reach = int(place in self.moving)
@@ -106,13 +107,13 @@ class SecondLook:
         return self.grid.cuts[branch.column].index(branch.cut)
 
     def n_below(self, place: int) -> int:
-        """How many of a question's narrow bins are at most its threshold."""
+        """The number of a question's narrow bins that are at most its threshold."""
         return 1 + int(np.searchsorted(self.near[place], self.questions[place][0].cut))
 
     def is_close(
         self, place: int, columns: Sequence[Column], contexts: FloatArray
     ) -> BoolArray:  # (n_rows,)
-        """Whether rows are in the two bins beside a question's threshold."""
+        """Whether rows lie in the two bins beside a question's threshold."""
         branch, _ = self.questions[place]
         low, high = window(self.grid, branch)
         values = columns[branch.column].values(contexts)
@@ -122,7 +123,7 @@ class SecondLook:
     def comes_to(
         self, place: int, columns: Sequence[Column], contexts: FloatArray
     ) -> BoolArray:  # (n_rows,)
-        """Whether rows have a say in a question's threshold."""
+        """Whether rows count for a question's threshold."""
         here = self.is_close(place, columns, contexts)
         for above, yes in self.questions[place][1]:
             asked, _ = self.questions[above]
@@ -132,7 +133,7 @@ class SecondLook:
         return here
 
     def moved(self, gains: FloatArray) -> Node:
-        """The tree with every threshold where gains (n_questions, NEAR_BINS) add up to most."""
+        """The tree with thresholds where sums of gains (n_questions, NEAR_BINS) are largest."""
         cuts = iter([self._best_cut(place, own) for place, own in enumerate(gains)])
 
         def rebuilt(node: Node) -> Node:
@@ -144,7 +145,7 @@ class SecondLook:
         return rebuilt(self.root)
 
     def _best_cut(self, place: int, gains: FloatArray) -> float:
-        """Of equally good best thresholds, the one nearest to the question's own."""
+        """The best threshold; among equally good ones, the one nearest to the question's own."""
         own = self.questions[place][0].cut
         if place not in self.moving:
             return own
@@ -155,9 +156,9 @@ class SecondLook:
 
 
 def look_close(root: Node, grid: Grid, beside: Callable[[Branch], Sequence[float]]) -> SecondLook:
-    """The second look with some thresholds beside those of each question; none, and it stays.
+    """A second look with the thresholds `beside` each question; a question without any stays.
 
-    Where there are fewer than there is room for, its own fills it up.
+    If there are fewer than fit, the question's own threshold fills the rest.
     """
     near = [
         sorted([*more, *[branch.cut] * (NEAR_BINS - 1 - len(more))])
@@ -168,14 +169,14 @@ def look_close(root: Node, grid: Grid, beside: Callable[[Branch], Sequence[float
 
 
 def window(grid: Grid, branch: Branch) -> tuple[float, float]:
-    """The thresholds of the grid to either side of a question's own."""
+    """The grid's thresholds on either side of a question's own."""
     edges = (-np.inf, *grid.cuts[branch.column], np.inf)
     place = edges.index(branch.cut)
     return edges[place - 1], edges[place + 1]
 
 
 def check_look(look: SecondLook, plan: TreePlan, columns: Sequence[Column]) -> None:
-    """A ValueError unless it is one that an honest search on this grid could have come to."""
+    """Raise a ValueError unless an honest search on this grid could have produced this look."""
     if look.near.shape != (len(look.questions), NEAR_BINS - 1):
         raise ValueError("thresholds are not of the questions")
     refined = {column.name for column in plan.refined(columns)}

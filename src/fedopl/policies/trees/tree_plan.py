@@ -12,14 +12,14 @@ from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.tree_columns import Column, LevelColumn, NumberColumn
 from fedopl.policies.trees.nodes import MOST_DEPTH
 
-# Trees are searched for exactly up to this depth, and so many levels at a time beyond it.
+# Trees are searched exactly up to this depth; deeper trees are searched this many levels at a time.
 LOOK_AHEAD = 2
 MOST_BINS = 256
 MOST_CELLS = 10_000_000  # some hundred megabytes from every client, for each open node
 
 
 class Restriction(Checked):
-    """A group, by a level or a threshold of one column, that may get some of the actions only."""
+    """A group, by a level or a threshold of one column, that may get only some of the actions."""
 
     column: str = Field(description="the column that says who")
     level: Label | None = Field(default=None, description="those of this level")
@@ -36,7 +36,7 @@ class Restriction(Checked):
 
 
 class TreePlan(Checked):
-    """How deep a tree may be, where it may split, and what it has to keep to."""
+    """How deep a tree may be, where it may split, and which rules it must keep."""
 
     depth: int = Field(
         default=2,
@@ -97,7 +97,7 @@ class TreePlan(Checked):
         return self
 
     def check(self, columns: Sequence[Column], actions: Sequence[str]) -> None:
-        """A PlacedError, unless all that the plan names is there and is of the right kind."""
+        """Raise a PlacedError unless all names in the plan exist and are of the right kind."""
         known = {column.name: column for column in columns}
         for name in (*self.cuts, *self.columns):
             if name not in known:
@@ -111,7 +111,7 @@ class TreePlan(Checked):
             _check_group(group, known, actions)
 
     def uncut(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
-        """The numbers that may be asked about and whose thresholds have yet to be agreed."""
+        """The numbers that may be asked about and whose thresholds are not agreed yet."""
         return tuple(
             column
             for column in columns
@@ -123,7 +123,7 @@ class TreePlan(Checked):
     def refined(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
         """The numbers whose thresholds may move between those of the grid.
 
-        What the plan names stays as it is: its own thresholds, and bounds of groups.
+        Thresholds that the plan names stay fixed: its own ones, and the bounds of groups.
         """
         if not self.refine or self.thresholds != "grid" or self.depth > LOOK_AHEAD:
             return ()
@@ -131,7 +131,7 @@ class TreePlan(Checked):
         return tuple(column for column in self.uncut(columns) if column.name not in bounds)
 
     def most_cells(self, columns: Sequence[Column]) -> int:
-        """How many cells a grid by this plan may have: a table for every two columns, and lines."""
+        """The most cells of a grid by this plan: a table for every two columns, and lines."""
         bins = [self._most_bins(column) for column in columns]
         return sum(a * b for a, b in combinations(bins, 2)) + sum(bins)
 

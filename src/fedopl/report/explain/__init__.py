@@ -1,1 +1,1 @@
-"""A policy in words: coefficients, leaves, groups and support."""
+"""Explains a policy in words: coefficients, leaves, groups and support."""

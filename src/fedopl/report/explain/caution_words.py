@@ -9,7 +9,7 @@ from fedopl.results.record import Record
 
 
 def caution_words(policy: Policy | None, record: Record | None) -> str:
-    """What is taken from scores before the largest is; nothing where nothing is."""
+    """What is subtracted from scores before the largest is chosen; empty if nothing is."""
     if record and record.study.policy.compares_candidates and record.study.caution:
         return (
             "The candidate was chosen with caution: by its value on training rows less "
@@ -34,7 +34,7 @@ def caution_words(policy: Policy | None, record: Record | None) -> str:
 
 
 def caution_as_json(policy: Policy | None, record: Record | None) -> dict[str, Any]:
-    """How many standard errors are taken, where any are; null where only the policy is known."""
+    """The number of standard errors subtracted, if any; null if only the policy is known."""
     if record and record.tree and record.study.doubts_leaves:
         return {"caution": record.study.caution}
     if not isinstance(policy, CautiousPolicy):

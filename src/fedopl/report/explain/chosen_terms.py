@@ -1,4 +1,4 @@
-"""Which terms of a basis the policy uses, and how the others did, in words."""
+"""Explains which terms of a basis the policy uses, and how the other terms did."""
 
 import math
 from typing import Any
@@ -10,12 +10,12 @@ from fedopl.results.record import Record
 from fedopl.results.sums.term_choice import TermChoice
 
 _MOST_NAMED = 12  # pairs, or thresholds
-# By whether there is a network beside it.
+# Keyed by whether the policy also has a network.
 _WHAT_CHOSE = {False: "The policy", True: "The linear part of the policy"}
 
 
 def choice_parts(record: Record | None) -> tuple[Part, ...]:
-    """The terms that could be used, their losses out of fold, and what was taken."""
+    """The candidate terms, their out-of-fold losses, and the terms that were chosen."""
     choice = _choice(record)
     if record is None or choice is None:
         return ()
@@ -40,7 +40,7 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
 
 
 def _screened(record: Record) -> tuple[Text, ...]:
-    """What was looked for before terms were agreed, and what of it was found."""
+    """What the study screened for before terms were agreed, and what it found."""
     basis = record.study.basis
     if basis is None:
         return ()
@@ -48,7 +48,7 @@ def _screened(record: Record) -> tuple[Text, ...]:
 
 
 def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
-    """Where outcomes were found to change sharply; where they are, bends may be too few."""
+    """Where outcomes were found to change sharply; there, a few bends may not be enough."""
     if basis.found_thresholds is None:
         return ()
     looked = "Clients looked for values where outcomes change more sharply than bends can describe"
@@ -65,13 +65,13 @@ def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
 
 
 def _listed(named: list[str]) -> str:
-    """The first of these, and how many more there are."""
+    """The first few names, and how many more there are."""
     more = len(named) - _MOST_NAMED
     return listed([*named[:_MOST_NAMED], *([f"{count(more)} more"] if more > 0 else [])])
 
 
 def _screened_pairs(record: Record, basis: Basis) -> tuple[Text, ...]:
-    """How many pairs of features were looked at, and which of them products were made of."""
+    """How many pairs of features were screened, and which pairs became products."""
     if basis.found_pairs is None:
         return ()
     looked = f"Of {count(math.comb(record.study.n_features, 2))} pairs of features"
@@ -110,7 +110,7 @@ def _table(record: Record, choice: TermChoice) -> Table:
 
 
 def _family_words(record: Record, family: str) -> str:
-    """What a policy of this family is linear in."""
+    """The terms in which a policy of this family is linear, in words."""
     if family == "linear":
         return "features as they are"
     basis = record.study.basis
@@ -128,7 +128,7 @@ def _family_words(record: Record, family: str) -> str:
 
 
 def choice_as_json(record: Record | None) -> dict[str, Any]:
-    """The family that was taken and the losses of all, where there was a choice."""
+    """The chosen family and the losses of all families, if there was a choice."""
     choice = _choice(record)
     if choice is None:
         return {}
@@ -145,7 +145,7 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
 
 
 def _choice(record: Record | None) -> TermChoice | None:
-    """None where the policy is none that terms of a basis were chosen for."""
+    """The choice of terms; None if the policy's terms were not chosen from a basis."""
     if record is None or record.study.basis is None or not record.study.policy.starts_exactly:
         return None
     return record.statistics.choice

@@ -33,7 +33,7 @@ _SLIGHT = 0.25  # of the most that a feature adds: where it never adds so much i
 
 
 def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
-    """What favours each action: curves where effects bend, weights elsewhere."""
+    """What favours each action: curves for nonlinear effects, weights for the others."""
     if policy.bends:
         words = _curves_as_text(explain_curves(policy, record), top)
     else:
@@ -44,7 +44,7 @@ def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str
 
 
 def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
-    """The same, with all points of all curves."""
+    """What favours each action, with all points of all curves."""
     found = weights_as_json(policy, record)
     if policy.bends:
         found |= curves_as_json(explain_curves(policy, record))
@@ -52,7 +52,7 @@ def policy_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any
 
 
 def curve_sentences(found: CurveExplanation) -> list[str]:
-    """One sentence for each action, or for each pair of them, then what else there is to say."""
+    """One sentence for each action, or for each pair of actions, then further remarks."""
     n_scores = len(found.weights.names)
     words = [_words(found, score) for score in range(n_scores)]
     said = favouring(found.weights, words)
@@ -63,7 +63,7 @@ def curve_sentences(found: CurveExplanation) -> list[str]:
 
 
 def wave_sentences(found: CurveExplanation) -> list[str]:
-    """What waves add, where there are any, and how much of it curves show."""
+    """What waves add, if the basis has any, and how much of that the curves show."""
     if found.waves is None:
         return []
     largest = float(found.waves.strength.max())
@@ -76,14 +76,14 @@ def wave_sentences(found: CurveExplanation) -> list[str]:
 
 
 def _words(found: CurveExplanation, score: int) -> list[str]:
-    """Where the features that move a score most favour its action."""
+    """Where the features with the strongest effect on a score favour its action."""
     ranked = sorted(found.curves, key=lambda curve: -curve.strength[score])[:MOST_WORDS]
     strong = [curve for curve in ranked if curve.strength[score] >= STRONG * found.strongest]
     return [text for curve in strong if (text := where_favoured(found, curve, score))]
 
 
 def where_favoured(found: CurveExplanation, curve: Curve, score: int) -> str:
-    """Where a feature adds more than on average; nothing where it is drawn nowhere above that."""
+    """Where a feature adds more than on average; empty if no drawn point lies above average."""
     adds = curve.adds[score]
     if curve.is_flag:
         return step_word(found.weights, curve.place, bool(adds[1] > adds[0]))
@@ -97,7 +97,7 @@ def where_favoured(found: CurveExplanation, curve: Curve, score: int) -> str:
 
 
 def _runs_above(adds: FloatArray) -> list[tuple[int, int]]:
-    """From which point to which a curve is above zero, and somewhere well above."""
+    """Start and end points of the runs above zero that somewhere are well above it."""
     above = np.concatenate([[False], adds > 0, [False]])
     edges = np.flatnonzero(above[1:] != above[:-1])
     runs = zip(edges[::2], edges[1::2] - 1, strict=True)
@@ -107,7 +107,7 @@ def _runs_above(adds: FloatArray) -> list[tuple[int, int]]:
 
 def _region(curve: Curve, run: tuple[int, int]) -> str:
     first, last = run
-    # To a hundredth of the range that is drawn.
+    # Rounded to a hundredth of the range that is drawn.
     digits = -math.floor(math.log10((curve.at[-1] - curve.at[0]) / 100))
     low, high = (plain(round(float(curve.at[place]), digits) + 0.0) for place in run)
     if first == 0:
@@ -116,7 +116,7 @@ def _region(curve: Curve, run: tuple[int, int]) -> str:
 
 
 def _together(found: CurveExplanation, score: int) -> str:
-    """What the two features that act together most do for an action; nothing if that is little."""
+    """How the strongest pair of features affects an action; empty if the effect is small."""
     if not found.pairs:
         return ""
     pair = max(found.pairs, key=lambda one: one.strength[score])
@@ -134,7 +134,7 @@ def _together(found: CurveExplanation, score: int) -> str:
 
 
 def _sides(found: CurveExplanation, place: int) -> tuple[str, str]:
-    """A feature above its mean, and below it."""
+    """Words for a feature above its mean, and for a feature below its mean."""
     name = found.weights.features[place]
     if name in found.weights.levels or found.weights.yes_no[place]:
         return step_word(found.weights, place, True), step_word(found.weights, place, False)
@@ -154,7 +154,7 @@ def _curves_as_text(found: CurveExplanation, top: int) -> str:
 
 
 def curve_table(found: CurveExplanation, top: int) -> str:
-    """Points of a number of the strongest curves."""
+    """A table with points of the `top` strongest curves."""
     rows = [
         [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
         for curve in found.curves[:top]
@@ -175,7 +175,7 @@ def _adds_at(curve: Curve, at: float) -> FloatArray:  # (n_scores,)
 
 
 def curves_as_json(found: CurveExplanation) -> dict[str, Any]:
-    """The sentences, all points of all curves, and what acts together."""
+    """The sentences, all points of all curves, and the pairs of features that act together."""
     names = found.weights.names
     return {
         "sentences": curve_sentences(found),

@@ -1,4 +1,4 @@
-"""Curves of a policy, feature by feature: what each adds to a score at each of its values."""
+"""Curves of a policy: what each feature adds to a score at each of its values."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -19,9 +19,9 @@ REACH = 2.0  # standard deviations to either side, of a number that has no knots
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Curve:
-    """What one feature adds to each score by itself, all others being at their means.
+    """What one feature alone adds to each score, with all other features at their means.
 
-    Zero is what it adds on average, so that a curve above zero favours an action.
+    Zero is what the feature adds on average, so a curve above zero favours an action.
     """
 
     place: int  # of the feature
@@ -33,31 +33,31 @@ class Curve:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is 0 or 1, and nothing between."""
+        """Whether the feature takes only the values 0 and 1."""
         return len(self.at) == 2
 
     @property
     def drawn(self) -> BoolArray:  # (n_points,)
-        """The points that a figure shows: further out there are few rows, if any."""
+        """The points that a figure shows; points further out have few rows, if any."""
         inside: BoolArray = (self.at >= self.shown[0]) & (self.at <= self.shown[-1])
         return inside
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FeaturePair:
-    """What two features add only together: beyond what each adds by itself."""
+    """What two features add only together, beyond what each adds alone."""
 
     places: tuple[int, int]
     features: tuple[str, str]
     strength: FloatArray  # (n_scores,) standard deviation of what they add
-    # (n_scores,) 1 where both above or both below their means add, −1 where one above and one
-    # below do, 0 where that depends.
+    # (n_scores,) 1 if the pair adds when both are above or both below their means, −1 if it adds
+    # when one is above and one below, 0 if that depends.
     leaning: FloatArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WaveStrength:
-    """What waves of several features add, all of them together."""
+    """What all waves of several features add together."""
 
     places: tuple[int, ...]  # of the features that they are of
     features: tuple[str, ...]
@@ -66,7 +66,7 @@ class WaveStrength:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CurveExplanation:
-    """Every feature's curves and every two that act together, the strongest first."""
+    """The curves of every feature and the pairs that act together, the strongest first."""
 
     weights: Explanation  # of all terms
     curves: tuple[Curve, ...]
@@ -88,7 +88,7 @@ TermMoments = tuple[FloatArray, FloatArray]  # means and covariances of terms
 
 
 def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveExplanation:
-    """The curves of a policy with curved effects; with its run, relative to averages there."""
+    """The curves of a policy with nonlinear effects; with its run, relative to averages there."""
     terms = cast("Terms", policy.terms)  # as it bends
     if record is None:
         moments = _spread_evenly(terms)
@@ -127,7 +127,7 @@ def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveE
 
 
 def _waves(terms: Terms, contrasts: FloatArray, covariances: FloatArray) -> WaveStrength | None:
-    """What waves of several features add; None if there is none that is used."""
+    """What waves of several features add; None if no wave is used."""
     first = terms.n_terms - terms.n_waves
     used = [
         term
@@ -147,9 +147,10 @@ def _waves(terms: Terms, contrasts: FloatArray, covariances: FloatArray) -> Wave
 
 
 def _with_waves(curve: Curve, moments: TermMoments) -> Curve:
-    """About its mean and with its deviation as if the feature were normal; sums tell neither.
+    """The curve less its mean, with its deviation, both as if the feature were normal.
 
-    What waves add along one feature is none of the terms that sums are of.
+    The sums do not give the mean and deviation, since they do not cover what waves add along a
+    single feature.
     """
     mean, variance = moments[0][curve.place], moments[1][curve.place, curve.place]
     if not variance > 0:
@@ -161,7 +162,7 @@ def _with_waves(curve: Curve, moments: TermMoments) -> Curve:
 
 
 def _spread_evenly(terms: Terms) -> TermMoments:
-    """As if numbers lay anywhere between their outer knots, and all else were 0 or 1 as often."""
+    """Moments of made-up contexts: numbers uniform between outer knots, others 0 or 1 evenly."""
     rng = np.random.default_rng(0)
     contexts = rng.integers(0, 2, (_N_MADE_UP, len(terms.features))).astype(np.float64)
     for place, name in enumerate(terms.features):
@@ -174,7 +175,7 @@ def _spread_evenly(terms: Terms) -> TermMoments:
 
 def _deviations(weights: FloatArray, covariances: FloatArray) -> FloatArray:  # (n_scores,)
     variances = np.einsum("st,tu,su->s", weights, covariances, weights)
-    # Rounding leaves a little of what cancels.
+    # Rounding leaves small remainders of terms that cancel.
     largest = np.einsum("st,t->s", weights**2, np.diagonal(covariances))
     deviations: FloatArray = np.sqrt(np.where(variances > 1e-12 * largest, variances, 0.0))
     return deviations
@@ -182,7 +183,7 @@ def _deviations(weights: FloatArray, covariances: FloatArray) -> FloatArray:  # 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Drawn:
-    """Draws curves from the policy itself."""
+    """Evaluates curves with the policy itself."""
 
     policy: LinearPolicy
     terms: Terms
@@ -207,7 +208,7 @@ class _Drawn:
         )
 
     def _range(self, place: int) -> tuple[FloatArray, FloatArray]:
-        """Where a curve is drawn, and the few values that a table shows."""
+        """The values at which a curve is drawn, and the few values that a table shows."""
         name = self.policy.feature_names[place]
         knots = self.terms.basis.knots.get(name)
         if knots:
@@ -227,7 +228,7 @@ def _pair(
     together = [term for term in terms.factors if terms.sources[term] == places]
     signs = np.sign(part[:, together])
     leaning = np.where((signs >= 0).all(axis=1), 1.0, np.where((signs <= 0).all(axis=1), -1.0, 0.0))
-    # A corner need not be at the means: beyond it, nothing need change there.
+    # A corner may lie away from the means; changes beyond it need not show there.
     corners = [term for term in together if term < terms.sizes["thresholds"]]
     leaning *= ~part[:, corners].any(axis=1)
     first, second = (terms.features[place] for place in places)

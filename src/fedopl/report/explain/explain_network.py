@@ -1,4 +1,4 @@
-"""Neural policies in words: what each feature does to scores, and how much features do together."""
+"""Explains neural policies: the effect of each feature, and how much features do together."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,14 +26,14 @@ _TELLING = 0.5  # of how scores differ: where curves account for less, no senten
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NetworkExplanation:
-    """Every feature's curve, drawn from the policy itself while all others are at their means."""
+    """Every feature's curve, drawn from the policy itself with all others at their means."""
 
     curves: CurveExplanation
     share: float  # of how scores differ in made-up contexts, what the curves say together
 
     @property
     def sentences(self) -> list[str]:
-        """That the curves do not say all, and what they say."""
+        """A sentence that the curves do not show everything, then what they show."""
         said = curve_sentences(self.curves)
         if self.share < _TELLING:  # what favours an action hangs on other features, too
             said = [text for text in said if " is favoured by " not in text]
@@ -41,7 +41,7 @@ class NetworkExplanation:
 
     @property
     def limits(self) -> str:
-        """What no curve shows."""
+        """What no curve shows, in words."""
         return (
             "Below, one feature moves while all others are at their means. In made-up contexts "
             "with the clients' means and covariances, that accounts for "
@@ -51,7 +51,7 @@ class NetworkExplanation:
 
 
 def linear_alone(policy: NeuralPolicy) -> str | None:
-    """That the network adds nothing, in words; None where it does."""
+    """A sentence that the network adds nothing, or None if it adds something."""
     if not policy.is_linear:
         return None
     return (
@@ -61,13 +61,13 @@ def linear_alone(policy: NeuralPolicy) -> str | None:
 
 
 def explain_network(policy: NeuralPolicy, record: Record) -> NetworkExplanation:
-    """The curves of a policy, where the run tells means and covariances."""
+    """The curves of a policy; the run gives means and covariances."""
     means, covariances = record.statistics.term_moments(record.mixture)
     n_features = len(policy.feature_names)
     moments = means[:n_features], covariances[:n_features, :n_features]
     about = explain_weights(policy.start, record)
     typical = str(policy.names(moments[0][None, :], client=OTHER)[0])
-    # Words need names, levels and flags; the linear part's own weights explain nothing here.
+    # Sentences need names, levels and flags; the linear part's own weights explain nothing here.
     width = slice(0, n_features)
     about = replace(
         about,
@@ -91,7 +91,7 @@ def explain_network(policy: NeuralPolicy, record: Record) -> NetworkExplanation:
 
 
 def network_as_text(policy: NeuralPolicy, record: Record | None, top: int) -> str:
-    """The curves with the run; without it only the linear part, which is said."""
+    """The curves if the run is known; otherwise only the linear part, and a note about that."""
     if (alone := linear_alone(policy)) is not None:
         return f"{alone}\n\n{policy_as_text(policy.start, record, top)}"
     if record is None:
@@ -102,7 +102,7 @@ def network_as_text(policy: NeuralPolicy, record: Record | None, top: int) -> st
 
 
 def network_as_json(policy: NeuralPolicy, record: Record | None) -> dict[str, Any]:
-    """The same, with all points of all curves."""
+    """The explanation of a neural policy as JSON, with all points of all curves."""
     if policy.is_linear or record is None:
         said = linear_alone(policy) or _without_run(policy)
         return {"network": said, "linear part": policy_as_json(policy.start, record)}
@@ -154,7 +154,7 @@ def _contrasted(policy: NeuralPolicy, contexts: FloatArray) -> FloatArray:  # (n
 def _share_of_curves(
     policy: NeuralPolicy, curves: list[Curve], moments: _Moments, about: Explanation
 ) -> float:
-    """How much of the variance of scores the curves explain when they are added up."""
+    """The share of the variance of scores that the sum of the curves explains."""
     rng = np.random.default_rng(0)
     contexts = rng.multivariate_normal(*moments, _N_MADE_UP, method="eigh")
     flags = np.flatnonzero(about.yes_no)

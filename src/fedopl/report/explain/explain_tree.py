@@ -1,4 +1,4 @@
-"""A tree in words: its drawing as text, and the same for programs."""
+"""Explains a tree: as a drawing in text, and as JSON for programs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ _MOST_LETTERS = 84  # of values on a line
 
 
 def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0) -> str:
-    """The tree, drawn; with a record, who ends in each leaf and what each action is worth there."""
+    """The tree as text; with a record, the rows in each leaf and each action's value there."""
     policy = with_flags(policy, record)
     leaves = leaves_in_words(policy, record)
     parts = [policy.drawing([_notes(leaf) for leaf in leaves])]
@@ -39,7 +39,7 @@ def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0
 
 
 def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, Any]:
-    """The sentences, and the tree as questions within questions."""
+    """The sentences about a tree, and the tree as nested questions."""
     leaves = leaves_in_words(with_flags(policy, record), record)
     words = [*leaf_sentences(policy, leaves), *on_missing(policy), *second_thoughts(leaves)]
     if record and is_searched(record):
@@ -52,12 +52,12 @@ def tree_as_json(policy: TreePolicy, record: Record | None = None) -> dict[str, 
 
 
 def is_searched(record: Record) -> bool:
-    """Whether the tree was found by this run, and was not there before."""
+    """Whether this run searched for the tree, instead of being given it."""
     return record.study.policy.has_leaves and record.chosen == LEARNED
 
 
 def how_good(record: Record) -> str:
-    """Of which trees it is the best, if that can be said."""
+    """Among which trees this one is the best, if that is known."""
     depth = record.study.tree.depth
     if record.study.privacy:
         return (
@@ -86,7 +86,7 @@ def how_good(record: Record) -> str:
 
 
 def moved_thresholds(record: Record) -> list[tuple[str, str]]:
-    """The questions whose thresholds a second look moved: as they were on the grid, and as now."""
+    """The questions whose thresholds a second look moved: before, on the grid, and after."""
     policy, closer = record.policy, record.second_look
     if closer is None or not isinstance(policy, TreePolicy):
         return []
@@ -101,9 +101,9 @@ def moved_thresholds(record: Record) -> list[tuple[str, str]]:
 
 
 def _ended_early(record: Record) -> str:
-    """A sentence if too few clients answered about the last level; else nothing."""
+    """A sentence if too few clients answered about the last level; otherwise empty."""
     levels = [latest for latest in record.own_rounds if latest.query == SumCells.__name__]
-    # The server goes on with the levels before when fewer than the quorum answer.
+    # If fewer clients than the quorum answer, the server keeps the levels found before.
     enough = record.study.quorum * len(levels[-1].asked) if levels else 0
     if not levels or len(levels[-1].answered) >= max(1, enough):
         return ""
@@ -122,7 +122,7 @@ def _legend(record: Record) -> str:
 
 
 def _notes(leaf: LeafInWords) -> list[str]:
-    """What is written beside a leaf's action, and below it."""
+    """The notes beside and below a leaf's action."""
     lines: list[str] = []
     for value in [f"{action} {leaf.value(action)}" for action in leaf.values]:
         if lines and len(lines[-1]) + len(value) < _MOST_LETTERS:

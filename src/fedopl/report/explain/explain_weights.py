@@ -1,4 +1,4 @@
-"""Linear and pairwise policies in words: what favours each action, and how strongly."""
+"""Explains linear and pairwise policies: what favours each action, and how strongly."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -24,9 +24,9 @@ Standardisation = tuple[FloatArray, FloatArray]  # mean and standard deviation o
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Explanation:
-    """How much one step of each feature favours each action, or one of a pair.
+    """How much one step of each feature favours each action, or the first action of a pair.
 
-    Only differences between the scores of actions decide, so each action is compared with the mean
+    Only differences between the scores of actions decide. So each action is compared with the mean
     of all: no action is special, and what is added to every score alike drops out. Two actions make
     one comparison.
     """
@@ -45,7 +45,7 @@ class Explanation:
 
     @property
     def is_constant(self) -> bool:
-        """Whether no feature plays a part."""
+        """Whether no feature matters."""
         return not self.effects.any()
 
 
@@ -60,7 +60,7 @@ def explain_weights(policy: LinearPolicy, record: Record | None = None) -> Expla
 def weights_by_step(
     policy: LinearPolicy, standardisation: Standardisation | None = None
 ) -> Explanation:
-    """The policy's weights per unit, or per standard deviation where these are known."""
+    """The policy's weights per unit, or per standard deviation if deviations are known."""
     pairs, effects = policy.contrasts()
     features = policy.term_names if policy.bends else policy.feature_names
     width = len(features)
@@ -69,7 +69,7 @@ def weights_by_step(
     if standardisation:
         centre, scale = (of_all[:width] for of_all in standardisation)
         effects = effects * scale
-        # Only of a column of zeros and ones is the mean square the mean.
+        # For a column of zeros and ones, and only for such a column, the mean square is the mean.
         yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)
         typical = str(policy.names(centre[None, : len(policy.feature_names)], client=OTHER)[0])
     return Explanation(
@@ -87,7 +87,7 @@ def weights_by_step(
 
 
 def _rarely_chosen(record: Record) -> tuple[str, ...]:
-    """The actions that hardly anybody gets; none if decisions were not counted."""
+    """The actions that hardly any row gets; empty if decisions were not counted."""
     if record.described is None:
         return ()
     shares = shares_of(overall(record.described).decided)
@@ -96,7 +96,7 @@ def _rarely_chosen(record: Record) -> tuple[str, ...]:
 
 
 def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
-    """The sentences, then a number of the strongest features for each action."""
+    """The sentences, then the `top` strongest features for each action."""
     found = explain_weights(policy, record)
     words = "\n".join(weight_sentences(found))
     if found.is_constant:
@@ -110,7 +110,7 @@ def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> st
 
 
 def weights_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, Any]:
-    """The sentences, and all effects."""
+    """The sentences and all effects, as JSON."""
     found = explain_weights(policy, record)
     effects = zip(found.names, found.effects.tolist(), strict=True)
     return {
@@ -121,12 +121,12 @@ def weights_as_json(policy: LinearPolicy, record: Record | None) -> dict[str, An
 
 
 def weight_sentences(explanation: Explanation) -> list[str]:
-    """One sentence for each action, or for each pair, then what else there is to say."""
+    """One sentence for each action, or for each pair of actions, then further remarks."""
     return favouring(explanation, [_words(explanation, n) for n in range(len(explanation.names))])
 
 
 def favouring(explanation: Explanation, words: list[list[str]]) -> list[str]:
-    """The same with these words for what favours each action, or the first of each pair."""
+    """The same sentences, with `words` for what favours each action, or the first of each pair."""
     if explanation.is_constant:
         found = ["No feature plays a part: everybody gets the same."]
     else:
@@ -147,7 +147,7 @@ def favouring(explanation: Explanation, words: list[list[str]]) -> list[str]:
 
 
 def _levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
-    """For each feature that stands for a level of a column: that column and level."""
+    """For each feature that encodes a level of a column: that column and level."""
     if encoding is None:
         return {}
     return {
@@ -164,7 +164,7 @@ def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
 
 
 def _by_score(explanation: Explanation, words: list[list[str]]) -> list[str]:
-    # What favours an action that nobody gets favours nothing that happens.
+    # What favours an action that no row gets has no effect on decisions.
     seldom = {f"'{name}'" for name in explanation.rarely}
     kept = {
         name: own
@@ -180,7 +180,7 @@ def _by_score(explanation: Explanation, words: list[list[str]]) -> list[str]:
 
 
 def _words(explanation: Explanation, place: int) -> list[str]:
-    """What favours an action most, compared with the strongest effect of all."""
+    """What favours an action most, relative to the strongest effect of all."""
     effects = explanation.effects[place]
     least = STRONG * float(np.abs(explanation.effects).max())
     order = np.argsort(-np.abs(effects), kind="stable")[:MOST_WORDS]
@@ -188,7 +188,7 @@ def _words(explanation: Explanation, place: int) -> list[str]:
 
 
 def step_word(explanation: Explanation, feature: int, favours: bool) -> str:
-    """More of a feature, or less of it: a level or another, yes or no, higher or lower."""
+    """Words for more or less of a feature: a level or another, yes or no, higher or lower."""
     name = explanation.features[feature]
     if name in explanation.levels:
         column, level = explanation.levels[name]

@@ -1,4 +1,4 @@
-"""Whether models fit, as a table: what richer ones would change, balance, what rests on a row."""
+"""A table on model fit: changes under richer models, balance, and the influence of single rows."""
 
 from fedopl.messages.evaluation.interactions_left import MOST_IN_TRIPLES
 from fedopl.report.parts import Heading, Part, Table, Text
@@ -9,7 +9,7 @@ from fedopl.results.record import Record
 
 
 def fit_parts(record: Record) -> tuple[Part, ...]:
-    """The heading, what is shown, and the table; nothing where no client reported."""
+    """The heading, the explanation and the table; empty if no client reported."""
     fits = action_fits(record)
     if not fits:
         return ()
@@ -91,7 +91,7 @@ def _row(one: ActionFit) -> tuple[str, ...]:
 
 
 def shift_in_words(shift: ValueShift) -> str:
-    """What a value moves by, and its standard error."""
+    """The shift of a value and its standard error, in words."""
     if not shift.standard_error:
         return "nothing" if not shift.value else plain(shift.value, 3)
     return f"{plain(shift.value, 2)} ± {plain(shift.standard_error, 2)}"

@@ -20,12 +20,12 @@ class RowGroup:
 
 
 def shares_of(counts: FloatArray) -> FloatArray:  # shaped as counts
-    """Shares of the total; zeros where nothing was counted."""
+    """Shares of the total; zeros if the total is zero."""
     return counts / counts.sum() if counts.sum() else np.zeros(len(counts))
 
 
 def overall(described: Descriptions) -> RowGroup:
-    """Everybody: the intercept's bins hold all rows."""
+    """All rows as one group: the intercept's bins hold all rows."""
     return RowGroup(
         name="everybody",
         decided=described.decided()[-1].sum(axis=0),
@@ -34,7 +34,7 @@ def overall(described: Descriptions) -> RowGroup:
 
 
 def groups_of(study: Study, described: Descriptions) -> dict[str, list[RowGroup]]:
-    """Feature or column → its groups, those without rows left out."""
+    """The groups of each feature or column, without empty groups."""
     decided, taken = described.decided(), described.taken()
     columns = _columns(study)
     found: dict[str, list[RowGroup]] = {}
@@ -56,7 +56,7 @@ def groups_of(study: Study, described: Descriptions) -> dict[str, list[RowGroup]
 
 
 def bin_names(cuts: FloatArray) -> dict[int, str]:
-    """Each bin that can hold a row, and what it is called."""
+    """The name of each bin that can hold a row."""
     if tuple(cuts) == BINARY_CUTS:
         return {1: "no", 2: "yes"}
     # Adding 0.0 makes −0 a plain 0.
@@ -71,7 +71,7 @@ def _levels(study: Study) -> dict[str, tuple[str, ...]]:
 
 
 def _columns(study: Study) -> set[str]:
-    """The features that stand for a level of a column."""
+    """The features that encode a level of a column."""
     return {
         f"{column}={level}" for column, levels in _levels(study).items() for level in levels[1:]
     }
@@ -80,7 +80,7 @@ def _columns(study: Study) -> set[str]:
 def _level_groups(
     study: Study, described: Descriptions, column: str, levels: tuple[str, ...]
 ) -> list[RowGroup]:
-    """The first level, which has the remaining rows, and those that have a column of ones."""
+    """The first level, with the remaining rows, then the levels that have a column of their own."""
     named = {level: f"{column}={level}" for level in levels[1:]}
     missing = f"{column} is missing"
     if missing in study.features:
@@ -92,14 +92,14 @@ def _level_groups(
         decided, taken = described.decided()[place, ones], described.taken()[place, ones]
         groups.append(RowGroup(name=name, decided=decided, taken=taken))
     everybody = overall(described)
-    # Clients round each count, so levels may add up to more than everybody.
+    # Clients round each count, so levels may add up to more than the total.
     decided = np.maximum(everybody.decided - sum(group.decided for group in groups), 0)
     taken = np.maximum(everybody.taken - sum(group.taken for group in groups), 0)
     return [RowGroup(name=levels[0], decided=decided, taken=taken), *groups]
 
 
 def difference(groups: list[RowGroup]) -> float:
-    """How far decisions in the groups are from those for all of them: 0 alike, 1 apart."""
+    """How far decisions in the groups differ from those for all rows: 0 equal, 1 disjoint."""
     counts = np.array([group.decided for group in groups])
     totals = counts.sum(axis=1)
     if not totals.sum():

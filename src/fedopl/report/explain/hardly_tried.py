@@ -12,13 +12,14 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import arm_name
 from fedopl.study.mixture import renormalised
 
-# Of the rows of a group: fewer are next to nobody, and as many decided on are worth a word.
+# Shares of a group's rows: below the first, an action was hardly tried; a policy that gives it to
+# at least the second is reported.
 HARDLY, NOTICED = 0.01, 0.05
-# Noise leaves about so many of a count of nothing at each client, at most.
+# If the true count is zero, noise at each client leaves at most about this count.
 _BY_NOISE = 2.0
-# Takers that a group would have if it were like everybody: with fewer, none is no surprise.
+# The number of rows with the action that a typical group would have; below it, zero is no surprise.
 _EXPECTED = 20.0
-# Nothing is known of an action where it was less likely than that.
+# An action that was less likely than this counts as unknown there.
 FLOOR = CHANCE_CUTS[0]
 _MOST_NAMED = 3
 
@@ -34,7 +35,7 @@ class HardlyTried(NamedTuple):
 
 
 def hardly_tried(record: Record) -> list[HardlyTried]:
-    """Those of all actions, the most decided on first; none if no client counted."""
+    """Groups hardly tried, for all actions, most often decided first; empty if none counted."""
     if record.described is None:
         return []
     usual = shares_of(overall(record.described).taken)
@@ -56,14 +57,14 @@ def hardly_tried(record: Record) -> list[HardlyTried]:
 
 
 def noticed(record: Record) -> list[HardlyTried]:
-    """Those groups in which the policy gives the action to more than a few."""
+    """The groups hardly tried in which the policy gives the action to more than a few rows."""
     return [one for one in hardly_tried(record) if one.decided >= NOTICED * one.rows]
 
 
 def untried_by(record: Record) -> dict[str, str]:
-    """By policy, what it gives where hardly anybody got it, in words, in a study with caution.
+    """By policy, the actions it gives where hardly any row got them; only in a study with caution.
 
-    An action for everybody is given in every group, the learned policy's decisions are counted.
+    A constant arm gives its action in every group. The decisions of the learned policy are counted.
     """
     if not record.study.caution:
         return {}
@@ -73,7 +74,7 @@ def untried_by(record: Record) -> dict[str, str]:
 
 
 class NotIdentified(NamedTuple):
-    """The share of rows for which what the policy decides was less likely than the floor."""
+    """The share of rows whose decided action was less likely than the floor."""
 
     floor: float
     at_least: float
@@ -81,10 +82,11 @@ class NotIdentified(NamedTuple):
 
 
 def not_identified(record: Record) -> NotIdentified | None:
-    """From how often actions are decided on and how often they were unlikely, in the mixture.
+    """The share in the mixture: from how often actions are decided and how often they are unlikely.
 
-    Clients report the two separately, so the share has bounds (Fréchet's). None if no client
-    reported them, or if there are so many actions that an even chance is not far above the floor.
+    Clients report the two numbers separately, so the share has bounds (Fréchet's). None if no
+    client reported them, or if there are so many actions that an even chance is not far above the
+    floor.
     """
     if record.described is None or 0.5 / record.study.n_actions < FLOOR:
         return None
@@ -106,6 +108,6 @@ def where_hardly(one: HardlyTried) -> str:
 
 
 def hardly_words(record: Record, most: int = 6) -> str:
-    """Every group that hardly got an action, in a sentence; nothing where there is none."""
+    """A sentence that lists every group that hardly got an action; empty if there is none."""
     where = [where_hardly(one) for one in hardly_tried(record)]
     return f"Nobody, or next to nobody, got {listed(where, most)}." if where else ""

@@ -1,4 +1,4 @@
-"""Numbers that are not claimed: folded away, below a sentence that says so."""
+"""Hides numbers that the report does not claim, below a sentence that says so."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ IN_DOUBT = "in doubt"
 
 
 def folded_if_doubted(record: Record, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts; shown when asked for where nothing may be claimed."""
+    """The parts; folded away if the report may claim nothing."""
     if not record.in_doubt:
         return parts
     what = f"{opened(record.in_doubt)}, so nothing is claimed here."
@@ -24,5 +24,5 @@ def folded_if_doubted(record: Record, parts: tuple[Part, ...]) -> tuple[Part, ..
 
 
 def verdict_words(record: Record, words: Mapping[str, str]) -> dict[str, str]:
-    """What verdicts are called; none is given where nothing may be claimed."""
+    """The words for verdicts; empty if the report may claim nothing."""
     return dict.fromkeys(words, IN_DOUBT) if record.in_doubt else dict(words)

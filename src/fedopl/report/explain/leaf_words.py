@@ -1,4 +1,4 @@
-"""The leaves of a tree in words: who ends there, what they get, and what else it might be."""
+"""Explains the leaves of a tree: who ends there, their action, and the alternatives."""
 
 import math
 from collections import defaultdict
@@ -30,7 +30,7 @@ _Answer = tuple[Branch, bool]  # a question, and whether the answer is yes
 
 @dataclass(frozen=True, kw_only=True)
 class LeafInWords:
-    """One leaf; values are as they were logged, the leaf's own action first, then the best."""
+    """One leaf; values are in logged units: the leaf's own action first, then the best."""
 
     who: str
     action: str
@@ -42,27 +42,27 @@ class LeafInWords:
 
     @property
     def people(self) -> str:
-        """How many end here, or nothing where not reported."""
+        """How many rows end in this leaf; empty if not reported."""
         return "" if self.share is None else f"{percent(self.share)} of people"
 
     @property
     def n_rows(self) -> int:
-        """How many held-out rows are in the leaf."""
+        """The number of held-out rows in the leaf."""
         return max((value.n_rows for value in self.values.values()), default=0)
 
     def value(self, action: str) -> str:
-        """What an action is worth here, with its standard error."""
+        """The value of an action in this leaf, with its standard error."""
         return with_error(self.values[action], self.decimals)
 
     @property
     def compared(self) -> list[str]:
-        """The other actions that have rows enough to be compared with the leaf's own."""
+        """The other actions that have enough rows to be compared with the leaf's own action."""
         known = [action for action, value in self.values.items() if _has_rows(value)]
         return known[1:] if known[:1] == [self.action] else []
 
 
 def with_flags(policy: TreePolicy, record: Record | None) -> TreePolicy:
-    """The policy, with what the record knows of columns that are 0 or 1 everywhere."""
+    """The policy, with the record's knowledge of which columns are 0 or 1 everywhere."""
     if record is None:
         return policy
     known = record.statistics.is_flag(record.mixture)
@@ -95,7 +95,7 @@ def leaf_sentences(policy: TreePolicy, leaves: list[LeafInWords]) -> list[str]:
 
 
 def on_missing(policy: TreePolicy) -> list[str]:
-    """What a question about a number does where it is missing, if that can be."""
+    """How questions about a number treat missing values, if there can be any."""
     splits = [node for node in nodes_of(policy.root) if isinstance(node, Branch)]
     asked = [policy.columns[split.column] for split in splits]
     may_be_missing = policy.encoding is not None and policy.encoding.missing == "indicator"
@@ -105,7 +105,7 @@ def on_missing(policy: TreePolicy) -> list[str]:
 
 
 def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
-    """Whether held-out rows favour another action in some leaf, if there are enough."""
+    """Whether held-out rows favour another action in some leaf, if there are enough rows."""
     compared = [leaf for leaf in leaves if leaf.compared]
     doubtful = [leaf for leaf in leaves if leaf.better]
     if not compared:
@@ -153,12 +153,12 @@ def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int
 
 
 def _has_rows(estimate: Estimate) -> bool:
-    """Whether there are rows enough to compare it with another."""
+    """Whether the estimate has enough rows to be compared with another."""
     return estimate.n_rows >= THIN and has_error(estimate)
 
 
 def _is_better(other: Estimate, own: Estimate | None, sign: float) -> bool:
-    """By more than two standard errors of the difference, as if the two were independent."""
+    """Better by more than two standard errors of the difference, as if both were independent."""
     if own is None or not (_has_rows(own) and _has_rows(other)):
         return False
     error = math.hypot(other.standard_error, own.standard_error)
@@ -176,7 +176,7 @@ def _paths(node: Node, above: tuple[_Answer, ...] = ()) -> list[tuple[tuple[_Ans
 
 
 def _who(policy: TreePolicy, path: tuple[_Answer, ...]) -> str:
-    """The answers in words, column by column; what follows from another answer is left out."""
+    """The answers in words, by column, without answers that follow from others."""
     by_column: dict[int, list[_Answer]] = defaultdict(list)
     for answer in path:
         by_column[answer[0].column].append(answer)
@@ -185,10 +185,10 @@ def _who(policy: TreePolicy, path: tuple[_Answer, ...]) -> str:
         noes = [answer for answer in answers if not answer[1]]
         yeses = [answer for answer in answers if answer[1]]
         if isinstance(policy.columns[column], LevelColumn):
-            # The level, if it is known; otherwise all that it is not.
+            # The level, if it is known; otherwise the levels that are excluded.
             kept = yeses[:1] or noes
         else:
-            # The largest number that is exceeded, and the smallest that is not.
+            # The largest threshold that is exceeded, and the smallest that is not.
             kept = sorted(noes, key=lambda answer: -answer[0].cut)[:1]
             kept += sorted(yeses, key=lambda answer: answer[0].cut)[:1]
         asked = [policy.asked(split, yes=yes) for split, yes in kept]

@@ -1,4 +1,4 @@
-"""Sentences about weights that are limited in learning."""
+"""Sentences about row weights that are limited in learning."""
 
 from fedopl.analysis.limited_weights import limited_weights
 from fedopl.report.words.numbers import count, listed, percent
@@ -6,7 +6,7 @@ from fedopl.results.record import Record
 
 
 def limited_words(record: Record) -> str:
-    """A sentence on the rows concerned; nothing where there are none."""
+    """A sentence about the rows with limited weights; empty if there are none."""
     found = limited_weights(record)
     concerned = {a: n for a, n in found.rows.items() if n} if found else {}
     if not found or not concerned:

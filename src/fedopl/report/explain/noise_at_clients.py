@@ -1,4 +1,4 @@
-"""How much of the result of one client is noise, if its values were read apart."""
+"""The share of noise in a single client's result, if its values were read separately."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fedopl.study.private.private_setting import PrivateSetting
 
 
 def noise_at_clients(record: Record) -> str:
-    """A sentence on noise in gains of clients; nothing where none was read apart under masks."""
+    """A sentence on noise in clients' gains; empty if none was read separately under masks."""
     plan = record.study.privacy
     if plan is None or not plan.values_apart:
         return ""
@@ -24,7 +24,7 @@ def noise_at_clients(record: Record) -> str:
 
 
 def noise_share(record: Record, client: str) -> float:
-    """Of the variance of what the learned policy gains over what was done, the part of noise."""
+    """The share of noise in the variance of the learned policy's gain over the logging policy."""
     setting = PrivateSetting(record.study)
     gain = next(
         row.estimate for row in record.gains.rows if (row.against, row.client) == (LOGGING, client)

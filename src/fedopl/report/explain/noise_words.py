@@ -1,4 +1,4 @@
-"""Sentences about weights by noise: by how much clients count differently in learning."""
+"""Sentences about weights by noise: how much more or less clients count in learning."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _STARTS = {"direct": "In the policy that the steps start from"}
 
 
 def noise_words(record: Record) -> str:
-    """Which clients count for more and for less in learning; nothing if none does."""
+    """Which clients count more and which count less in learning; empty if none does."""
     found = weights_by_noise(record)
     if found is None:
         return ""
@@ -39,11 +39,11 @@ def noise_words(record: Record) -> str:
 
 
 def noise_as_json(record: Record | None) -> dict[str, Any]:
-    """What clients count for in learning, where that is not the mixture."""
+    """The weights of clients in learning, if they differ from the mixture."""
     found = weights_by_noise(record) if record else None
     return {} if found is None else {"weights_for_learning": found.weights}
 
 
 def weights_by_noise(record: Record) -> NoiseWeights | None:
-    """None where clients count in learning as they do in the mixture."""
+    """Weights of clients in learning; None if they equal the mixture."""
     return record.statistics.noise_weights(record.mixture)

@@ -1,4 +1,4 @@
-"""How well each action is supported at each client, and when that is too thin to rest on."""
+"""How well rows support each action at each client, and when support is too thin."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +15,7 @@ MOST_RARE = 0.01  # of the rows
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ActionSupport:
-    """One action at one client."""
+    """The support of one action at one client."""
 
     client: str
     action: str
@@ -29,7 +29,7 @@ class ActionSupport:
 
     @property
     def word(self) -> str:
-        """How much weight it bears."""
+        """A word for how well the action is supported."""
         if self.effective_rows >= FAIR:
             return "good"
         if self.effective_rows >= THIN:
@@ -38,16 +38,16 @@ class ActionSupport:
 
 
 def rare_chance(n_actions: int) -> float | None:
-    """The chance below which an action is unlikely; None if there are too many for that.
+    """The chance below which an action is unlikely; None if there are too many actions.
 
-    Half an even chance, where there are many actions: each of them is unlikely in a fair draw.
+    With many actions, it is half an even chance, since each of them is unlikely in a fair draw.
     """
     most = min(RARE, OF_EVEN / n_actions)
     return max((cut for cut in CHANCE_CUTS if cut <= most), default=None)
 
 
 def supports(record: Record) -> list[ActionSupport]:
-    """Every action at every client that answered, in order."""
+    """The support of every action at every client that answered, in order."""
     if record.described is None:
         return []
     return [
@@ -64,7 +64,7 @@ def supports(record: Record) -> list[ActionSupport]:
 
 
 def chance_names() -> list[str]:
-    """What the bins of propensities are called, in per cent."""
+    """Names of the bins of propensities, in per cent."""
     ends = [f"{100 * cut:.0f}" for cut in CHANCE_CUTS]
     between = [f"{low}–{high}" for low, high in pairwise(ends)]
     return [f"<{ends[0]}", *between, f">{ends[-1]}"]

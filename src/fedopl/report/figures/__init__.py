@@ -1,1 +1,1 @@
-"""Figures as inline SVG, in colours that the page decides on."""
+"""Figures as inline SVG, in colours that the page sets."""

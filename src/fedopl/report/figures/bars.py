@@ -1,4 +1,4 @@
-"""Bars of weights, in panels side by side."""
+"""Bar charts of weights, in panels side by side."""
 
 import math
 
@@ -21,11 +21,11 @@ _REACH = 1.08  # of the axis, in largest weights
 def weights_chart(
     name: str, features: list[str], panels: list[tuple[str, FloatArray]], axis: str
 ) -> Drawing:
-    """One panel for each score, a bar for each feature; at most three panels side by side."""
+    """One panel for each score with a bar for each feature; at most three panels side by side."""
     features = [short(text) for text in features]
     left, body = label_room(features), _ROW * len(features) + 0.06
     columns = min(_MOST_COLUMNS, len(panels))
-    # Fewer where a word of a title would not fit above its panel.
+    # Fewer panels if a word of a title would not fit above its panel.
     longest = max((len(word) for title, _ in panels for word in title.split()), default=0)
     while columns > 1 and _panel_width(left, columns) < _BOLD_LETTER * longest:
         columns -= 1
@@ -68,11 +68,11 @@ def _set_ticks(axes: Axes, largest: float, width: float) -> None:
     end = _nice(largest)
     low, zero, high = tick_texts([-end, 0.0, end])
     apart = width * end / (2 * _REACH * largest)
-    # There is a line at zero, so that its number can be left out.
+    # The zero line is drawn, so its number can be left out.
     axes.set_xticks([-end, 0.0, end], [low, zero if have_room([low, zero], apart) else "", high])
 
 
 def _nice(largest: float) -> float:
-    """A round number well inside, so that labels of neighbouring panels do not touch."""
+    """A round number well inside the axis, so that labels of neighbouring panels do not touch."""
     power = 10.0 ** math.floor(math.log10(largest))
     return max(step * power for step in (0.1, 0.2, 0.5, 1, 2, 5) if step * power <= 0.8 * largest)

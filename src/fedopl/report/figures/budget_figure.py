@@ -1,4 +1,4 @@
-"""Value against budget: the curve with intervals, the point chosen, and what lots would bring."""
+"""Value against budget: the curve with intervals, the chosen point, and assignment by lot."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ CURVE_KEYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What is gained where so much is spent."""
+    """The gain at one amount spent."""
 
     budget: float
     gain: Span
@@ -31,7 +31,7 @@ class Spent:
 def budget_chart(
     curve: list[Spent], chosen: Spent, lots: list[tuple[float, float]], axis: str
 ) -> Drawing:
-    """One panel: budgets across, gains up."""
+    """One panel: budgets on the horizontal axis, gains on the vertical axis."""
 
     def draw(figure: Figure) -> None:
         axes = axes_at(figure, _LEFT, _FOOT, WIDTH - _LEFT - _RIGHT, _HEIGHT - _FOOT - _HEAD)

@@ -19,7 +19,7 @@ CSS_OF = {
     **{colour: f"var(--source-{place})" for place, colour in enumerate(SOURCE_COLOURS, start=1)},
 }
 
-# The same for a figure on its own, as on a light page.
+# The same colours for a standalone figure, as on a light page.
 PAPER = {
     INK: "#1d2327",
     QUIET: "#56616b",

@@ -1,4 +1,4 @@
-"""What is decided where two features lie, in the actions' colours."""
+"""A map of decisions over the values of two features, in the actions' colours."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ _BODY, _FOOT, _HEAD, _SCALE, _EDGE = 2.1, 0.5, 0.3, 0.5, 0.15
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MapSide:
-    """One of the two features: its values, and their names where there is nothing between."""
+    """One of the two features: its values, and their names if it has levels only."""
 
     label: str
     at: FloatArray  # (n_points,)
@@ -26,14 +26,14 @@ class MapSide:
 
     @property
     def edges(self) -> FloatArray:  # (n_points + 1,)
-        """Halfway between values; the outer ones as far out as the next lie within."""
+        """Edges halfway between values; outer edges lie as far out as the next ones lie within."""
         between = (self.at[1:] + self.at[:-1]) / 2
         first, last = 2 * self.at[0] - between[0], 2 * self.at[-1] - between[-1]
         return np.array([first, *between, last])
 
 
 def decision_map(name: str, across: MapSide, up: MapSide, colours: IntArray) -> Drawing:
-    """The place of a colour for every value across, (n_up, n_across), and upward."""
+    """The map; `colours` (n_up, n_across) has the position of a colour for each pair of values."""
     left = max(_SCALE, label_room(list(up.named)))
     height = _HEAD + _BODY + _FOOT
     width = WIDTH - left - _EDGE
@@ -63,7 +63,7 @@ def decision_map(name: str, across: MapSide, up: MapSide, colours: IntArray) -> 
 
 
 def _row(axes: Axes, edges: FloatArray, ends: FloatArray, colours: IntArray) -> None:
-    """Neighbours of one colour are one piece, which keeps the page small."""
+    """Draw neighbours of one colour as one piece, which keeps the page small."""
     starts = np.flatnonzero(np.diff(colours, prepend=-1))
     stops = [*starts[1:], len(colours)]
     for first, stop in zip(starts, stops, strict=True):

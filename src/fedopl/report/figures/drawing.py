@@ -1,4 +1,4 @@
-"""From a matplotlib figure to inline SVG: the page's colours and fonts, and ids of its own."""
+"""Converts a matplotlib figure to inline SVG, with the page's colours and fonts and unique ids."""
 
 import io
 import re
@@ -57,7 +57,7 @@ _REFERENCE = re.compile(r"#([\w.-]+)")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Drawing:
-    """What `draw` puts on a figure of this size in inches: SVG for the page, or the figure."""
+    """A figure of this size in inches, filled by `draw`: as SVG for the page, or for matplotlib."""
 
     name: str
     height: float
@@ -66,7 +66,7 @@ class Drawing:
 
     @cached_property
     def svg(self) -> str:
-        """As SVG, in the colours and fonts of the page it is part of."""
+        """The drawing as SVG, in the colours and fonts of the page around it."""
         with _own_settings():
             figure = Figure(figsize=(self.width, self.height))
             self.draw(figure)
@@ -78,7 +78,7 @@ class Drawing:
         return _inline(content.getvalue(), self.name)
 
     def figure(self) -> Figure:
-        """As a figure of matplotlib, in the colours of a light page."""
+        """The drawing as a matplotlib figure, in the colours of a light page."""
         with _own_settings():
             figure = ShownFigure(figsize=(self.width, self.height), dpi=_DPI)
             self.draw(figure)
@@ -91,10 +91,10 @@ class Drawing:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows, whether or not it has been told to show matplotlib's."""
+    """A figure that any notebook shows, even one that is not set up for matplotlib."""
 
     def savefig(self, fname: Any, **how: Any) -> None:
-        """Save the figure with what stands at its edges, such as its legend."""
+        """Save the figure including what lies at its edges, such as its legend."""
         super().savefig(fname, **{"bbox_inches": "tight", **how})
 
     def _repr_png_(self) -> bytes:
@@ -104,7 +104,7 @@ class ShownFigure(Figure):
 
 
 def _recolour(artist: Artist) -> None:
-    """Put the colours of paper in place of those that only stand for them."""
+    """Replace placeholder colours by the colours of a light page."""
     for part in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
         if hasattr(artist, f"get_{part}") and hasattr(artist, f"set_{part}"):
             found = getattr(artist, f"get_{part}")()
@@ -114,7 +114,7 @@ def _recolour(artist: Artist) -> None:
 
 @contextmanager
 def _own_settings() -> Iterator[None]:
-    """Whatever the user has set: the same record gives the same bytes everywhere."""
+    """Use fixed settings, whatever the user has set: the same record gives the same bytes."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -122,19 +122,19 @@ def _own_settings() -> Iterator[None]:
 
 
 def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches from the lower left corner."""
+    """Axes at a position in inches from the lower left corner."""
     across, up = figure.get_size_inches()
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
 def label_room(labels: list[str]) -> float:
-    """How many inches these labels need."""
+    """The width in inches that these labels need."""
     lines = [line for label in labels for line in label.split("\n")]
     return 0.15 + _LETTER * max(map(_width, lines), default=0)
 
 
 def short(text: str, most: int = LONGEST_LABEL) -> str:
-    """The text on one line, cut off where it is too long to be drawn."""
+    """The text on one line, cut off if it is too long to be drawn."""
     clean = " ".join(printable(text).split())
     if _width(clean) <= most:
         return clean
@@ -147,7 +147,7 @@ def short(text: str, most: int = LONGEST_LABEL) -> str:
 
 
 def in_lines(text: str, most: int) -> str:
-    """The text on one line or two, of this many letters each."""
+    """The text on one line or two, of at most this many letters each."""
     # A word that is too long is cut off, not broken in two.
     lines = textwrap.wrap(short(text, 2 * most), most, break_long_words=False) or [""]
     kept = [lines[0], " ".join(lines[1:])] if len(lines) > 1 else lines
@@ -159,7 +159,7 @@ def _width(text: str) -> float:
 
 
 def _letter_width(letter: str) -> float:
-    """In ordinary letters."""
+    """The width of a letter, relative to ordinary letters."""
     if unicodedata.east_asian_width(letter) in "WF" or letter in "MW@%":
         return 1.8
     return 1.25 if letter.isupper() else 1.12 if letter.isdigit() or letter == "−" else 1.0
@@ -187,7 +187,7 @@ def _inline(content: bytes, name: str) -> str:
 
 
 def _references(root: ElementTree.Element) -> set[str]:
-    # In styles, what looks like a reference is a colour.
+    # In styles, what looks like a reference to an id is a colour.
     texts = [value for e in root.iter() for key, value in e.attrib.items() if key != "style"]
     return {found for text in texts for found in _REFERENCE.findall(text)}
 

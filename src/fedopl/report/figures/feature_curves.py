@@ -1,4 +1,4 @@
-"""Curves of features, a row for each feature and a column for each action."""
+"""Curves of features: one row for each feature and one column for each action."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class CurveRow:
 
 
 def curves_chart(name: str, rows: list[CurveRow], titles: list[str], axis: str) -> Drawing:
-    """Blocks of columns below each other; every panel has the same scale up and down."""
+    """Blocks of columns below each other; every panel has the same vertical scale."""
     labels = [in_lines(row.label, _MOST_LETTERS) for row in rows]
     left = label_room(labels) + _SCALE
     columns = min(_MOST_COLUMNS, len(titles))

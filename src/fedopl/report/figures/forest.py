@@ -28,7 +28,7 @@ _TWO_LINES = 0.38  # of a row whose label has them
 _MOST_BESIDE = 18  # letters of a label beside several panels
 _FURTHEST = 3.0  # an interval is cut off this many ordinary reaches beyond the outermost point
 
-# Shapes differ as well, for readers who do not see colours apart.
+# Shapes differ as well, for readers who cannot distinguish the colours.
 _MARKS = {"better": (BETTER, "o"), "worse": (WORSE, "s")}
 _MARKS |= dict.fromkeys(("unclear", "same"), (UNCLEAR, "o"))
 GAIN_KEYS = (
@@ -40,7 +40,7 @@ GAIN_KEYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One column of a forest plot: a span for each row, or None where there is none."""
+    """One column of a forest plot: a span for each row, or None if a row has no span."""
 
     title: str
     spans: Sequence[Span | None]
@@ -49,7 +49,7 @@ class Panel:
 def forest(
     name: str, labels: list[str], panels: list[Panel], axis: str, *, zero: bool = False
 ) -> Drawing:
-    """With a line at zero, marks say on which side of it an interval lies: right is better."""
+    """A forest plot; with `zero`, marks show on which side of it intervals lie: right is better."""
     most = LONGEST_LABEL if len(panels) == 1 else _MOST_BESIDE
     labels = [in_lines(text, most) for text in labels]
     row = _ROW if not any("\n" in text for text in labels) else _TWO_LINES
@@ -101,7 +101,7 @@ def _point(axes: Axes, row: int, span: Span, mark: tuple[str, str]) -> None:
 
 
 def is_cut(spans: list[Span | None]) -> bool:
-    """Whether an interval goes on beyond the edge."""
+    """Whether an interval extends beyond the edge."""
     known = [span for span in spans if span and span.is_known]
     low, high = _reach(known)
     return any(span.low < low or span.high > high for span in known)
@@ -117,7 +117,7 @@ def _limits(panels: list[Panel], *, zero: bool) -> tuple[float, float]:
 
 
 def _reach(known: list[Span]) -> tuple[float, float]:
-    """The ends, but no further than a few ordinary reaches: one tiny client must not squash all."""
+    """The ends of the axis, limited to a few typical widths: no tiny client may squash all."""
     if not known:
         return np.inf, -np.inf
     furthest = _FURTHEST * float(np.median([(span.high - span.low) / 2 for span in known]))

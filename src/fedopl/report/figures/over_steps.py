@@ -20,7 +20,7 @@ ASCENT_KEYS = (
 
 
 def curve(name: str, numbers: list[float], axis: str) -> Drawing:
-    """One number for each round."""
+    """A line with one number for each round."""
 
     def plot(axes: Axes) -> None:
         axes.plot(range(1, len(numbers) + 1), numbers, color=ACCENT, linewidth=1.8)
@@ -43,7 +43,7 @@ def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) 
 
 
 def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -> Drawing:
-    """Whole numbers across, plain ones up, and lines to read them by."""
+    """A line chart with whole numbers across, plain numbers up, and grid lines."""
 
     def draw(figure: Figure) -> None:
         axes = axes_at(figure, _LEFT, _FOOT, WIDTH - _LEFT - 0.15, _HEIGHT - _FOOT - 0.12)

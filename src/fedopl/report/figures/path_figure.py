@@ -1,4 +1,4 @@
-"""Along a path of mixtures: values with intervals on the left, the bound in its parts right."""
+"""Along a path of mixtures: values with intervals on the left, parts of the bound on the right."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ _SHIFT = Key(colour="action-2", text="shift", mark="■")
 
 @dataclass(frozen=True, kw_only=True)
 class Along:
-    """What there is at one α."""
+    """The values and bounds at one α."""
 
     alpha: float
     at_target: Span
@@ -31,7 +31,7 @@ class Along:
 
 
 def path_keys(target: str, *, shift: bool) -> tuple[Key, ...]:
-    """The legend; without the shift where it is not known."""
+    """The legend; without the shift if it is not known."""
     return (
         Key(colour="accent", text=f"value at {target}", mark="●"),
         Key(colour="quiet", text="value in all together (n̄)", mark="□"),
@@ -41,7 +41,7 @@ def path_keys(target: str, *, shift: bool) -> tuple[Key, ...]:
 
 
 def path_chart(name: str, points: list[Along], constant: float) -> Drawing:
-    """Two panels over the same α."""
+    """Two panels over the same values of α."""
     width = (WIDTH - _LEFT - _BETWEEN - _RIGHT) / 2
 
     def draw(figure: Figure) -> None:

@@ -1,4 +1,4 @@
-"""Shares that add up to one: stacked to a bar, or as shades along a strip."""
+"""Shares that add up to one: as a stacked bar, or as shades along a strip."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LEAST_LABELLED = 0.09  # a narrower segment has no room for its number
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shares:
-    """One row of the figure: a note stands at its end, a heading above the first of a kind."""
+    """One row of the figure: a note stands at its end, a heading above the first row of a kind."""
 
     label: str
     shares: Sequence[float] | FloatArray
@@ -29,7 +29,7 @@ class Shares:
 
 
 def stacked(name: str, bars: list[Shares]) -> Drawing:
-    """Stacked bars that add up to a whole, with numbers where there is room for them."""
+    """Stacked bars that add up to one, with numbers where there is room for them."""
     left = label_room([short(bar.label) for bar in bars])
     right = 0.05 + label_room([bar.note for bar in bars])
     places = _places(bars)
@@ -53,7 +53,7 @@ def stacked(name: str, bars: list[Shares]) -> Drawing:
 
 
 def _places(bars: list[Shares]) -> list[float]:
-    """How far down each bar is, in inches; more room where a heading begins."""
+    """How far down each bar is, in inches, with more room above a heading."""
     places, down = [], -0.08
     for bar in bars:
         down += 0.6 if bar.heading else 0.27
@@ -75,7 +75,7 @@ def _stack(axes: Axes, bar: Shares, place: float) -> None:
 
 
 def strips(name: str, items: list[Shares], columns: list[str], axis: str, notes: str) -> Drawing:
-    """One strip below the other; `axis` says what the columns are, `notes` what the notes are."""
+    """Strips below each other; `axis` is the title of the columns, `notes` that of the notes."""
     left = 0.08 + label_room([short(item.label, _MOST_LETTERS) for item in items])
     cell = (WIDTH - left - _RIGHT) / len(columns)
     body = _ROW * len(items) + _ABOVE * sum(bool(item.heading) for item in items)

@@ -1,4 +1,4 @@
-"""Dots with their errors, by source: one group of rows for each client."""
+"""Points with their errors, by source of shift: one group of rows for each client."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ _ROW, _BETWEEN, _FOOT, _HEAD = 0.17, 0.16, 0.5, 0.26
 _MOST_LETTERS = 20
 _LEAST = 0.1  # differences below this do not fill the figure
 _AXIS = "E[√KL] from the mixture; 0 is no difference"
-# Shapes differ as well, for readers who do not see colours apart.
+# Shapes differ as well, for readers who cannot distinguish the colours.
 _MARKS = tuple(zip(SOURCE_COLOURS, "osD", strict=True))
 SOURCE_KEYS = (
     Key(colour="source-1", text="covariates: whom a client sees", mark="●"),
@@ -28,7 +28,7 @@ SOURCE_KEYS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Dots:
-    """One client: a span for each source, None where not reported, and a note at the end."""
+    """One client: a span for each source, None if not reported, and a note at the end."""
 
     label: str
     spans: list[Span | None]
@@ -36,7 +36,7 @@ class Dots:
 
 
 def shift_dots(name: str, items: list[Dots], places: list[int]) -> Drawing:
-    """Every client's sources below each other; `places` says which marks they have."""
+    """Every client's sources below each other; `places` selects the marks."""
     labels = [short(item.label, _MOST_LETTERS) for item in items]
     notes = [item.note for item in items]
     left, right = label_room(labels), label_room(notes) if any(notes) else 0.15

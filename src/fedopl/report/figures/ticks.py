@@ -1,4 +1,4 @@
-"""Ticks of an axis: short, different numbers, and no more of them than fit."""
+"""Ticks of an axis: short, distinct numbers, and no more ticks than fit."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _APART = 0.05  # inches between two labels, at least
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """What is written at these ticks: thousands as k, millions as M, and a real minus."""
+    """The texts of these ticks: thousands as k, millions as M, and a true minus sign."""
     largest = max((abs(value) for value in values), default=0.0)
     scale, unit = 1.0, ""
     for least, name in _UNITS:
@@ -44,7 +44,7 @@ def _text(value: float, decimals: int, unit: str) -> str:
 def ticks_that_fit(
     limits: tuple[float, float], width: float, most: int, room: float
 ) -> dict[float, str]:
-    """Round numbers between the limits, at most a given number, whose labels do not overlap.
+    """Round numbers between the limits, at most `most`, whose labels do not overlap.
 
     `width` is that of the axis in inches, and `room` how far a label may reach beyond its ends.
     """
@@ -68,7 +68,7 @@ def ticks_that_fit(
 
 
 def have_room(texts: Sequence[str], apart: float) -> bool:
-    """Whether labels fit beside each other whose ticks lie this many inches apart."""
+    """Whether labels fit beside each other if their ticks lie this many inches apart."""
     pairs = pairwise(map(_half_width, texts))
     return all(first + second + _APART <= apart for first, second in pairs)
 
@@ -79,7 +79,7 @@ def _half_width(text: str) -> float:
 
 
 def set_short_ticks(axis: Axis, most: int, *, whole: bool = False) -> None:
-    """A limited number of ticks with short texts, if labels stand below each other or have room."""
+    """Set at most `most` ticks with short texts, if labels are stacked or fit side by side."""
     axis.set_major_locator(MaxNLocator(most, integer=whole))
     formatter = FuncFormatter(lambda value, _: tick_texts([value])[0])
     formatter.format_ticks = tick_texts  # type: ignore[method-assign]  # all in one unit

@@ -1,4 +1,4 @@
-"""A tree of questions, from left to right: the leaves in their actions' colours."""
+"""A tree of questions, from left to right, with the leaves in their actions' colours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _MOST_ROOMY = 16  # leaves with a second line
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What is written on a leaf, and the place of its colour."""
+    """The text on a leaf, and the position of its colour."""
 
     action: str
     note: str
@@ -91,7 +91,7 @@ def _box(node: Node, policy: TreePolicy, endings: Iterator[tuple[int, Ending]], 
 
 
 def _question(policy: TreePolicy, split: Branch, most: int) -> str:
-    """On one line or on two; a long name is cut off, and what is asked of it is not."""
+    """The question on one line or two; only a long column name is cut off, not the condition."""
     column, asked, _ = policy.question_and_answers(split)
     whole = f"{column} {asked}".rstrip()
     if short(whole, most) == whole or not asked:
@@ -100,7 +100,7 @@ def _question(policy: TreePolicy, split: Branch, most: int) -> str:
 
 
 def _columns(boxes: list[_Box]) -> tuple[list[float], list[float]]:
-    """Where the boxes of each level start, and how wide they are."""
+    """The start and the width of each level's boxes."""
     levels = 1 + max(box.level for box in boxes)
     widths = [
         label_room([line for box in boxes if box.level == level for line in box.text.split("\n")])

@@ -1,1 +1,1 @@
-"""Whether joining pays, in words and tables that the page and the command line share."""
+"""Whether joining pays: words and tables shared by the page and the command line."""

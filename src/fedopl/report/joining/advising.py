@@ -1,4 +1,4 @@
-"""The advice: what was measured for each client, and what the regret bounds add to it."""
+"""The advice: what was measured for each client, and what the regret bounds add."""
 
 from fedopl.analysis.advice import Advice
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
@@ -8,7 +8,8 @@ from fedopl.report.parts import Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, decimal, listed, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords, opened
 
-# Clients before the table is folded; with more than the second, only clear advice is put in words.
+# The number of clients above which the table is folded, and above which only clear advice is put in
+# words.
 _MOST_SHOWN, MOST_WORDED = 30, 12
 IN_WORDS: dict[Source, str] = {
     "covariates": "whom it sees",
@@ -29,7 +30,7 @@ _HOW_TO_KNOW_MORE = (
 
 
 def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
-    """The answer first; then every client's, in words and in numbers."""
+    """The overall answer first; then each client's advice in words and in numbers."""
     advice = [facts.advice[name] for name in facts.clients if name in facts.advice]
     if not advice:
         return (Text(_no_values(facts, list(facts.clients))),)
@@ -59,7 +60,7 @@ def _no_values(facts: JoiningFacts, names: list[str]) -> str:
 
 
 def advice_in_short(advice: list[Advice]) -> str:
-    """For whom joining pays, whom it costs, and for whom that is undecided."""
+    """Which clients gain by joining, which lose, and which are undecided."""
     of = {
         decision: [one.client for one in advice if one.decision == decision and not one.in_doubt]
         for decision in ("join", "stay alone", "undecided")
@@ -81,7 +82,7 @@ def _clear(advice: list[Advice]) -> list[Advice]:
 
 
 def _in_words(facts: JoiningFacts, one: Advice) -> str:
-    # A client's name is not in the reason, so that every hyphen before a digit is a minus.
+    # The reason contains no client's name, so every hyphen before a digit is a minus.
     reason = one.reason.replace("(-", "(−").replace(" -", " −")
     said = f"{one.client}: {_decision(one)}. {reason}"
     shift = facts.shifts.get(one.client)
@@ -133,7 +134,7 @@ def _row(facts: JoiningFacts, one: Advice) -> tuple[str, ...]:
 
 
 def _about_bounds(facts: JoiningFacts) -> str:
-    """What the bounds are not."""
+    """What the bounds do not claim."""
     bound = global_bound(facts.record)
     if bound is None:
         return (
@@ -169,7 +170,7 @@ def _which_shift(facts: JoiningFacts) -> str:
 
 
 def folded(table: Table) -> Part:
-    """The table, shown when asked for if it is long."""
+    """The table; folded away if it is long."""
     return folded_if_long(
         table, _MOST_SHOWN, f"{table.caption}: {plural(len(table.rows), 'client')}"
     )

@@ -1,4 +1,4 @@
-"""Coalitions: what each brings its members, and what each client's data are worth to all."""
+"""Coalitions: what each brings its members, and how much each client's data help all clients."""
 
 from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.context import JoiningFacts
@@ -16,7 +16,7 @@ from fedopl.report.words.numbers import (
 from fedopl.report.words.policy_labels import OutcomeWords, verdict
 from fedopl.results.coalitions import Coalition, Coalitions, Stability
 
-# Coalitions in the table, in it before it is folded, and named in a sentence; members left out.
+# Limits: coalitions in the table, in an unfolded table, named in a sentence; members left out.
 _MOST_COMPARED, _MOST_SHOWN, _MOST_LISTED, _MOST_NAMED = 26, 12, 6, 3
 _WORTH = {
     "better": "all together need its rows",
@@ -33,7 +33,7 @@ _HOW_LEARNED = {
 
 
 def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
-    """In short, then who gains from whom, every coalition, and whose data matter."""
+    """A summary, then who gains from whom, every coalition, and the worth of each client's data."""
     coalitions = facts.record.diagnosis.coalitions if facts.record.diagnosis else None
     if coalitions is None:
         return ()
@@ -49,7 +49,7 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def coalitions_in_short(coalitions: Coalitions) -> str:
-    """Which coalitions surely no member, and which surely some member prefers to leave."""
+    """Which coalitions surely no member wants to leave, and which some member surely does."""
     stable = [one for one in coalitions.compared if one.stability == "surely"]
     left = [one for one in coalitions.compared if one.stability == "surely not"]
     level = percent(coalitions.grand.level)
@@ -78,7 +78,7 @@ def _names_of(coalitions: Coalitions, some: list[Coalition]) -> str:
 
 
 def _name_of(coalitions: Coalitions, coalition: Coalition) -> str:
-    """Its members, or who is missing, whichever is shorter."""
+    """The coalition's members, or the missing clients, whichever is shorter."""
     missing = [name for name in coalitions.clients if name not in coalition.members]
     n_members = len(coalition.members)
     if n_members > 2 and len(missing) < min(_MOST_NAMED, n_members):
@@ -87,7 +87,7 @@ def _name_of(coalitions: Coalitions, coalition: Coalition) -> str:
 
 
 def _pairs(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
-    """Who gains from whom, where two learn together."""
+    """Which client gains from which, when two learn together."""
     items = []
     for one in coalitions.compared:
         if len(one.members) != 2:
@@ -107,7 +107,7 @@ def _pairs(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
 
 
 def _about(facts: JoiningFacts, coalitions: Coalitions) -> list[Coalition]:
-    """All; if too many, the grand coalition first, then surely stable ones, surely not last."""
+    """All coalitions; if too many, the grand one first, then surely stable; surely not last."""
     compared = [
         one
         for one in coalitions.compared
@@ -152,7 +152,7 @@ def _row(coalitions: Coalitions, one: Coalition, decimals: int) -> tuple[str, ..
 
 
 def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
-    """What all together lose without one client's rows."""
+    """What all clients together lose without one client's rows."""
     worth = coalitions.worth_of_data
     level = 1 - 0.05 / max(len(worth), 1)  # for all clients together
     spans = {name: Span.of(worth[name], level) for name in worth if name in facts.clients}

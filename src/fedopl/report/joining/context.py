@@ -21,13 +21,13 @@ from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.theory.checks import positive
 
-# Every two clients' contexts are compared; with more clients than these that takes minutes.
+# Every two clients' contexts are compared; beyond this many clients that takes minutes.
 MOST_APART = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JoiningFacts:
-    """All that texts, tables and figures about joining are made of."""
+    """The facts behind all texts, tables and figures about joining."""
 
     record: Record
     constant: float  # that the bounds take
@@ -39,16 +39,16 @@ class JoiningFacts:
 
     @property
     def is_about_all(self) -> bool:
-        """Whether it is about every client."""
+        """Whether the facts are about every client."""
         return len(self.clients) == len(self.record.mixture)
 
     def valued(self, units: str) -> str:
-        """What rows or groups are called that values are of."""
+        """The word for the rows or groups that are valued."""
         return self.record.study.evaluation.valued(units)
 
 
 def joining_facts(record: Record, constant: float = 1.0, client: str | None = None) -> JoiningFacts:
-    """The facts about all clients, or about one."""
+    """The facts about all clients, or about `client` alone."""
     positive(constant, "constant")
     everybody = sorted(record.mixture)
     if client is not None and client not in everybody:
@@ -74,7 +74,7 @@ def joining_facts(record: Record, constant: float = 1.0, client: str | None = No
 
 
 def nothing_to_say(record: Record) -> str | None:
-    """Why nothing can be said about joining, in a sentence; None if something can."""
+    """A sentence on why nothing is known about joining; None if something is known."""
     if len(record.mixture) < 2:
         return "There is only one client, so there are no others to join."
     if adds_under_masks(record.study):
@@ -115,7 +115,7 @@ def nothing_to_say(record: Record) -> str | None:
 
 
 def _shifts(record: Record) -> dict[str, ClientShift]:
-    """By source; with too many clients without sources, which leaves what bounds need."""
+    """Shifts by client; with too many clients, without the sources, which bounds do not need."""
     names = sorted(record.statistics.sums)
     if len(names) <= MOST_APART:
         return shifts_of(record)

@@ -1,4 +1,4 @@
-"""How far clients lie apart: contexts by a lower bound, values as measured and at most."""
+"""How far clients lie apart: a lower bound for contexts, measured values and upper bounds."""
 
 import math
 
@@ -14,7 +14,7 @@ NOT_REPORTED = "not reported"
 
 
 def distances(facts: JoiningFacts) -> tuple[Part, ...]:
-    """Nothing where clients were not asked."""
+    """The table of distances; empty if clients were not asked."""
     diagnosis = facts.record.diagnosis
     if diagnosis is None:
         return ()
@@ -34,7 +34,7 @@ def distances(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def _columns(facts: JoiningFacts, diagnosis: Diagnosis) -> dict[str, dict[str, str]]:
-    """What is known of each client, by the column's title."""
+    """What is known about each client, by column title."""
     spans = {name: Span.of(one.gap) for name, one in diagnosis.discrepancies.items()}
     return {
         "Total variation of contexts, at least": {
@@ -48,7 +48,7 @@ def _columns(facts: JoiningFacts, diagnosis: Diagnosis) -> dict[str, dict[str, s
 
 
 def _by_theorem(facts: JoiningFacts) -> dict[str, float]:
-    """U·TV, which bounds the discrepancy, of the clients of whom it is known."""
+    """U·TV, which bounds the discrepancy, for the clients whose TV is known."""
     largest = largest_score(facts.record.study)
     if largest is None:
         return {}
@@ -90,7 +90,7 @@ def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
 
 
 def _ratios(facts: JoiningFacts) -> list[float]:
-    """U·TV over the measured discrepancy, where both are known and there is one to speak of."""
+    """U·TV over the measured discrepancy, if both are known and the discrepancy is not tiny."""
     found = facts.record.diagnosis.discrepancies if facts.record.diagnosis else {}
     return [
         bound / found[name].regret_gap

@@ -39,7 +39,7 @@ def _ways(one: ThreeWays) -> Json:
 
 
 def joining_json(facts: JoiningFacts) -> Json:
-    """Of all clients, or of the one that was asked about."""
+    """The facts as JSON, about all clients or about the one that was asked about."""
     record = facts.record
     moments = second_moments(record)
     skew = skewness(record.mixture, record.rows)
@@ -72,7 +72,7 @@ def joining_json(facts: JoiningFacts) -> Json:
 
 
 def _bounds(facts: JoiningFacts) -> Json | None:
-    """Theorem 1 with the constants of its proof, and with the one that was asked for."""
+    """Theorem 1 with the constants of its proof, and with the requested constant."""
     found, proof = global_bound(facts.record, PLAIN), global_bound(facts.record)
     if found is None or proof is None:
         return None
@@ -88,7 +88,7 @@ def _bound(bound: GlobalBound) -> dict[str, float]:
 
 
 def _picked(one: object, *names: str) -> Json:
-    """These attributes; estimates with their intervals."""
+    """The named attributes; estimates with their intervals."""
     values = {name: getattr(one, name) for name in names}
     return {n: _estimate(v) if isinstance(v, Estimate) else v for n, v in values.items()}
 
@@ -104,7 +104,7 @@ def _shift(one: ClientShift) -> Json:
 
 
 def _contexts(facts: JoiningFacts) -> Json | None:
-    """Each client's contexts from the mixture's, both taken for Gaussians; null if not known."""
+    """Distances of each client's contexts from the mixture's, as Gaussians; null if unknown."""
     record = facts.record
     if why_unknown(record.statistics):
         return None
@@ -118,7 +118,7 @@ def _context(one: ContextShift) -> Json:
 
 
 def _diagnosed(facts: JoiningFacts, diagnosis: Diagnosis | None) -> Json:
-    """What clients reported in a diagnosis; null where none was asked for."""
+    """What clients reported in a diagnosis; null if none was asked for."""
     if diagnosis is None:
         names = ("discrepancies", "paths", "coalitions", "models", "classifiers", "unknown")
         return dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""Shared, personal or alone: which is best for each client, and how sure that is."""
+"""Shared, personal or local policy: which is best for each client, and how certain that is."""
 
 from fedopl.analysis.three_ways import LEVEL, ThreeWays, Way
 from fedopl.report.joining.advising import folded
@@ -21,7 +21,7 @@ _WHAT = (
 
 
 def personal_parts(facts: JoiningFacts) -> tuple[Part, ...]:
-    """Nothing where clients have no personal policies."""
+    """The table; empty if clients have no personal policies."""
     found = [facts.ways[name] for name in facts.clients if name in facts.ways]
     if not found:
         return ()
@@ -29,7 +29,7 @@ def personal_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def ways_in_short(found: list[ThreeWays]) -> str:
-    """For whom which policy is surely best, and for whom rows cannot tell."""
+    """For which clients which policy is surely best, and for which clients rows cannot tell."""
     sentences = []
     for way, words in _IN_WORDS.items():
         names = [one.client for one in found if one.decision == way]
@@ -50,7 +50,7 @@ def ways_in_short(found: list[ThreeWays]) -> str:
 
 
 def how_sure(one: ThreeWays) -> str:
-    """Which policy it is, and which others are not ruled out."""
+    """The best policy, and which others are not ruled out."""
     if one.in_doubt:
         return "in doubt"
     if not one.as_good:

@@ -1,4 +1,4 @@
-"""How clients differ by Theorem 3's three sources, and how far apart their values lie."""
+"""How clients differ, by Theorem 3's three sources, and how far their values differ."""
 
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
 from fedopl.analysis.context_shifts import why_unknown
@@ -20,7 +20,7 @@ _GAUSSIAN = "Contexts are taken for Gaussians with the means and covariances the
 
 
 def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
-    """The figure, the numbers behind it, and what they amount to; nothing where none is known."""
+    """The figure, the numbers behind it, and a conclusion; empty if no shift is known."""
     shifts = [facts.shifts[name] for name in facts.clients if name in facts.shifts]
     known = [shift for shift in shifts if shift.parts]
     head, apart = Heading("Where clients differ"), distances(facts)
@@ -35,7 +35,7 @@ def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def _why_not(facts: JoiningFacts) -> str:
-    """Which sources are not known of anybody, and why; else how contexts were compared."""
+    """Which sources are unknown for all clients, and why; otherwise how contexts were compared."""
     n_clients = len(facts.record.statistics.sums)
     if n_clients > MOST_APART:
         return (
@@ -50,7 +50,7 @@ def _why_not(facts: JoiningFacts) -> str:
 
 
 def _asked_about(facts: JoiningFacts, shifts: list[ClientShift]) -> list[Source]:
-    """All sources; where clients were not asked about models, those that are known."""
+    """All sources; if clients were not asked about models, only the known ones."""
     if facts.record.diagnosis:
         return list(SOURCES)
     return [source for source in SOURCES if any(source in one.parts for one in shifts)]
@@ -91,7 +91,7 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
 
 
 def _furthest(shifts: list[ClientShift]) -> list[ClientShift]:
-    """As they are named; where there are too many, those that differ most first."""
+    """The clients in their order; if there are too many, those that differ most first."""
     if len(shifts) <= _MOST_DRAWN:
         return shifts
     return sorted(shifts, key=lambda one: (-sum(p.value for p in one.parts.values()), one.client))
@@ -102,7 +102,7 @@ def _span(shift: ClientShift, source: Source) -> Span | None:
     if part is None:
         return None
     reach = 2 * part.standard_error
-    # A root of a divergence is never below zero, though its error may reach there.
+    # A root of a divergence is never below zero, but its error bar may reach there.
     return Span(value=part.value, low=max(part.value - reach, 0.0), high=part.value + reach)
 
 

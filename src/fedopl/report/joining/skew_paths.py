@@ -1,4 +1,4 @@
-"""More weight for one client: values and the bound along the path from n̄ to it alone."""
+"""More weight for one client: values and the bound along the path from n̄ to that client alone."""
 
 import math
 
@@ -19,7 +19,7 @@ _WHAT = (
 
 
 def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
-    """One client's path in full, the others' when asked for."""
+    """One client's path in full; the paths of others are folded away."""
     paths = facts.record.diagnosis.paths if facts.record.diagnosis else {}
     shown = {name: path for name, path in paths.items() if name in facts.clients}
     if not shown:
@@ -38,16 +38,16 @@ def path_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def _target(facts: JoiningFacts, paths: dict[str, SkewPath]) -> str:
-    """The client the mixture names, else the one whose values differ most from everybody's."""
+    """The client that the mixture names, otherwise the one whose values differ most from n̄'s."""
     plan = facts.record.study.mixture
     if isinstance(plan, Skewed | BestSkew) and plan.toward in paths:
         return plan.toward
-    # Sorted, so that of equal ones the same is taken every time.
+    # Sorted, so that ties are broken the same way every time.
     return max(sorted(paths), key=lambda name: gap_from_rows(facts, name) or 0.0)
 
 
 def gap_from_rows(facts: JoiningFacts, client: str) -> float | None:
-    """How far the client's values lie from those in n̄, where every path begins."""
+    """How far the client's values lie from the values in n̄, the start of every path."""
     diagnosis = facts.record.diagnosis
     if diagnosis is None or client not in diagnosis.from_rows:
         return None
@@ -55,13 +55,13 @@ def gap_from_rows(facts: JoiningFacts, client: str) -> float | None:
 
 
 def regret_bound(facts: JoiningFacts, point: PathPoint) -> float:
-    """Theorem 1's term at this point of a path, at the constant that was asked for."""
+    """Theorem 1's term at this point of a path, with the requested constant."""
     bound = global_bound(facts.record, PLAIN, point.weights)
     return facts.constant * bound.total if bound else math.nan
 
 
 def shift_at(facts: JoiningFacts, client: str, point: PathPoint) -> float | None:
-    """From λ(α) = (1 − α)·n̄ + α·δ_c a client's values lie 1 − α times as far as from n̄."""
+    """The client's distance from λ(α) = (1 − α)·n̄ + α·δ_c: 1 − α times its distance from n̄."""
     gap = gap_from_rows(facts, client)
     return None if gap is None else (1 - point.alpha) * gap
 

@@ -1,1 +1,1 @@
-"""The sections of the page: each file turns a record into parts, and none knows HTML."""
+"""The sections of the page: each file turns a record into parts, without any HTML."""

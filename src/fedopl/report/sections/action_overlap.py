@@ -22,7 +22,7 @@ _MOST_DRAWN = 24  # strips in the figure
 
 
 def action_overlap(record: Record) -> Section:
-    """The section, or one sentence where no client answered."""
+    """The section, or one sentence if no client answered."""
     found = supports(record)
     parts: tuple[Part, ...] = (Text("The clients did not report how likely actions were."),)
     if found:
@@ -60,7 +60,7 @@ def _words(found: list[ActionSupport]) -> str:
 
 def _picture(found: list[ActionSupport]) -> Picture:
     weakest = sorted(found, key=lambda s: s.effective_rows)[:_MOST_DRAWN]
-    # In the order of clients again, so that each has its heading once.
+    # Back in the order of clients, so that each client has one heading.
     drawn = [s for s in found if s in weakest]
     headings = [
         drawn[0].client,

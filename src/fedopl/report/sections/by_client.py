@@ -1,4 +1,4 @@
-"""Who gains and who loses: the learned policy at each client, beside what that client had."""
+"""Who gains and who loses: the learned policy at each client, beside its alternatives there."""
 
 from fedopl.report.explain.in_doubt import IN_DOUBT, folded_if_doubted
 from fedopl.report.explain.noise_at_clients import noise_at_clients
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def by_client(record: Record) -> Section:
-    """The section, or one sentence where nothing is known."""
+    """The section, or one sentence if nothing is known."""
     clients = valued_clients(record)
     rows = record.study.evaluation.valued("rows")
     nothing = f"There are no values of {rows}, so nothing is claimed about any client."
@@ -74,7 +74,7 @@ def by_client(record: Record) -> Section:
 
 
 def _comparisons(record: Record) -> dict[str, str]:
-    """The column's title → what it is compared with."""
+    """The policies to compare with, by column title."""
     best = arm_name(record.best_arm)
     columns = {"own policy": LOCAL} if _has_own(record) else {}
     columns |= {"done so far": LOGGING, "best single action": best}
@@ -83,12 +83,12 @@ def _comparisons(record: Record) -> dict[str, str]:
 
 
 def _has_own(record: Record) -> bool:
-    """Whether clients have policies of their own; under masks these are not known."""
+    """Whether clients have local policies; under masks these are not known."""
     return not adds_under_masks(record.study)
 
 
 def _has_personal(record: Record) -> bool:
-    """Whether clients have personal policies that are other than the shared one."""
+    """Whether clients have personal policies that differ from the shared one."""
     return bool(record.personal) and len(record.mixture) > 1
 
 
@@ -119,7 +119,7 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
 
 
 def _extremes(record: Record, clients: list[str]) -> list[str]:
-    """Everybody, or those who gain least and most over their own policy, or what was done."""
+    """All clients, or those that gain least and most over their local policy or the logged one."""
     if len(clients) <= _MOST_DRAWN:
         return clients
 
@@ -127,7 +127,7 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
         span = gain_over(record, LOCAL if _has_own(record) else LOGGING, client)
         return span.value if span else 0.0
 
-    # Names break ties: the same record has to give the same page.
+    # Names break ties, so that the same record gives the same page.
     ranked = sorted(clients, key=lambda client: (-gain(client), client))
     return [*ranked[: _MOST_DRAWN // 2], *ranked[-_MOST_DRAWN // 2 :]]
 

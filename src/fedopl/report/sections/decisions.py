@@ -1,4 +1,4 @@
-"""How decisions split: overall and by group, as the policy would have it and as it was."""
+"""How decisions split between actions, overall and by group: by the policy, and as logged."""
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.action_colours import MOST_OWN, action_order
@@ -16,14 +16,14 @@ _MOST_DRAWN = 6  # features, and actions in words
 
 
 def decisions(record: Record) -> Section:
-    """The policy itself, and what it would decide."""
+    """The section: the policy itself, and its decisions."""
     splits = (Heading("How decisions split"), *_splits(record))
     parts = (*policy_parts(record), *_permissions(record), *splits)
     return Section(name="policy", title="The policy itself", parts=parts)
 
 
 def _permissions(record: Record) -> tuple[Part, ...]:
-    """Who may get what, where not everybody may get everything."""
+    """Who may get which action, if not everybody may get every action."""
     study = record.study
     if study.permissions is None:
         return ()
@@ -125,7 +125,7 @@ def _table(record: Record, groups: dict[str, list[RowGroup]]) -> Table:
 
 
 def _merged(shares: FloatArray, order: IntArray) -> list[float]:
-    """In order; whatever has no colour of its own becomes one."""
+    """The shares in order; actions without their own colour are merged into one share."""
     ordered = [float(share) for share in shares[order]]
     if len(ordered) <= len(ACTIONS):
         return ordered

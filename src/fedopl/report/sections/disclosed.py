@@ -73,7 +73,7 @@ _WITH_SHARES = (
     "read by one of them. Each client helped to remove the masks from a sum once, over one "
     "set of clients."
 )
-# Where a study has a basis.
+# If the study has a basis.
 _TERMS = {
     Axis.REGRESSION: "(terms + 2)",
     Axis.FEATURES: "(terms + 1)",
@@ -117,9 +117,9 @@ def _kinds(queries: list[str], words: Mapping[Axis, str]) -> Table:
 
 
 def axes_of(query: str, instead: Mapping[Axis, str] | None = None) -> list[str]:
-    """Each array of its answer with what it is counted in, as in 'means: policies compared'.
+    """Each array of an answer with its unit of counting, as in 'means: policies compared'.
 
-    Single numbers are named only where there is nothing else.
+    Single numbers are named only if the answer has no arrays.
     """
     words = _AXES | dict(instead or {})
     fields = dict(codec.FIELDS[QUERY_NAMED[query].answer])

@@ -1,4 +1,4 @@
-"""What explains a policy, in text, as JSON and in the report: weights, curves or a tree."""
+"""Selects how a policy is explained in text, JSON and the report: weights, curves or a tree."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from fedopl.results.record import Record
 
 
 class Explainer(NamedTuple):
-    """A way to explain policies; its functions get only policies that are explained by it."""
+    """A way to explain policies; its functions receive only policies of its own kind."""
 
     as_text: Callable[[Any, Record | None, int], str]  # with so many features for each action
     as_json: Callable[[Any, Record | None], dict[str, Any]]
     parts: Callable[[Record, Any], tuple[Part, ...]]  # of the report
 
 
-# By what policies say of themselves: `explained_by`.
+# Keyed by the policy's own `explained_by`.
 _EXPLAINERS = {
     "weights": Explainer(policy_as_text, policy_as_json, weight_parts),
     "tree": Explainer(tree_as_text, tree_as_json, tree_parts),
@@ -30,12 +30,12 @@ _EXPLAINERS = {
 
 
 def explainer_of(policy: Policy) -> Explainer:
-    """What explains this policy."""
+    """The explainer of this policy."""
     return _EXPLAINERS[policy.explained_by]
 
 
 def policy_parts(record: Record) -> tuple[Part, ...]:
-    """What the policy looks at, or why there is nothing to look at."""
+    """The features that the policy uses, or why it uses none."""
     if record.policy is None:
         why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."
         return (Heading(WEIGHTS_TITLE), Text(why))

@@ -27,7 +27,7 @@ from fedopl.report.words.policy_labels import is_arm
 from fedopl.results.record import Record
 
 WEIGHTS_TITLE = "What speaks for each action"
-# Features and scores that are drawn, and sentences that are written out.
+# The number of features and scores that are drawn, and of sentences that are written out.
 _MOST_FEATURES, _MOST_PANELS, _MOST_SENTENCES = 8, 6, 12
 _READINGS: dict[Against, str] = {
     "other": "The policy compares actions in pairs. A weight says how much one step up in a "
@@ -68,7 +68,7 @@ _KEYS = (
 
 
 def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
-    """What favours each action, or why no feature does."""
+    """What favours each action, or why no feature favours any."""
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
@@ -91,7 +91,7 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
 
 
 def network_parts(record: Record, policy: NeuralPolicy) -> tuple[Part, ...]:
-    """The curves of a policy with a network, and that they do not say all."""
+    """The curves of a policy with a network, and a note that they do not show everything."""
     if (alone := linear_alone(policy)) is not None:
         head, *others = weight_parts(record, policy.start)
         return (head, Text(alone), *others)
@@ -143,7 +143,7 @@ def _chart(explanation: Explanation) -> Picture:
 
 
 def _curve_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
-    """The curves of a policy, and the map of the two features that act together most."""
+    """The curves of a policy, and the map of the strongest pair of features."""
     found = explain_curves(policy, record)
     of_waves = wave_sentences(found)
     sentences = [text for text in curve_sentences(found) if text not in of_waves]
@@ -206,7 +206,7 @@ def _acting_together(
 
 
 def _map(record: Record, policy: LinearPolicy, found: CurveExplanation) -> Picture:
-    """What somebody average in all else gets, by the two features that act together most."""
+    """The decision for a row with average other features, by the strongest pair of features."""
     curves = {curve.place: curve for curve in found.curves}
     across, up = sorted((curves[p] for p in found.pairs[0].places), key=lambda one: one.is_flag)
     columns, rows = (

@@ -1,4 +1,4 @@
-"""What it is worth: values of policies beside each other, and paired gains."""
+"""What policies are worth: their values beside each other, and paired gains."""
 
 from fedopl.base.labels import GLOBAL
 from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_words
@@ -36,7 +36,7 @@ _ACROSS_FOLDS = (
 
 
 def held_out_values(record: Record) -> Section:
-    """The section, or one sentence where nothing is known."""
+    """The section, or one sentence if nothing is known."""
     parts: tuple[Part, ...]
     if record.values.rows:
         parts = (*_values(record), *_improvements(record), *_gains(record))
@@ -75,14 +75,14 @@ def _values(record: Record) -> tuple[Part, ...]:
 
 
 def _net_of(record: Record) -> str:
-    """What costs are part of values, and what does not keep to a budget, in words."""
+    """Which costs are part of values, and which policies exceed the budget, in words."""
     costs = record.study.costs
     said = f" Of costs, {costs.in_words} per decision." if costs and costs.are_net else ""
     return said + "".join(f" {note}" for note in budget_notes(record))
 
 
 def _improvements(record: Record) -> tuple[Part, ...]:
-    """Every policy against what was done, which is what the recommendation goes by."""
+    """Every policy against what was done, which is the basis of the recommendation."""
     rows = {row.policy: row for row in record.improvements.rows if row.client == GLOBAL}
     found = {name: Span.of(row.estimate, row.level) for name, row in rows.items()}
     spans = _labelled(record, {name: found.get(name) for name in _ordered(record)})
@@ -128,7 +128,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
 
 
 def _labelled(record: Record, found: dict[str, Span | None]) -> dict[str, Span]:
-    """What was reported, by what policies are called, with as many decimals for all."""
+    """Reported spans by policy label, all with the same number of decimals."""
     known = {opened(label(record.study, name)): span for name, span in found.items() if span}
     return dict(zip(known, alike(list(known.values())), strict=True))
 
@@ -148,7 +148,7 @@ def _picture(name: str, spans: dict[str, Span], what: str, axis: str) -> Picture
 
 
 def _ordered(record: Record) -> list[str]:
-    """The chosen one first, then other policies, constant arms, the past, and local policies."""
+    """The chosen policy first, then other policies, constant arms, the past, and local policies."""
     names = list(dict.fromkeys(row.policy for row in record.values.rows))
     # Tables end with the past and with local policies; constant arms sort behind other policies.
     others = [name for name in names[:-2] if name != record.chosen]

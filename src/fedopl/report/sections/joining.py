@@ -52,7 +52,7 @@ _REASONS = (
 
 
 def joining(record: Record) -> Section:
-    """The section; one paragraph, and the rest on demand, where nothing could be decided."""
+    """The section; if nothing was decided, one paragraph, with the rest folded away."""
     first, *rest = joining_parts(record)
     facts = joining_facts(record, 1.0, None)
     advice = facts.advice.values()
@@ -81,8 +81,8 @@ def _why_none(record: Record) -> tuple[Part, ...]:
 def joining_parts(
     record: Record, constant: float = 1.0, client: str | None = None
 ) -> tuple[Part, ...]:
-    """The same for the page and for the command line, which may ask about one client."""
-    # First, as it also refuses a constant or a client that cannot be.
+    """The parts for the page and for the command line, which may ask about one client."""
+    # First, because it also refuses an impossible constant or client.
     facts = joining_facts(record, constant, client)
     if nothing := nothing_to_say(record):
         return (Text(nothing),)

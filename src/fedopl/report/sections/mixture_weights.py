@@ -1,4 +1,4 @@
-"""The mixture: how much each client counts, how that was found, and what it costs."""
+"""The mixture: how much each client counts, how the weights were found, and their cost."""
 
 from fedopl.report.explain.noise_words import noise_words, weights_by_noise
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
@@ -40,7 +40,7 @@ def mixture_weights(record: Record) -> Section:
 
 
 def _counted(record: Record) -> str:
-    """What decides how much each client counts, in words."""
+    """What determines the weight of each client, in words."""
     return _BY_WEIGHT if record.row_weights else _KINDS[record.study.mixture.kind]
 
 
@@ -50,7 +50,7 @@ def _agreed(record: Record) -> Weights:
 
 
 def _robust(record: Record) -> tuple[Part, ...]:
-    """By how much agreed weights were changed, and what that costs."""
+    """How much agreed weights were changed, and the cost of that change."""
     how = record.study.mixture.robust
     if how is None:
         return ()

@@ -1,4 +1,4 @@
-"""Privacy: what was promised to whom, how much noise that took, and what it cost."""
+"""Privacy: what was promised to whom, how much noise it took, and its cost."""
 
 import math
 
@@ -30,7 +30,7 @@ _BUT_VALUES = (
 
 
 def privacy_promise(record: Record) -> Section | None:
-    """The section; None where sums were exact."""
+    """The section, or None if sums were exact."""
     plan = record.study.privacy
     if plan is None:
         return None
@@ -97,7 +97,7 @@ def _against_whom(plan: PrivacyPlan) -> str:
 
 
 def _told_apart(record: Record, plan: PrivacyPlan) -> tuple[Text, ...]:
-    """What values of each client cost, where they were read."""
+    """What values of each client cost, if they were read."""
     if not plan.values_apart:
         return ()
     rest = 1 - plan.values_apart
@@ -115,7 +115,7 @@ def _told_apart(record: Record, plan: PrivacyPlan) -> tuple[Text, ...]:
 
 
 def _who_was_lacking(record: Record, plan: PrivacyPlan) -> tuple[Part, ...]:
-    """Which sums are over fewer than all, where that may be."""
+    """Which sums lack some clients, if that is possible."""
     if not plan.dropouts:
         return ()
     lacking = record.lacking
@@ -190,7 +190,7 @@ def _whose(plan: PrivacyPlan) -> str:
 
 
 def _measured(setting: PrivateSetting) -> tuple[Part, ...]:
-    """Which ranges were found, where the study looked for them."""
+    """Which ranges were found, if the study searched for them."""
     plan = setting.plan
     if plan.declared_ranges is None:
         return ()
@@ -215,7 +215,7 @@ def _range(ends: Range) -> str:
 
 
 def _family(record: Record) -> tuple[str, int] | None:
-    """The family of terms that the policy uses, and how many it has; None without a choice."""
+    """The family of terms that the policy uses, and its size; None without a choice."""
     terms, policy = record.study.terms, record.policy
     if terms is None or not isinstance(policy, LinearPolicy):
         return None
@@ -224,7 +224,7 @@ def _family(record: Record) -> tuple[str, int] | None:
 
 
 def _terms_used(record: Record) -> tuple[Text, ...]:
-    """Which terms of a basis there was reason to use."""
+    """Which terms of a basis were worth using."""
     terms, used = record.study.terms, _family(record)
     if terms is None or used is None or len(terms.families) < 2:
         return ()
@@ -239,7 +239,7 @@ def _terms_used(record: Record) -> tuple[Text, ...]:
 
 
 def _weights_count(record: Record) -> str:
-    """What the mixture does to noise, beside what it does to sampling errors."""
+    """The effect of the mixture on noise, beside its effect on sampling errors."""
     told = (record.mixture, record.rows)
     kind = record.study.policy.kind
     what = {"tree": "what a tree is found from", "finite": "candidates' scores"}.get(kind, "a step")
@@ -261,7 +261,7 @@ def _weights_count(record: Record) -> str:
 
 
 def _price(record: Record, setting: PrivateSetting) -> tuple[Text, ...]:
-    """By how much noise widened the interval of the learned policy's value."""
+    """How much noise widened the interval of the learned policy's value."""
     if not record.values.rows or record.lacking:  # weights by which it is had are of all
         return ()
     found, half = record.values.of(record.chosen), setting.scales.half_range

@@ -1,4 +1,4 @@
-"""What rests on whom: the result without single clients, and answers that do not fit."""
+"""How much the result depends on single clients, and answers that do not fit together."""
 
 from fedopl.base.estimates import Estimate
 from fedopl.report.explain.in_doubt import folded_if_doubted
@@ -11,7 +11,7 @@ from fedopl.results.reliance import LeftOut, Reliance, follows_from_sums
 
 
 def resting_on_clients(record: Record) -> Section | None:
-    """The section; None where there is one client, or where a run says nothing of it."""
+    """The section; None with a single client, or if the run has no such information."""
     found = record.reliance
     if found is None or len(record.mixture) < 2:
         return None
@@ -32,12 +32,12 @@ def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
 
 
 def _what_is_moved(record: Record) -> str:
-    """Influence is that on the exact linear policy, whatever was learned."""
+    """A note that influence is measured on the exact linear policy, whatever was learned."""
     return "the policy" if record.study.policy.can_be_resolved else "the exact linear policy"
 
 
 def _how_valued(record: Record, found: Reliance) -> str:
-    """What was valued without a client, on which rows, and what a dash is."""
+    """What was valued without a client, on which rows, and the meaning of a dash."""
     if record.study.evaluation.is_cross_fitted:
         return (
             "No client was asked again: the gain is that on the others' rows. What the "

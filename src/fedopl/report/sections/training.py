@@ -1,4 +1,4 @@
-"""How it was learned: the training curve, and every exchange."""
+"""How the policy was learned: the training curve, and every exchange."""
 
 from itertools import groupby
 
@@ -76,7 +76,7 @@ def training(record: Record) -> Section:
 
 
 def _how(record: Record) -> str:
-    """By the kind of policy that the study wants; an oracle without a sentence is named."""
+    """A sentence by the study's kind of policy; an oracle without a sentence is named."""
     kind = record.study.policy.kind
     if record.study.privacy:
         return _OTHERS_PRIVATELY.get(kind, _PRIVATELY)
@@ -97,7 +97,7 @@ def _how(record: Record) -> str:
 
 
 def _kept_round(record: Record) -> int | None:
-    """The round whose network was kept, counted from one; None where the linear policy was."""
+    """The round whose network was kept, counted from one; None if the linear policy was kept."""
     policy = record.policy
     if not isinstance(policy, NeuralPolicy) or policy.is_linear:
         return None
@@ -133,7 +133,7 @@ def _curve(record: Record) -> tuple[Part, ...]:
 
 def _exchanges(record: Record) -> Table:
     total = sum(latest.bytes_sent + latest.bytes_received for latest in record.rounds)
-    # Only neighbours are taken together: the table keeps the order in which things were asked.
+    # Only neighbours are merged, so the table keeps the order of the questions.
     runs = [list(rounds) for _, rounds in groupby(record.own_rounds, lambda latest: latest.query)]
     about = "in order"
     if n_others := len(record.splits) - 1 if record.splits else 0:

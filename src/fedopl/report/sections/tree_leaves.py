@@ -26,7 +26,7 @@ _NO_VALUE = "–"
 
 
 def tree_parts(record: Record, policy: TreePolicy) -> tuple[Part, ...]:
-    """The questions, where they end, and how they were found."""
+    """The questions, the leaves, and how the tree was found."""
     policy = with_flags(policy, record)
     leaves = leaves_in_words(policy, record)
     return (
@@ -139,7 +139,7 @@ def _table(record: Record, leaves: list[LeafInWords], *, every_action: bool) -> 
 
 
 def _unbroken(who: str) -> str:
-    """No line ends between a sign and its number."""
+    """The text without line breaks between a sign and its number."""
     return who.replace("≤ ", "≤\u00a0").replace("> ", ">\u00a0")
 
 

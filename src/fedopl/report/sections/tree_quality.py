@@ -1,4 +1,4 @@
-"""How a tree was found: its grid, its rules, and what suppressing small cells can have cost."""
+"""How a tree was found: its grid, its rules, and the possible cost of suppressing small cells."""
 
 from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.explain.caution_words import caution_words
@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 
 
 def search_parts(record: Record) -> tuple[Part, ...]:
-    """What is known about the search; nothing, if the tree was there before."""
+    """What is known about the search; empty if the tree was given."""
     if not is_searched(record):
         return ()
     cautious = [words for words in [caution_words(record.policy, record)] if words]
@@ -39,7 +39,7 @@ def search_parts(record: Record) -> tuple[Part, ...]:
 
 
 def _grid(study: Study, tree: TreeStatistics) -> str:
-    """How many questions there are to choose from."""
+    """The number of questions to choose from, in words."""
     columns = [*zip(map(len, tree.grid.cuts), tree.grid.is_level, strict=True)]
     numbers = [n_cuts for n_cuts, is_level in columns if n_cuts and not is_level]
     levels = [n_cuts for n_cuts, is_level in columns if n_cuts and is_level]
@@ -59,7 +59,7 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
 
 
 def _not_asked(record: Record) -> str:
-    """Who had no say in the grid."""
+    """The clients that did not help to set the grid."""
     joined = record.membership.joined if record.membership else []
     return f" This does not hold for {listed(joined)}, who joined later." if joined else ""
 

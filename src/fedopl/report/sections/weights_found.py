@@ -1,4 +1,4 @@
-"""How the weights were found, where rows had to decide: along a path, or by an ascent."""
+"""How the weights were found, if rows decided them: along a path, or by an ascent."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ _MOST_STRIPS, _MOST_COLUMNS = 10, 8  # clients in the figure, and steps in it
 
 
 def weights_found(record: Record) -> tuple[Part, ...]:
-    """The search; nothing where weights were agreed."""
+    """The search for weights; empty if weights were agreed."""
     if isinstance(record.search, SkewPath):
         return _by_path(record, record.search)
     if isinstance(record.search, MinimaxSearch):
@@ -192,7 +192,7 @@ def _regrets(record: Record, found: MinimaxSearch) -> Part:
 
 
 def _at_least(record: Record, found: MinimaxSearch) -> str:
-    """The floor that the game sets; least squares may find policies that its steps miss."""
+    """The lower bound from the game; least squares may find policies that its steps miss."""
     regret = "Regret is what the shared policy loses against the client's own on its training rows."
     floor = decimal(found.at_least)
     if found.at_least > found.largest:

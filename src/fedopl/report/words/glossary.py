@@ -1,4 +1,4 @@
-"""The words of the report, for those who have not read the paper."""
+"""The terms of the report, for readers who have not read the paper."""
 
 from fedopl.study.study import Study
 
@@ -14,7 +14,7 @@ _ACROSS_FOLDS = {
 
 
 def glossary(study: Study) -> dict[str, str]:
-    """The words of a report on this study."""
+    """The terms that a report on this study uses."""
     valued = _ACROSS_FOLDS if study.evaluation.is_cross_fitted else _HELD_OUT
     return {**_FIRST, **valued, **_REST}
 

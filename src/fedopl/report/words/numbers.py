@@ -1,4 +1,4 @@
-"""Numbers as people write them: as many digits as the uncertainty leaves, and a real minus."""
+"""Formats numbers: as many digits as the uncertainty justifies, and a true minus sign."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A number and the interval it lies in, both as they are shown."""
+    """A number and its interval, both in the units shown."""
 
     value: float
     low: float
@@ -33,12 +33,12 @@ class Span:
 
     @property
     def is_known(self) -> bool:
-        """Whether there were rows enough for an interval."""
+        """Whether there were enough rows for an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
     def is_nothing(self) -> bool:
-        """Whether two policies never differed."""
+        """Whether the two policies never differed."""
         return self.value == self.low == self.high == 0
 
     @property
@@ -59,7 +59,7 @@ class Span:
 
     @property
     def fitting_decimals(self) -> int | None:
-        """Two digits of the uncertainty, and more where an end would become zero that is not."""
+        """Decimals for two digits of the uncertainty; more if an end would be rounded to zero."""
         if self.decimals is not None:
             return self.decimals
         reach = (self.high - self.low) / 2
@@ -74,7 +74,7 @@ class Span:
 
 
 def alike(spans: list[Span]) -> list[Span]:
-    """The spans with as many decimals as the most precise of them, for columns."""
+    """The spans with the number of decimals of the most precise one, for columns."""
     known = [span.fitting_decimals for span in spans]
     decimals = max((places for places in known if places is not None), default=None)
     return [replace(span, decimals=decimals) for span in spans]
@@ -89,7 +89,7 @@ def decimal(value: float, decimals: int | None = None) -> str:
         decimals = max(0, 2 - size)
     rounded = round(value, decimals)
     text = f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.3g}"
-    # What was rounded to zero has no sign.
+    # A value that was rounded to zero gets no sign.
     if not any(digit in text for digit in "123456789"):
         text = text.removeprefix("-")
     return text.replace("-", "−")
@@ -107,12 +107,12 @@ def told_apart(values: Sequence[float]) -> list[str]:
 
 
 def has_error(estimate: Estimate) -> bool:
-    """Whether rows differed enough for a standard error; a few rows with the same value do not."""
+    """Whether rows varied enough for a standard error; a few rows with one value do not."""
     return estimate.standard_error > 1e-6 * abs(estimate.value)
 
 
 def with_error(estimate: Estimate, decimals: int = 0) -> str:
-    """The value and its standard error, with a digit of the error and at least these decimals."""
+    """The value and its standard error, with one digit of the error and at least these decimals."""
     if not has_error(estimate):
         return f"{decimal(estimate.value, decimals)} ± ?"
     decimals = max(decimals, -math.floor(math.log10(estimate.standard_error)))
@@ -120,20 +120,20 @@ def with_error(estimate: Estimate, decimals: int = 0) -> str:
 
 
 def common_decimals(estimates: list[Estimate]) -> int:
-    """As many decimals as leave two digits of the ordinary standard error."""
+    """The number of decimals that leaves two digits of the typical standard error."""
     errors = [estimate.standard_error for estimate in estimates if has_error(estimate)]
     return 1 - math.floor(math.log10(median(errors))) if errors else 2
 
 
 def plain(number: float, digits: int = 6) -> str:
-    """A number that somebody set, without digits that say nothing."""
-    # From a million on, so many digits would be written with a power of ten.
+    """A number that somebody set, without trailing digits."""
+    # From a million on, this many digits would be written with a power of ten.
     large = abs(number) >= 10**digits and math.isfinite(number)
     return (f"{number:,.0f}" if large else f"{number:,.{digits}g}").replace("-", "−")
 
 
 def percent(share: float) -> str:
-    """A share of one as per cent, with a decimal only where it says something."""
+    """A share of one as per cent, with a decimal only if it matters."""
     number = 100 * share
     shown = round(number, 1)
     if 0 < number < 0.1:
@@ -167,7 +167,7 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 
 
 def listed(texts: list[str], most: int = 5, joint: str = "and") -> str:
-    """'a, b and c'; after the most, how many are left."""
+    """'a, b and c'; beyond `most`, the number of the remaining ones."""
     if len(texts) > most:
         texts = [*texts[: most - 1], f"{len(texts) - most + 1:,} more"]
     if len(texts) < 2:

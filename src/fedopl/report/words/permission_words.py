@@ -1,4 +1,4 @@
-"""Who may get what, in words, and what deciding on an action means to those who may not get it."""
+"""Who may get which action, in words, and what is given to those who may not get it."""
 
 from fedopl.policies.allowed.permissions import Permissions
 from fedopl.report.words.numbers import listed
@@ -6,7 +6,7 @@ from fedopl.study.study import Study
 
 
 def permission_sentences(permissions: Permissions, kind: str) -> list[str]:
-    """One sentence for each rule, and what is given in place of what may not be."""
+    """One sentence for each rule, and the action given instead of a forbidden one."""
     found = []
     for rule in permissions.never:
         who = f"Where {rule.when}, nobody gets" if rule.when else "Nobody gets"
@@ -29,7 +29,7 @@ def permission_sentences(permissions: Permissions, kind: str) -> list[str]:
 
 
 def arm_sentences(study: Study) -> list[str]:
-    """What constant arms stand for that not everybody may get; nothing, where all may."""
+    """What a constant arm means if not everybody may get its action; empty if all may."""
     limited = study.permissions.limited(study.actions) if study.permissions else ()
     if not limited:
         return []
@@ -41,7 +41,7 @@ def arm_sentences(study: Study) -> list[str]:
 
 
 def arm_label(study: Study, action: str) -> str:
-    """What a constant arm is called on the page."""
+    """The name of a constant arm on the page."""
     if _is_limited(study, action):
         return f"all who may get '{action}' get it"
     return f"everybody gets '{action}'"
@@ -55,7 +55,7 @@ def arm_given(study: Study, action: str, verb: str = "giving") -> str:
 
 
 def best_on_training(study: Study) -> str:
-    """How the best arm came out on the rows learned from."""
+    """How the best arm did on the training rows, in words."""
     limited = study.permissions.limited(study.actions) if study.permissions else ()
     if not limited:
         return "which was best on the rows learned from"

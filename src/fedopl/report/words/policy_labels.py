@@ -1,4 +1,4 @@
-"""What is compared with what: names, units and directions, in words."""
+"""Names of policies, units and directions of outcomes, in words."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,9 @@ _OWN = "each client's own policy"
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeWords:
-    """What decisions are made for: its name, and whether less of it is better.
+    """The name of the outcome, and whether less of it is better.
 
-    Values are as they were logged, and gains are gains: positive is better.
+    Values are in logged units. Gains are positive if the policy is better.
     """
 
     name: str
@@ -28,18 +28,18 @@ class OutcomeWords:
 
     @classmethod
     def of(cls, study: Study) -> "OutcomeWords":
-        """The reward of the study's table, or just 'reward'; with costs, if they are part of it."""
+        """The outcome column of the study, or just 'reward'; with costs, if they are part of it."""
         name = study.table.reward if study.table else "reward"
         name = " ".join(filter(None, (name, net_words(study))))
         return cls(name=name, lower_is_better=study.reward_sign < 0)
 
     @property
     def better(self) -> str:
-        """Which way is better, in words."""
+        """Which direction is better, in words."""
         return f"{'lower' if self.lower_is_better else 'higher'} is better"
 
     def change(self, gain: Span) -> str:
-        """What a gain or a loss does per decision, after 'expected to'."""
+        """The effect of a gain or a loss per decision, after 'expected to'."""
         amount = decimal(abs(gain.value)) if not gain.is_known else gain.number.lstrip("−")
         if self.lower_is_better:
             verb = "lower" if gain.value >= 0 else "raise"
@@ -57,12 +57,12 @@ def verdict(gain: Span) -> str:
 
 
 def is_arm(study: Study, name: str) -> bool:
-    """Whether this is what a constant arm is called."""
+    """Whether `name` is that of a constant arm."""
     return name in {arm_name(action) for action in study.actions}
 
 
 def label(study: Study, name: str) -> str:
-    """What a policy of the tables is called on the page."""
+    """The label of a policy on the page."""
     own = f"{_OWN}, without the budget" if study.budget else _OWN
     known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: own}
     known[PERSONAL] = "each client's personal policy"
@@ -71,17 +71,17 @@ def label(study: Study, name: str) -> str:
 
 
 def has_network(record: Record) -> bool:
-    """Whether the learned policy is more than the linear ones that clients learn alone."""
+    """Whether the learned policy is more than the linear policies that clients learn alone."""
     return isinstance(record.policy, NeuralPolicy) and not record.policy.is_linear
 
 
 def opened(text: str) -> str:
-    """The text with a capital letter, as a sentence begins."""
+    """The text with a capital first letter, to begin a sentence."""
     return text[:1].upper() + text[1:]
 
 
 def gain_over(record: Record, against: str, client: str = GLOBAL) -> Span | None:
-    """What the learned policy gains over another; None where not reported."""
+    """The gain of the learned policy over another; None if not reported."""
     for row in record.gains.rows:
         if (row.against, row.client) == (against, client):
             return Span.of(row.estimate)
@@ -89,7 +89,7 @@ def gain_over(record: Record, against: str, client: str = GLOBAL) -> Span | None
 
 
 def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
-    """What a policy is worth in the outcome's own units; None where not reported."""
+    """The value of a policy in the outcome's own units; None if not reported."""
     for row in record.values.rows:
         if (row.policy, row.client) == (policy, client):
             return Span.of(row.estimate, row.level)

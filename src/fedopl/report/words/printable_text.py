@@ -2,12 +2,12 @@
 
 import unicodedata
 
-# They turn the direction of what follows them, and so make a name read as another.
+# These characters reverse the direction of text, so that one name reads as another.
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def printable(text: str) -> str:
-    """The text without letters that control something instead of being read."""
+    """The text without control characters."""
     return "".join(letter if _is_read(letter) else "�" for letter in text)
 
 

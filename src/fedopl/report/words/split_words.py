@@ -1,4 +1,4 @@
-"""How much the split moves the result, in sentences that page and terminal share."""
+"""How much the split moves the result, in sentences shared by page and terminal."""
 
 from fedopl.analysis.split_movement import Movement, decided, movements
 from fedopl.report.words.numbers import Span, alike, decimal, listed, plural
@@ -9,13 +9,13 @@ FOUND_ALONE = {"better": "better", "unclear": "no clear difference", "worse": "w
 
 
 def each_split(record: Record) -> str:
-    """', in each of 5 splits', or nothing where there is one."""
+    """', in each of 5 splits', or empty with a single split."""
     n_splits = record.study.evaluation.splits
     return f", in each of {n_splits} splits" if n_splits > 1 else ""
 
 
 def what_medians_are_of(record: Record) -> str:
-    """What values are of where rows were split several times; else nothing."""
+    """What values are medians of, if rows were split several times; otherwise empty."""
     n_splits = record.study.evaluation.splits
     if n_splits == 1:
         return ""
@@ -27,12 +27,12 @@ def what_medians_are_of(record: Record) -> str:
 
 
 def moved_in_words(record: Record) -> list[str]:
-    """A sentence for each comparison; none where rows were split once."""
+    """A sentence for each comparison; empty if rows were split once."""
     return [_sentence(record, movement) for movement in movements(record)]
 
 
 def _sentence(record: Record, movement: Movement) -> str:
-    """How far the estimates lie apart, beside the error; and what each would have said, if any."""
+    """How far the estimates lie apart, beside the error; and differing conclusions, if any."""
     if len(movement.gains) < 2:
         return ""
     rows = [row for row in (*movement.alone, movement.together) if row]

@@ -1,1 +1,1 @@
-"""What a policy gains within a budget, and how that is said."""
+"""The gain of a policy within a budget, as numbers and in words."""

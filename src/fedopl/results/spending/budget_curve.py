@@ -1,7 +1,7 @@
-"""Value against budget: what a policy gains and spends at prices, and what is best within a budget.
+"""Value against budget: gain and spending of policies at prices, and the best within a budget.
 
 A policy at a price μ decides by argmax_a τ_a(x) − μ·c_a(x). The higher the price, the less it
-spends, so a budget has a price. What is gained at each is the Qini curve for many actions
+spends, so each budget has a price. The gains at all prices form the Qini curve for many actions
 (Sverdrup, Wu, Athey & Wager, 2025), here from clients' means at public prices.
 """
 
@@ -27,7 +27,7 @@ _PLAIN = Budget(most=1.0)  # as sure as the estimate is, and between prices if n
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPoint:
-    """What is best within one budget, for all clients or at one of them."""
+    """The best policy within one budget, for all clients or at one of them."""
 
     client: str  # or "(all clients)"
     budget: float
@@ -44,13 +44,13 @@ class BudgetPoint:
 
     @property
     def is_binding(self) -> bool:
-        """Whether more would be spent if more were allowed."""
+        """Whether a larger budget would be spent as well."""
         return self.price > 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """What else could be done within a budget, without looking at anybody."""
+    """An alternative within a budget that does not depend on contexts."""
 
     name: str
     action: str
@@ -61,7 +61,7 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetCurve:
-    """What all clients told, in their mixture."""
+    """The reports of all clients, in their mixture."""
 
     prices: tuple[float, ...]  # rising from zero
     actions: tuple[str, ...]
@@ -72,7 +72,7 @@ class BudgetCurve:
     names: tuple[str, ...] = ()  # of the candidates at these prices, where they are candidates
 
     def at(self, budget: float, client: str = GLOBAL, *, plan: Budget | None = None) -> BudgetPoint:
-        """The lowest price at which spending keeps to the budget, and what that comes to.
+        """The lowest price at which spending keeps to the budget, with its gain and spending.
 
         The plan says how surely, and what to do between two prices.
         """
@@ -111,22 +111,22 @@ class BudgetCurve:
         )
 
     def price_for(self, plan: Budget) -> float:
-        """The price of one policy that keeps to it, where it is to hold at each client, too."""
+        """The price of one policy within the budget, at each client too if the plan says so."""
         where = sorted(self.clients) if plan.is_per_client else [GLOBAL]
         return max(self.at(plan.limit, name, plan=plan).price for name in where)
 
     def within(self, plan: Budget) -> BudgetPoint:
-        """What that policy comes to at all clients together."""
+        """The gain and spending of that policy at all clients together."""
         return self._point(self.price_for(plan), plan.limit, GLOBAL, plan.confidence)
 
     def along(self, client: str = GLOBAL) -> list[tuple[float, Estimate]]:
-        """The curve: spending at every price, and the gain if just that is the budget."""
+        """The curve: spending at every price, and the gain if exactly that is the budget."""
         curve = self._of(client)
         spent = dict.fromkeys(curve.spending[: len(self.prices)][::-1].tolist())
         return [(budget, curve.at_fixed(budget)) for budget in spent]
 
     def alternatives(self, budget: float, client: str = GLOBAL) -> list[Alternative]:
-        """One action for everybody that the budget affords, and the best to draw lots for."""
+        """One action for everybody that the budget affords, and the best one to draw lots for."""
         curve, n_prices = self._of(client), len(self.prices)
         cheapest = curve.arms[self.actions.index(self.against)][1]
         found: list[Alternative] = []
@@ -154,7 +154,7 @@ class BudgetCurve:
         return [one for one in best if one.action != self.against or len(best) == 1]
 
     def lots_to(self, budget: float) -> list[tuple[float, float]]:
-        """Budgets and gains of drawing lots for the action that brings most for what it costs."""
+        """Budgets and gains of drawing lots for the action with the largest gain for its cost."""
         arms = self._of(GLOBAL).arms
         _, cheapest = arms[self.actions.index(self.against)]
         rates = [(gain / (cost - cheapest), gain, cost) for gain, cost in arms if cost > cheapest]
@@ -165,7 +165,7 @@ class BudgetCurve:
         return [(cheapest, 0.0), (end, rate * (end - cheapest))]
 
     def affordable(self, plan: Budget) -> list[str]:
-        """The actions that everybody could be given, at each client if that is the budget."""
+        """The actions that could be given to everybody, at each client if the plan says so."""
         found = list(self.actions)
         for name in sorted(self.clients) if plan.is_per_client else [GLOBAL]:
             arms = dict(zip(self.actions, self._of(name).arms, strict=True))
@@ -173,7 +173,7 @@ class BudgetCurve:
         return found
 
     def done(self, client: str = GLOBAL) -> tuple[Estimate, Estimate]:
-        """What was done: its gain over the same action for everybody, and what it spent."""
+        """The logging policy: its gain over the same action for everybody, and its spending."""
         curve, place = self._of(client), len(self.prices) + len(self.actions)
         return curve.estimate_at(place, (1.0, 0.0)), curve.estimate_at(place, (0.0, 1.0))
 
@@ -201,7 +201,7 @@ def _times(estimate: Estimate, share: float) -> Estimate:
 
 
 def at_price(policy: LinearPolicy, price: float, spent: FloatArray) -> LinearPolicy:
-    """The policy with a price on what it spends: θ_a − μ·c_a, again a linear one."""
+    """The policy with a price on its spending: θ_a − μ·c_a, again a linear policy."""
     parameters = np.array(policy.parameters)
     n_features = spent.shape[1] - 1
     parameters[:, :n_features] -= price * spent[:, :-1]

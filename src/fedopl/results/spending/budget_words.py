@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def budget_in_words(record: "Record") -> str:
-    """How much may be spent, and where."""
+    """The limit on spending, and where it holds."""
     study = record.study
     if study.budget is None:
         return ""
@@ -22,7 +22,7 @@ def budget_in_words(record: "Record") -> str:
 
 
 def verdict_within(record: "Record") -> str | None:
-    """What the policy gains and spends within the budget; None where there is none."""
+    """The gain and spending of the policy within the budget; None if there is no budget."""
     if record.curve is None or record.study.budget is None:
         return None
     point = record.within_budget()
@@ -37,7 +37,7 @@ def verdict_within(record: "Record") -> str | None:
 
 
 def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
-    """What is spent, with its error, and how likely that is too much."""
+    """The spending with its error, and how likely it is too much."""
     error = point.spending.standard_error
     spent = f"{who} spends {point.spending.value:.4g} (standard error {error:.2g})"
     if not point.is_binding:
@@ -51,7 +51,7 @@ def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
 
 
 def _steps_in_words(point: BudgetPoint) -> str:
-    """What the next policy spends, where there is none between the two; else nothing."""
+    """The spending of the next policy, if there is none between the two; otherwise empty."""
     if point.dearer is None:
         return ""
     next_one = f" The next policy that was found spends {point.dearer:.4g}"
@@ -65,7 +65,7 @@ def _steps_in_words(point: BudgetPoint) -> str:
 
 
 def who_told(record: "Record") -> str:
-    """Whose people spending is of, where some clients told nothing of prices."""
+    """The clients that spending covers, if some reported nothing about prices."""
     told = record.curve.clients if record.curve else {}
     silent = sorted(set(record.mixture) - set(told))
     if not told or not silent:
@@ -78,7 +78,7 @@ def who_told(record: "Record") -> str:
 
 
 def point_in_words(record: "Record", point: BudgetPoint) -> str:
-    """One budget: what the policy gains and spends, and what else it would buy."""
+    """One budget: the policy's gain and spending, and the alternatives within it."""
     curve = record.curve
     if curve is None:
         return ""
@@ -104,7 +104,7 @@ def point_in_words(record: "Record", point: BudgetPoint) -> str:
 
 
 def _unaffordable(record: "Record") -> str:
-    """What other candidates come to, where candidates are compared."""
+    """The results of other candidates, if candidates are compared."""
     if not record.study.policy.compares_candidates:
         return ""
     return (
@@ -114,7 +114,7 @@ def _unaffordable(record: "Record") -> str:
 
 
 def budget_notes(record: "Record") -> list[str]:
-    """What of the tables does not keep to the budget, or was not asked."""
+    """Which entries of the tables exceed the budget, or were not asked about."""
     budget, curve = record.study.budget, record.curve
     if budget is None:
         return []
@@ -149,7 +149,7 @@ def budget_notes(record: "Record") -> list[str]:
 
 
 def point_as_json(point: BudgetPoint) -> dict[str, object]:
-    """A point for programs."""
+    """A point as JSON."""
     numbers = {name: getattr(point, name) for name in ("budget", "confidence", "price")}
     estimates = {
         name: {**vars(getattr(point, name)), "interval": getattr(point, name).interval()}

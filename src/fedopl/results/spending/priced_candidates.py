@@ -1,7 +1,8 @@
-"""Candidates along prices of what they spend: the corners of what is gained for what is spent.
+"""Candidates along prices of their spending: the corners of gain against spending.
 
-At a price μ the best candidate is that of the largest value − μ·cost. Values are of the rows it is
-chosen by, costs of held-out rows; so what the chosen one gains there is not what it was chosen by.
+At a price μ the best candidate has the largest value − μ·cost. Values are from the rows that the
+choice uses, costs from held-out rows. So the gain of the chosen one there is not the number it was
+chosen by.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,9 @@ _ROUNDING = 1e-9
 def corners(
     values: Sequence[float], costs: Sequence[float]
 ) -> tuple[list[int], list[float]]:  # places of candidates, and prices
-    """Which candidates are best at some price, and the lowest price of each, rising from zero.
+    """The candidates that are best at some price, and the lowest price of each, rising from zero.
 
-    Of candidates that are worth the same, the cheaper one is taken, then the first.
+    Among candidates of the same value, the cheaper one is taken, then the first.
     """
     now = min(range(len(values)), key=lambda k: (-values[k], costs[k], k))
     places, prices = [now], [0.0]

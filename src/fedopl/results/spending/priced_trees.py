@@ -1,8 +1,9 @@
-"""Trees along prices of what they spend, from the sums over a grid's cells alone.
+"""Trees along prices of their spending, from the sums over a grid's cells alone.
 
 At a price μ the best tree maximises Σ Γ(a) − μ·c_a, whose sums follow from those of scores and the
-weight of each cell. The trees that are best at some price are the corners of the upper hull of what
-trees spend and gain; two neighbours are alike at one price, and a tree between them is found there.
+weight of each cell. The trees that are best at some price are the corners of the upper hull of
+trees' spending and gains. Two neighbours are equally good at one price, and a tree between them is
+found there.
 """
 
 import math
@@ -21,7 +22,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PricedTree:
-    """The best tree at a price, and what it gains and spends on the rows learned from."""
+    """The best tree at a price, with its gain and spending on training rows."""
 
     price: float
     tree: TreePolicy
@@ -32,7 +33,7 @@ class PricedTree:
 def tree_at(
     statistics: TreeStatistics, weights: Weights, price: float, costs: FloatArray
 ) -> TreePolicy:
-    """The best tree with a price on what each action costs, (n_actions,)."""
+    """The best tree with a price on the cost of each action, (n_actions,)."""
     if not price:
         return statistics.solve(weights)
     cells = {
@@ -73,7 +74,7 @@ def tree_path(
 
 
 def _alike_at(dear: PricedTree, cheap: PricedTree) -> float | None:
-    """The price at which two trees come to the same; None if none is between their own."""
+    """The price at which two trees are equally good; None if it is not between their own."""
     saved = dear.spending - cheap.spending
     if not saved > _ROUNDING * abs(dear.spending):
         return None
@@ -82,7 +83,7 @@ def _alike_at(dear: PricedTree, cheap: PricedTree) -> float | None:
 
 
 def _falling(path: list[PricedTree]) -> list[PricedTree]:
-    """Without trees that spend no less than one at a lower price."""
+    """The path without trees that spend no less than one at a lower price."""
     found = path[:1]
     for one in path[1:]:
         if one.spending < found[-1].spending:
@@ -91,7 +92,7 @@ def _falling(path: list[PricedTree]) -> list[PricedTree]:
 
 
 def _highest_price(cells: FloatArray, costs: FloatArray) -> float:
-    """A price at which nothing that costs more is worth it in any cell."""
+    """A price at which no dearer action is worth its cost in any cell."""
     weight = np.maximum(cells[:, [WEIGHT]], 1e-300)
     apart = np.ptp(_scores(cells, len(costs)) / weight, axis=1)[cells[:, WEIGHT] > 0]
     steps = np.diff(np.unique(costs))
@@ -103,7 +104,7 @@ def _scores(cells: FloatArray, n_actions: int) -> FloatArray:  # (n_cells, n_act
 
 
 def _weights(cells: FloatArray, costs: FloatArray) -> FloatArray:  # (n_cells, n_actions)
-    """What each action would cost in each cell, for the rows that have its score."""
+    """The cost of each action in each cell, for the rows that have its score."""
     known = cells[:, FIRST_ACTION + len(costs) :]
     found: FloatArray = (known if known.size else cells[:, [WEIGHT]]) * costs
     return found

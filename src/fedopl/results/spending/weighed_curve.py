@@ -1,4 +1,4 @@
-"""What clients told of prices, in a mixture: spending, gains, slopes, and the price of a budget."""
+"""Clients' reports about prices, in a mixture: spending, gains, slopes, and prices of budgets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.study.spending.budget_plan import Budget
 
-# Slopes are taken over so many prices to either side: between neighbours few rows decide anew.
+# Slopes use this many prices to either side: between neighbours few rows change their decision.
 _BESIDE = 2
 _BOUNDLESS = 1_000_000  # degrees of freedom of what has no noise
-# Where all who decide anew between two prices do so at one of them, spending is off the line by
-# half of a step on average; its neighbours then have smaller steps.
+# If all changes between two prices happen at one of them, spending is off the line by half a step
+# on average; its neighbours then have smaller steps.
 _BY_BENDING = 4.0
-# So many times what is spent less beside it, or its error, is no smooth fall.
+# A drop of more than this many times the drop beside it, and its error, counts as a jump.
 _JUMP = 2.0
 CURVE_ROUNDING = 1e-9
 _HALVINGS = 40
@@ -25,18 +25,18 @@ _HALVINGS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCurve:
-    """What one client told: policies at prices, every action for everybody, what was done."""
+    """One client's report: policies at prices, every action for everybody, and what was done."""
 
     n_rows: int
     of_rows: int
     degrees_of_freedom: int
     gains: tuple[float, ...]  # over the same action for everybody
     costs: tuple[float, ...]
-    # Of each gain, of it with its cost, and of the cost.
+    # Covariances: of each gain, of gain with cost, and of the cost.
     variances: tuple[tuple[float, float, float], ...]
 
     def at_places(self, places: Sequence[int]) -> "ClientCurve":
-        """The same of these policies alone, in this order."""
+        """The report on the policies at these places alone, in this order."""
         return replace(
             self,
             gains=tuple(self.gains[place] for place in places),
@@ -60,7 +60,7 @@ class WeighedCurve:
         self._prices, self._n_prices = np.array(prices), len(prices)
         self.gains = self._weights @ np.array([part.gains for part in self._parts])
         costs = self._weights @ np.array([part.costs for part in self._parts])
-        # At a higher price no row costs more: only noise can say otherwise.
+        # At a higher price no row costs more; a rise can only be noise.
         self.spending = np.concatenate([_falling(costs[: self._n_prices]), costs[self._n_prices :]])
 
     @property
@@ -70,9 +70,9 @@ class WeighedCurve:
         return list(zip(self.gains[rest].tolist(), self.spending[rest].tolist(), strict=True))
 
     def price_for(self, budget: float, plan: Budget) -> float | None:
-        """The lowest price at which spending, and so much of its error, keeps to the budget.
+        """The lowest price at which spending, plus a margin for its error, keeps to the budget.
 
-        Between two prices of the grid spending is taken to fall evenly, unless it jumps there.
+        Between two prices of the grid, spending is taken to fall linearly, unless it jumps there.
         """
         errors = NormalDist().inv_cdf(plan.confidence)
         place = self._first_within(budget, errors)
@@ -81,7 +81,7 @@ class WeighedCurve:
         return None if place is None else self._on_line(budget, errors, place)
 
     def _first_within(self, budget: float, errors: float) -> int | None:
-        """Which of the prices is the first at which the budget is kept to."""
+        """The first of the prices at which the budget is kept."""
         reached = np.array(
             [self.spending[place] + errors * self._error(place) for place in range(self._n_prices)]
         )
@@ -89,14 +89,14 @@ class WeighedCurve:
         return int(kept[0]) if len(kept) else None
 
     def _error(self, place: int) -> float:
-        """Of what is spent at a price of the grid."""
+        """The error of spending at a price of the grid."""
         return self.estimate_at(place, (0.0, 1.0)).standard_error
 
     def jumps_below(self, place: int) -> bool:
-        """Whether many rows that are alike decide anew between this price and the one before.
+        """Whether many equal rows change their decision between this price and the one before.
 
-        Then there is nothing between the two, whatever the price: so much less is spent at once,
-        beside next to nothing at prices around, and more than noise would come to.
+        Then no price in between gives a policy in between. The sign is a drop in spending that is
+        large beside the drops at neighbouring prices, and larger than noise.
         """
         steps = -np.diff(self.spending[: self._n_prices])
         beside = [steps[one] for one in (place - 2, place) if 0 <= one < len(steps)]
@@ -107,7 +107,7 @@ class WeighedCurve:
         )
 
     def _on_line(self, budget: float, errors: float, place: int) -> float:
-        """The lowest price up to this one, if spending falls evenly from the one before."""
+        """The lowest price up to this one, if spending falls linearly from the one before."""
         if place == 0:
             return float(self._prices[0])
         low, high = float(self._prices[place - 1]), float(self._prices[place])
@@ -119,23 +119,23 @@ class WeighedCurve:
         return high
 
     def dearer_than(self, price: float, *, in_steps: bool) -> float | None:
-        """What is spent at the price before, where there is no policy between the two."""
+        """The spending at the price before, if there is no policy between the two."""
         place = int(np.searchsorted(self._prices, price))
         is_step = place < self._n_prices and self._prices[place] == price
         is_step = is_step and place > 0 and (in_steps or self.jumps_below(place))
         return float(self.spending[place - 1]) if is_step else None
 
     def slope(self, price: float) -> float:
-        """What a unit more of spending brings: the slope of the curve at a price."""
+        """The gain of one more unit of spending: the slope of the curve at a price."""
         place = int(np.searchsorted(self._prices, price))
         first, last = max(place - 1 - _BESIDE, 0), min(place + _BESIDE, self._n_prices - 1)
         spent = float(self.spending[first] - self.spending[last])
         return float(self.gains[first] - self.gains[last]) / spent if spent > 0 else 0.0
 
     def at_fixed(self, budget: float) -> Estimate:
-        """The gain where just the budget is spent.
+        """The gain if exactly the budget is spent.
 
-        The price is estimated, too, so its error is that of g − s·c, with s the curve's slope.
+        The price is estimated as well, so the error is that of g − s·c, with s the curve's slope.
         """
         place = self._first_within(budget, 0.0)
         price = float(self._prices[-1]) if place is None else self._on_line(budget, 0.0, place)
@@ -143,9 +143,9 @@ class WeighedCurve:
         return replace(fixed, value=self.estimate(price, (1.0, 0.0)).value)
 
     def estimate(self, price: float, contrast: tuple[float, float]) -> Estimate:
-        """A combination of gain and cost at a price, on a line between those of the grid.
+        """A combination of gain and cost at a price, interpolated linearly between grid prices.
 
-        How far from the line they may be is judged by how much it bends there.
+        Its distance from the line is judged by the curvature there.
         """
         above = min(int(np.searchsorted(self._prices, price)), self._n_prices - 1)
         if self._prices[above] == price:
@@ -162,13 +162,13 @@ class WeighedCurve:
         )
 
     def _bends(self, above: int) -> float:
-        """How far spending may be from a line below this price, of rows that decide alike."""
+        """How far spending below this price may lie from a line, if equal rows decide together."""
         first, last = max(above - 2, 0), min(above + 1, self._n_prices - 1)
         steps = -np.diff(self.spending[first : last + 1])
         return float(np.ptp(steps)) / _BY_BENDING
 
     def estimate_at(self, place: int, contrast: tuple[float, float]) -> Estimate:
-        """The same at a price of the grid, with Welch & Satterthwaite's degrees of freedom."""
+        """The combination at a grid price, with Welch & Satterthwaite's degrees of freedom."""
         gain, cost = contrast
         variances = [
             weight**2 * max(gain**2 * v[0] + 2 * gain * cost * v[1] + cost**2 * v[2], 0.0)

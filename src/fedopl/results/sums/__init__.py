@@ -1,1 +1,1 @@
-"""What clients reported once, from which policies for any mixture follow without asking again."""
+"""Statistics that clients reported once; policies for any mixture follow without asking again."""

@@ -18,7 +18,7 @@ class Statistics(Protocol):
 
     @property
     def clients(self) -> list[str]:
-        """Those whose statistics are there, sorted."""
+        """The clients whose statistics are available, sorted."""
 
     def restricted(self, names: Collection[str]) -> Self:
         """The statistics of these clients, as if there were no others."""
@@ -27,22 +27,22 @@ class Statistics(Protocol):
         """The best policy for these weights."""
 
     def solve_contrast(self, signed: Mapping[str, float]) -> Solved:
-        """The policy that maximises Σ_c s_c·Q̂_c(π) on training rows, whatever the signs.
+        """The policy that maximises Σ_c s_c·Q̂_c(π) on training rows, for any signs.
 
-        No policy takes an action that a client with weight has no score for: its contrast is not
-        known.
+        No policy takes an action that a client with weight has no score for, since its contrast is
+        not known.
         """
 
 
 class ValuedStatistics(Statistics, Protocol):
-    """Statistics that also say what any policy of their class is worth on training rows."""
+    """Statistics that also give the value of any policy of their class on training rows."""
 
     def value(self, client: str, policy: Solved) -> float:
         """The policy's value at one client."""
 
 
 def solve_for(statistics: Statistics, weights: Weights) -> Solved:
-    """The policy of the clients with weight; the others' rows count for nothing, even in a leaf."""
+    """The policy of the clients with weight; rows of others count nowhere, not even in a leaf."""
     weighed = {name: weight for name, weight in weights.items() if weight > 0}
     return statistics.restricted(weighed).solve(weighed)
 

@@ -1,4 +1,4 @@
-"""Values of all candidates at all clients, from which the best for any mixture is picked."""
+"""Values of all candidates at all clients, which give the best one for any mixture."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from fedopl.study.mixture import Weights, renormalised
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FiniteStatistics:
-    """What every candidate is worth to every client, on the rows it is chosen by."""
+    """The value of every candidate at every client, on the rows that the choice uses."""
 
     names: tuple[str, ...]
     means: dict[str, FloatArray]  # by client, (n_candidates,)
@@ -27,7 +27,7 @@ class FiniteStatistics:
     def of_answers(
         cls, names: Sequence[str], answers: Mapping[str, Values], caution: float = 0.0
     ) -> Self:
-        """From answers about all candidates in this order."""
+        """The statistics from answers about all candidates in this order."""
         told, n = sorted(answers.items()), len(names)
         means = {client: values.means[:n] for client, values in told}
         variances = {client: np.diagonal(values.covariances)[:n] for client, values in told}
@@ -35,7 +35,7 @@ class FiniteStatistics:
 
     @property
     def clients(self) -> list[str]:
-        """Those who reported values."""
+        """The clients that reported values."""
         return sorted(self.means)
 
     def restricted(self, names: Collection[str]) -> Self:
@@ -47,15 +47,15 @@ class FiniteStatistics:
         return self.names[int(np.argmax(self.judged(weights)))]
 
     def judged(self, weights: Weights) -> FloatArray:  # (n_candidates,)
-        """What each is worth in the mixture, less a number of standard errors."""
+        """The value of each candidate in the mixture, less a number of standard errors."""
         return self._judged(renormalised(weights, self.means.keys()), self.caution)
 
     def solve_contrast(self, signed: Mapping[str, float]) -> str:
-        """The candidate of the largest Σ_c s_c·Q̂_c."""
+        """The candidate with the largest Σ_c s_c·Q̂_c."""
         return self.names[int(np.argmax(self._judged(nonzero(signed, self.means))))]
 
     def value(self, client: str, policy: Solved) -> float:
-        """What a candidate is worth to a client, by its name."""
+        """The value of a candidate at a client."""
         return float(self.means[client][self.names.index(str(policy))])
 
     def _judged(self, signed: Weights, caution: float = 0.0) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What a run keeps beside clients' score sums, so that clients may join it later, or leave it."""
+"""What a run keeps besides clients' score sums, so that clients may join it later, or leave it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,10 +10,10 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForNewcomers:
-    """What a newcomer's rows are scored with, and what terms of a basis are chosen from.
+    """What is needed to score a newcomer's rows, and to choose terms of a basis.
 
     Outcome models were made from one total over the clients of the run. The total does not show the
-    part of a single client, so a client that was in the run stays in these models, also after
+    part of a single client, so a client that was in the run stays in these models, even after
     leaving.
     """
 
@@ -23,14 +23,14 @@ class ForNewcomers:
     by_fold: Mapping[str, ScoreSumsByFold] = field(default_factory=dict)
 
     def outcome_sums(self) -> dict[str, OutcomeSums]:
-        """All that outcome models can be made from, in parts that are added up."""
-        # No client can be called so: the total comes first, whatever names are.
+        """All sums that outcome models can be made from, in parts that are added up."""
+        # No client can have this name: the total comes first, whatever the clients' names are.
         return {**({"": self.total} if self.total else {}), **self.joined}
 
     def adding(
         self, sums: Mapping[str, OutcomeSums], by_fold: Mapping[str, ScoreSumsByFold]
     ) -> Self:
-        """With those who join; who was in the run before is in its total already."""
+        """The data with newcomers added; clients of the original run are in its total already."""
         new = {name: own for name, own in sums.items() if name not in self.counted}
         joined = dict(sorted({**self.joined, **new}.items()))
         return replace(
@@ -38,7 +38,7 @@ class ForNewcomers:
         )
 
     def without(self, names: Collection[str]) -> Self:
-        """Without those who leave, but for their part in the total."""
+        """The data without leaving clients, except for their part in the total."""
         return replace(
             self,
             joined={name: own for name, own in self.joined.items() if name not in names},

@@ -1,22 +1,23 @@
 """Weights by noise, as far as clients are alike: how `precision = "auto"` learns for a mixture.
 
-A client's regression of scores on features tells its own coefficients θ_c with an error that its
-rows and their noise decide. Where all clients have the same, every one of them tells of the others,
-and the least error is had by counting each by its precision. Where they differ, only a client
-itself tells what is right there, and it has to count by its weight λ_c in the mixture. So with
+A client's regression of scores on features estimates its own coefficients θ_c, with an error that
+depends on its rows and their noise. If all clients have the same coefficients, each of them informs
+about the others, and weighting clients by precision gives the least error. If they differ, only the
+client itself shows what is right there, and it must count by its weight λ_c in the mixture. So with
 
     s_c  the noise of the client's scores (the error that generalised cross-validation finds for its
          own ridge regression, so that misfit of a shared one is not taken for noise), by its rows,
     τ²   the variance of θ_c between clients, beyond what noise explains,
     k_c = τ² / (τ² + s_c)
 
-a share k_c of λ_c stays with the client, and what all give up is shared by 1 / (τ² + s_c):
-the best linear prediction of Σ_c λ_c θ_c, if clients have features alike, and standardised. With
-more and more rows s_c goes to 0. Then k_c goes to 1, and the weights to λ, unless τ² is 0: but
-then all weights have the same solution. The target stays that of the mixture.
+a share k_c of λ_c stays with the client, and what all give up is shared by 1 / (τ² + s_c). This is
+the best linear prediction of Σ_c λ_c θ_c, if clients have similar, standardised features. With more
+and more rows s_c goes to 0. Then k_c goes to 1, and the weights go to λ, unless τ² is 0; but then
+all weights have the same solution. The target stays that of the mixture.
 
-Only differences between actions decide, so noise and τ² are those of scores less the mean score of
-their row: a client whose rewards are higher or steeper for all actions alike differs in nothing.
+Only differences between actions decide. So noise and τ² are those of scores less the mean score of
+their row: a client whose rewards are higher or steeper for all actions alike does not count as
+different.
 """
 
 from collections.abc import Mapping
@@ -32,9 +33,9 @@ from fedopl.solvers.client_differences import standard_frames, variance_between
 from fedopl.solvers.least_squares import ridge_errors
 from fedopl.study.mixture import Weights, capped
 
-# By client, which actions it never took, so that its scores of them are others' models alone.
+# By client, the actions it never took, so that its scores of them are others' models alone.
 Borrowed = Mapping[str, BoolArray]  # (n_actions,)
-# As many rows speak for the noise that all clients have in the mean.
+# The mean noise of all clients counts like this many rows of a client's own.
 ROWS_FOR_EQUAL_NOISE = 20.0
 CLIENTS_AT_ONCE = 4096  # clients whose regressions are in memory together
 # Shares of rows are sums of weights, in any order.
@@ -43,15 +44,15 @@ _ALL_ROWS = 1 - 1e-9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoiseWeights:
-    """What clients count for in learning, instead of their weight in the mixture."""
+    """The weights of clients in learning, instead of their weights in the mixture."""
 
     emphasis: Mapping[str, FloatArray]  # (n_actions,), times λ_c
     weights: Weights  # what clients count for, in the mean over actions
-    # (n_actions,), those with the same rows and features; None where actions have others.
+    # (n_actions,), those with the same rows and features; None if actions have different ones.
     compared: BoolArray | None
 
     def of(self, sums: ScoreSums) -> ScoreSums:
-        """The sums of what decides: scores less the mean score of their row, where all have it."""
+        """The sums of what decides: scores less the mean score of their row, if all have it."""
         if self.compared is None:
             return sums
         common = sums.products[self.compared].mean(axis=0)
@@ -77,7 +78,7 @@ class ClientNoise:
         *,
         blocks: bool,
     ) -> Self | None:
-        """From the clients' sums and how many rows they rest on; None if there is no telling.
+        """From the clients' sums and their numbers of rows; None if noise cannot be estimated.
 
         With blocks, every action has features of its own, and no intercept.
         """
@@ -101,7 +102,7 @@ class ClientNoise:
         )
 
     def weights_for(self, mixture: Weights, largest: float | None = None) -> NoiseWeights:
-        """What these clients count for, no one for more than the largest share, if there is one."""
+        """The weights of these clients in learning, none above the largest share, if any."""
         known = _known(self.shares)
         agreed = np.array([[mixture[name]] for name in self.names]) * self.shares[:, known]
         agreed /= agreed.sum(axis=0)
@@ -118,7 +119,7 @@ class ClientNoise:
 
 
 def _known(shares: FloatArray) -> BoolArray:  # (n_actions,)
-    """The actions that somebody has scores of."""
+    """The actions that some client has scores for."""
     return np.asarray((shares > 0).any(axis=0))
 
 
@@ -140,9 +141,10 @@ class _Regressions:
         *,
         tells: BoolArray,
     ) -> Self:
-        """Of few rows the variance is uncertain, and drawn to the mean of all clients'.
+        """The regressions; with few rows a variance is uncertain, and shrunk to the clients' mean.
 
-        So is that of scores which are others' models alone, and tell nothing of noise.
+        So is the variance of scores that are only others' models, which carry no information about
+        noise.
         """
         n_grams = max(len(own.grams) for own in sums.values())
         first = next(iter(sums.values()))
@@ -170,9 +172,9 @@ class _Regressions:
         )
 
     def of_contrasts(self) -> Self:
-        """The same of scores less the mean score of their row, which all actions have.
+        """The regressions of scores less the mean score of their row, which all actions have.
 
-        A row's residual corrects the score of one action alone, so the noise of two actions' scores
+        A row's residual corrects the score of one action only, so the noise of two actions' scores
         is not correlated.
         """
         n_actions = self.products.shape[1]
@@ -196,7 +198,7 @@ class _Regressions:
         return noise
 
     def between(self, *, intercept: bool) -> float:
-        """τ², the variance of coefficients between clients, of standardised features."""
+        """τ², the variance of coefficients between clients, for standardised features."""
         n_grams = self.grams.shape[1]
         frames = standard_frames(self.grams, self.n_rows[:, :n_grams], intercept=intercept)
         turned = frames @ self.grams @ np.swapaxes(frames, -1, -2)
@@ -217,7 +219,7 @@ def _shared_out(agreed: FloatArray, noise: FloatArray, between: float) -> FloatA
 
 
 def _cut(shared: FloatArray, largest: float) -> FloatArray:  # (n_clients, n_actions)
-    """No client with more than the largest share, action by action, as far as that can be."""
+    """The shares with no client above the largest share, by action, as far as that is possible."""
     cut = np.empty_like(shared)
     for action, own in enumerate(shared.T):
         by_place = {f"{place:09}": weight for place, weight in enumerate(own.tolist())}

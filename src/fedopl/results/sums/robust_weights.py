@@ -1,7 +1,7 @@
 """Weights that a few clients cannot dominate: from the sums on which most clients agree.
 
-Both ways leave a mixture of the clients' own sums, so that everything else stays as it is: what is
-learned, valued and reported is for these weights. Distances between clients' sums are measured
+Both methods give a mixture of the clients' own sums, so everything else stays the same: policies
+are learned, valued and reported for these weights. Distances between clients' sums are measured
 number by number, in median absolute deviations over clients.
 """
 
@@ -21,7 +21,7 @@ from fedopl.study.mixture import (
     renormalised,
 )
 
-# With fewer clients one cannot tell most from a few.
+# With fewer clients, a majority cannot be distinguished from a few.
 FEWEST_CLIENTS = 5
 TRIMMED = 0.2  # of clients, those furthest from the others
 STEPS, CLOSE_ENOUGH = 200, 1e-9  # of Weiszfeld's algorithm
@@ -29,7 +29,7 @@ MOST_DISTANCE_BY_ROWS = 3.0  # by which rows make a distance count for more or f
 
 
 def weights_for(mixture: AnyMixture, statistics: ScoreStatistics, counted: Counted) -> Weights:
-    """The agreed weights of those who summed; by agreement of most where the mixture says so."""
+    """The agreed weights of clients that reported sums; robust ones if the mixture says so."""
     own = counted.by(mixture)
     agreed = agreed_weights(mixture, {name: own[name] for name in statistics.sums})
     if mixture.robust is None:
@@ -41,7 +41,7 @@ def weights_for(mixture: AnyMixture, statistics: ScoreStatistics, counted: Count
 def robust_weights(
     statistics: ScoreStatistics, weights: Weights, rows: dict[str, int], how: str
 ) -> Weights:
-    """The weights, such that a minority of clients cannot move what is learned without bound."""
+    """Weights with which a minority of clients cannot move the learned policy without bound."""
     names = sorted(name for name, weight in weights.items() if weight > 0)
     if len(names) < FEWEST_CLIENTS:
         raise FederationError(
@@ -60,25 +60,25 @@ def robust_weights(
 
 
 def _numbers(sums: ScoreSums) -> FloatArray:
-    """All that a client's sums say: squares of features, and their products with scores."""
+    """All numbers in a client's sums: squares of features, and their products with scores."""
     grams = np.broadcast_to(sums.grams, (len(sums.products), *sums.grams.shape[1:]))
     shared = sums.shares[:, None]
     return np.concatenate([(shared[:, None] * grams).ravel(), (shared * sums.products).ravel()])
 
 
 def _scaled(numbers: FloatArray) -> FloatArray:  # (n_clients, n_numbers)
-    """Distances from the median client, in median absolute deviations where there are any."""
+    """Distances from the median client, in median absolute deviations if these are above zero."""
     apart = numbers - np.median(numbers, axis=0)
     sizes = np.abs(apart)
     typical, mean = np.median(sizes, axis=0), sizes.mean(axis=0)
-    # Numbers that most clients have alike, up to rounding, and a few do not.
+    # Numbers that are equal at most clients, up to rounding, and differ at a few.
     scale = np.where(typical > 1e-9 * (1 + np.abs(numbers).max(axis=0)), typical, mean)
     scaled: FloatArray = apart / np.where(scale > 0, scale, 1.0)
     return scaled
 
 
 def _far(numbers: FloatArray, rows: FloatArray) -> BoolArray:  # (n_clients,)
-    """The clients furthest from the middle; small ones are allowed to be further by chance."""
+    """The clients furthest from the middle; small ones may be further away by chance."""
     centre = _geometric_median(numbers)[0]
     expected = np.sqrt(rows / np.median(rows)).clip(
         1 / MOST_DISTANCE_BY_ROWS, MOST_DISTANCE_BY_ROWS
@@ -93,10 +93,10 @@ def _far(numbers: FloatArray, rows: FloatArray) -> BoolArray:  # (n_clients,)
 
 
 def _by_groups(numbers: FloatArray, shares: FloatArray, seed: int) -> FloatArray:  # (n_clients,)
-    """Weights by the geometric median of groups' means (Minsker 2015), groups drawn by the seed.
+    """Weights by the geometric median of groups' means (Minsker 2015); the seed draws groups.
 
-    A group counts by how close its mean is to the median, not by its weight; within a group clients
-    count by their shares.
+    A group counts by how close its mean is to the median, not by its weight. Within a group,
+    clients count by their shares.
     """
     n_groups = max(3, len(shares) // 2) | 1  # an odd number
     order = generator_for(seed, purpose="groups of clients").permutation(len(shares))

@@ -1,4 +1,4 @@
-"""Clients' score sums, from which the exact linear policy for any mixture is solved."""
+"""Clients' score sums, which give the exact linear policy for any mixture."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from fedopl.solvers.nested_ridge import shrunk_solution
 from fedopl.study.mixture import FOUND, Weights, renormalised
 from fedopl.study.study import Study
 
-# What is left of a share after a subtraction, and is rounding.
+# A share that is left after a subtraction, and is only rounding.
 _NOTHING = 1e-12
 
 
@@ -44,18 +44,18 @@ class ScoreStatistics:
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
     borrowed: Borrowed = field(default_factory=dict)
     taken: TakenRows | None = None  # where a study is cautious
-    # By clients, as many mixtures are solved for; it goes along to statistics of fewer of them.
+    # Cached by clients, as many mixtures are solved for; statistics of fewer clients share it.
     _noise: dict[tuple[str, ...], ClientNoise | None] = field(default_factory=dict, repr=False)
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def clients(self) -> list[str]:
-        """Those who reported sums."""
+        """The clients that reported sums."""
         return sorted(self.sums)
 
     @property
     def is_of_all(self) -> bool:
-        """Whether there are sums over all clients alone, as answers were added up under masks."""
+        """Whether there are only sums over all clients, because answers were added under masks."""
         return GLOBAL in self.sums
 
     def restricted(self, names: Collection[str]) -> Self:
@@ -73,15 +73,15 @@ class ScoreStatistics:
         policy = LinearPolicy.from_numbers(wide, self.study)
         if self.taken is None:
             return policy
-        # By the rows of clients that count, and on the terms that the policy has.
+        # With the rows of clients that count, and on the terms of the policy.
         counting = [name for name in self.sums if weights.get(name)]
         errors = self.taken.errors(counting, (self.choice or plain_terms(self.study)).n_terms)
         return CautiousPolicy.doubting(policy, self.study.linear.caution * errors)
 
     def _solved(self, means: Pooled) -> FloatArray:  # (n_actions, n_columns)
-        """By least squares, or by ridge on the terms that were chosen.
+        """Parameters by least squares, or by ridge on the chosen terms.
 
-        Penalties were chosen for what tells actions apart, so they are for that alone.
+        Penalties were chosen for differences between actions, so they apply to these alone.
         """
         if self.study.terms is None:
             return solve_scores(*means, intercept=self.study.has_intercept)
@@ -97,9 +97,9 @@ class ScoreStatistics:
         return never_taken(solved, shares <= 0)
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
-        """What clients count for in learning; None where they count as the mixture says."""
-        # Weights that are found or robust are what was looked for; noise must not undo them. Where
-        # noise was added for privacy, scores tell nothing of their own.
+        """The weights of clients in learning; None if they count as in the mixture."""
+        # Found or robust weights are a result of their own; noise must not undo them. If noise was
+        # added for privacy, scores carry no information about their own noise.
         study = self.study
         is_found = study.mixture.kind in FOUND or study.mixture.robust is not None
         if not study.linear.counts_by_noise or is_found or study.privacy:
@@ -115,7 +115,7 @@ class ScoreStatistics:
     def _solved_by_noise(
         self, weights: Weights, parameters: FloatArray, by_noise: NoiseWeights
     ) -> FloatArray:  # (n_actions, n_columns)
-        """What tells actions apart by noise; what they have in common as the mixture has it."""
+        """Differences between actions weighted by noise; their common part as in the mixture."""
         means = means_by_noise(self.sums, weights, by_noise)
         solved = self._solved(means)
         if by_noise.compared is None:
@@ -135,10 +135,10 @@ class ScoreStatistics:
             )
             for name, sign in signed.items()
         }
-        # Weighting clients by precision would be another contrast than the one asked for.
+        # Weighting clients by precision would change the requested contrast.
         by_rows = self.study.linear.model_copy(update={"precision": "rows"})
         study = self.study.model_copy(update={"policy": by_rows})
-        # Nor has a difference between clients a standard error of this kind.
+        # A difference between clients has no standard error of this kind.
         return replace(self, study=study, sums=flipped, taken=None).solve(sizes(signed))
 
     def arm_values(self, weights: Weights) -> FloatArray:  # (n_actions,)
@@ -147,7 +147,7 @@ class ScoreStatistics:
         return np.where(shares > 0, products[:, -1], np.nan)
 
     def arm_values_without(self, weights: Weights, client: str) -> FloatArray:  # (n_actions,)
-        """The same at all others, taken from the mixture's rather than summed up again."""
+        """The arms' values at all other clients, by subtraction from the mixture's values."""
         own, weight = self.sums[client], renormalised(weights, self.sums.keys())[client]
         _, products, _, shares = self._means(weights)
         left = shares - weight * own.shares
@@ -173,7 +173,7 @@ class ScoreStatistics:
     def standardisation(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation of every term, then 0 and 1 for the intercept.
 
-        Without an intercept to make up for it nothing may be centred: zero and root mean square.
+        Without an intercept nothing can be centred: then zero and the root mean square.
         """
         study, grams = self.study, self._means(weights)[0]
         centre, scale = np.zeros(study.n_terms + 1), np.ones(study.n_terms + 1)
@@ -188,7 +188,8 @@ class ScoreStatistics:
                 centre[own] = gram[:-1, -1]
             squares = np.diagonal(gram)[:-1]
             variance = squares - centre[own] ** 2
-            # What cancellation leaves of a constant's variance is noise to divide by: 1 instead.
+            # Cancellation leaves a tiny variance of a constant, which must not be divided by: use 1
+            # instead.
             scale[own] = np.sqrt(np.where(variance > 1e-14 * squares, variance, 1.0))
         return centre, scale
 
@@ -206,13 +207,13 @@ class ScoreStatistics:
 
     @property
     def blocks(self) -> list[IntArray] | None:
-        """Each action's own columns, where the policy has them."""
+        """Each action's own columns, if the policy has them."""
         if self.study.linear.features != "blocks":
             return None
         return least_squares.equal_blocks(self.study.n_features, self.study.n_actions)
 
     def _means(self, weights: Weights) -> Pooled:
-        """Mixture means; kept for the latest weights, as several things are asked of the same."""
+        """Mixture means, cached for the latest weights, since several functions use them."""
         own = {GLOBAL: 1.0} if self.is_of_all else renormalised(weights, self.sums.keys())
         key = tuple(own.values())
         if key not in self._latest:

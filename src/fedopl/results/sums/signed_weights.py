@@ -1,10 +1,10 @@
 """Contrasts between clients: weights that may be negative, such as one client's minus all others'.
 
 Σ_c s_c·Q̂_c(π) with signed weights is Σ_c |s_c|·Q̂'_c(π), where Q̂' has the scores sign(s_c)·Γ̂. So
-whatever learns a policy for a mixture also finds the best one for a contrast: squares of features
-are weighted by |s_c|, products with scores by s_c. At a context x the regression then estimates
-Σ s_c·p_c(x)·μ_c(x; a) over Σ |s_c|·p_c(x), which does not depend on the action: its largest action
-is the contrast's.
+any method that learns a policy for a mixture also finds the best one for a contrast: squares of
+features are weighted by |s_c|, products with scores by s_c. At a context x the regression then
+estimates Σ s_c·p_c(x)·μ_c(x; a) over Σ |s_c|·p_c(x). The denominator does not depend on the action,
+so the largest action is that of the contrast.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.labels import quoted
 from fedopl.study.mixture import Weights
 
-# Weights carry rounding errors: a contrast smaller than this is none.
+# Weights carry rounding errors: a smaller contrast counts as none.
 _NOTHING = 1e-12
 
 
@@ -29,7 +29,7 @@ def contrast_with_mixture(weights: Weights, target: str) -> Weights:
 
 
 def negative(signed: Weights) -> Weights:
-    """The contrast the other way round."""
+    """The contrast with all signs reversed."""
     return {name: -sign for name, sign in signed.items()}
 
 

@@ -1,4 +1,4 @@
-"""Sums over the rows that took each action, which tell how well its outcomes are known."""
+"""Sums over the rows that took each action, which show how well its outcomes are known."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ from fedopl.solvers.prediction_errors import outcome_noise, prediction_errors
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TakenRows:
-    """Every client's sums that outcome models are made from, by name."""
+    """Every client's sums for outcome models, by name."""
 
     sums: Mapping[str, FloatArray]  # (n_folds, n_actions, n_terms + 2, n_terms + 2)
     squared_weights: Mapping[str, FloatArray]  # (n_folds, n_actions)
 
     @classmethod
     def of_answers(cls, answers: Mapping[str, OutcomeSums]) -> Self:
-        """As clients reported them."""
+        """The sums as clients reported them."""
         return cls(
             sums={name: answer.sums for name, answer in answers.items()},
             squared_weights={name: answer.squared_weights for name, answer in answers.items()},
@@ -46,8 +46,9 @@ class TakenRows:
     ) -> FloatArray:  # (n_actions, n_columns, n_columns)
         """R_a, with |R_a b(x)| the standard error of an outcome, by models on the first terms.
 
-        Rows of all these clients count alike, as they do in outcome models. Who could not release
-        its sums adds nothing; if that is all of them, others' rows tell, as others' models do.
+        Rows of all these clients count the same, as they do in outcome models. A client that could
+        not release its sums adds nothing. If none of them could, others' rows are used, as others'
+        models are.
         """
         sums, squared = self._together(clients)
         kept = first_terms(n_terms, sums.shape[-1], last=2)
@@ -58,7 +59,7 @@ class TakenRows:
         return wide
 
     def noise(self, clients: Collection[str]) -> float:
-        """σ²: what outcomes of these clients vary by about linear models of them."""
+        """σ²: the variance of these clients' outcomes about linear models of them."""
         return outcome_noise(*self._together(clients))
 
     def _together(self, clients: Collection[str]) -> tuple[FloatArray, FloatArray]:

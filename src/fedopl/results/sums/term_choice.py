@@ -1,4 +1,4 @@
-"""Which terms of a basis a policy uses, and how much it shrinks them: by loss out of fold."""
+"""Chooses the terms of a basis that a policy uses, and their shrinkage, by out-of-fold loss."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -21,7 +21,7 @@ Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TermChoice:
-    """The family of terms that is used, and the penalty of each action's coefficients."""
+    """The chosen family of terms, and the penalty of each action's coefficients."""
 
     n_terms: int
     penalties: FloatArray  # (n_actions,)
@@ -30,7 +30,7 @@ class TermChoice:
 
 
 def plain_terms(study: Study) -> TermChoice:
-    """Features as they are, if no client reported sums that allow more."""
+    """The features themselves, if no client reported sums that allow more."""
     return TermChoice(n_terms=study.n_features, penalties=np.zeros(study.n_actions), losses={})
 
 
@@ -43,8 +43,8 @@ def choose_terms(
 ) -> TermChoice:
     """The terms and penalties with the least loss in the mixture, each fold left out in turn.
 
-    Only clients that reported sums by fold count; of their folds only these, if given. Where
-    clients count by noise for what is learned, they do so for what it is learned from.
+    Only clients that reported sums by fold count; if `folds` is given, only these folds. If clients
+    count by noise in the policy, they do so here as well.
     """
     terms = study.terms
     by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}
@@ -71,7 +71,7 @@ def choose_terms(
                 for fitted, held_out, shares in parts
             ]
         )
-        # Of penalties that do as well, the largest.
+        # Among equally good penalties, the largest.
         best = len(PENALTIES) - 1 - np.argmin(along.mean(axis=0)[::-1], axis=0)
         penalties[family] = PENALTIES[best]
         losses[family] = along[:, best, np.arange(len(best))].sum(axis=1)
@@ -85,9 +85,9 @@ def choose_terms(
 
 
 def plainest_as_good(losses: Mapping[str, FloatArray]) -> str:
-    """From the plainest on, what loses less than the one before by more than a standard error.
+    """The last family, from the simplest on, that loses clearly less than the one taken before.
 
-    Losses are by fold, and so are differences.
+    Clearly is by more than a standard error. Losses are by fold, and so are differences.
     """
     taken, *richer = losses
     for family in richer:
@@ -100,7 +100,7 @@ def plainest_as_good(losses: Mapping[str, FloatArray]) -> str:
 def _pooled(
     sums: Mapping[str, ScoreSums], weights: Weights, by_noise: NoiseWeights | None
 ) -> Pooled:
-    """Means by the mixture, or of what decides and by noise."""
+    """Means by the mixture, or contrasts weighted by noise."""
     return (
         pooled_means(sums, weights) if by_noise is None else means_by_noise(sums, weights, by_noise)
     )
@@ -109,7 +109,7 @@ def _pooled(
 def contrasts_of(means: Pooled) -> tuple[FloatArray, FloatArray]:
     """Squares and products of scores less the mean score of the row, which is all that decides.
 
-    Where actions have scores for different rows, there is no such mean, and scores stay whole.
+    If actions have scores in different rows, there is no such mean, and scores stay unchanged.
     """
     grams, products, _, shares = means
     known = shares > 0

@@ -1,4 +1,4 @@
-"""Score sums over a grid's cells, from which the best tree for any mixture is found again."""
+"""Score sums over a grid's cells, which give the best tree for any mixture."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -38,18 +38,18 @@ class TreeStatistics:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the tree is the best of all on the grid, and not just two levels ahead."""
+        """Whether the tree is the best of all on the grid, not just two levels ahead."""
         return self.study.tree.depth <= LOOK_AHEAD
 
     @property
     def clients(self) -> list[str]:
-        """Those who reported cells."""
+        """The clients that reported cells."""
         return sorted(self.cells)
 
     def restricted(self, names: Collection[str]) -> Self:
         """The cells of these clients alone.
 
-        Trees beyond depth two were grown by asking again, so they cannot be found for other
+        Trees beyond depth two were grown with further questions, so they cannot be found for other
         weights.
         """
         if not self.is_exact:
@@ -64,8 +64,8 @@ class TreeStatistics:
     def solve(self, weights: Weights) -> TreePolicy:
         """The best tree for these weights; no client is asked.
 
-        If clients were asked about thresholds close to its own, these move; otherwise they are
-        those of the grid.
+        If clients were asked about thresholds close to the tree's own, its thresholds move;
+        otherwise they stay on the grid.
         """
         shares = renormalised(weights, self.cells.keys())
         mixed = mixed_cells(self.cells, shares)
@@ -85,7 +85,7 @@ class TreeStatistics:
         return self.closer is not None and on_grid.root == self.closer.look.root
 
     def roomy(self, look: SecondLook) -> SecondLook:
-        """The second look in which no threshold moves that could leave too few rows in a leaf."""
+        """The second look without moves of thresholds that could leave too few rows in a leaf."""
         least = self.study.tree.minimum_leaf
         if least <= 1:
             return look
@@ -111,7 +111,7 @@ class TreeStatistics:
         return TreePolicy.of(root, study)
 
     def value(self, client: str, policy: Solved) -> float:
-        """What a tree is worth on one client's training rows."""
+        """The value of a tree on one client's training rows."""
         if not isinstance(policy, TreePolicy):
             raise OptionError("policy: expected a tree")
         if any(b.cut not in self.grid.cuts[b.column] for b in branches_of(policy.root)):
@@ -136,10 +136,10 @@ class TreeStatistics:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeafDoubts:
-    """What every client says of how unsure sums over cells are, and what outcomes vary by.
+    """Every client's report on the uncertainty of sums over cells, and the variance of outcomes.
 
-    (n_cells, n_actions) by client: Σ w²/ê(x; a) over the square of all its weight. With σ² that is
-    the variance that weights give to the sum of a cell's scores.
+    (n_cells, n_actions) by client: Σ w²/ê(x; a) over the square of all its weight. Times σ², this
+    is the variance that weights give to the sum of a cell's scores.
     """
 
     caution: float
@@ -147,7 +147,7 @@ class LeafDoubts:
     taken: TakenRows
 
     def squared(self, shares: Weights) -> FloatArray:  # (n_cells, n_actions)
-        """Squares of what is taken from sums of scores in the mixture, which add up over cells."""
+        """Squares of what is subtracted from score sums in the mixture; they add up over cells."""
         variances = {name: share**2 for name, share in shares.items() if share}
         own = {name: self.cells[name] for name in variances}
         return self.caution**2 * self.taken.noise(own) * weighted_sum(variances, own)
@@ -155,7 +155,7 @@ class LeafDoubts:
 
 @dataclass(frozen=True, eq=False)
 class ThresholdsMoved:
-    """What a tree gains from thresholds close to those of the grid, as clients reported."""
+    """A tree's gains from thresholds close to those of the grid, as clients reported."""
 
     look: SecondLook
     gains: dict[str, FloatArray]  # by client, (n_questions, n_bins)
@@ -166,9 +166,9 @@ class ThresholdsMoved:
         return replace(self, gains=gains) if gains else None
 
     def moved(self, weights: Weights, look: SecondLook) -> Node:
-        """The tree with its thresholds where they gain most in the mixture of those who reported.
+        """The tree with the thresholds that gain most in the mixture of clients that reported.
 
-        It stays as it is if none of them has weight.
+        It stays unchanged if none of them has weight.
         """
         own = {name: weights.get(name, 0.0) for name in self.gains}
         if not any(own.values()):
@@ -187,7 +187,7 @@ def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
 
 
 def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> FloatArray:
-    """The mixture of the clients' sums; rows are counted as they are."""
+    """The mixture of the clients' sums; counts of rows are added without weights."""
     widest = max(numbers.shape[1] for numbers in cells.values())
     complete = {name: _widened(numbers, widest) for name, numbers in cells.items()}
     mixed = weighted_sum(weights, complete)
@@ -196,7 +196,7 @@ def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> FloatArray
 
 
 def _widened(numbers: FloatArray, width: int) -> FloatArray:  # (n_cells, width)
-    """With the weight of the rows each action's sum is over: all rows, where not reported."""
+    """With the weight of the rows behind each action's sum: all rows, if not reported."""
     if numbers.shape[1] == width:
         return numbers
     known = np.repeat(numbers[:, [WEIGHT]], numbers.shape[1] - FIRST_ACTION, axis=1)
@@ -204,13 +204,13 @@ def _widened(numbers: FloatArray, width: int) -> FloatArray:  # (n_cells, width)
 
 
 def _scored_weight(line: FloatArray, n_actions: int) -> FloatArray:  # (n_actions,)
-    """The weight of the rows that have each action's score; 1 where none is reported."""
+    """The weight of the rows that have each action's score; 1 if none is reported."""
     reported = line[:, FIRST_ACTION + n_actions :].sum(axis=0)
     return reported if reported.size else np.ones(n_actions)
 
 
 def _flipped(cells: FloatArray, sign: float, known: BoolArray) -> FloatArray:
-    """The cells with scores of this sign, without the actions that some client has no score for."""
+    """The cells with scores of this sign, without actions that some client has no score for."""
     flipped = cells.copy()
     n_actions = len(known)
     flipped[:, FIRST_ACTION : FIRST_ACTION + n_actions] *= sign * known
@@ -222,9 +222,9 @@ def _flipped(cells: FloatArray, sign: float, known: BoolArray) -> FloatArray:
 
 
 def tree_value(cells: FloatArray, grid: Grid, n_actions: int, root: Node) -> float:
-    """The mean score of what a tree of depth two at most decides, from one client's cells.
+    """The mean score of the decisions of a tree of depth two at most, from one client's cells.
 
-    Rows without a score for it are left out, as they are where held-out rows are valued.
+    Rows without a score for the decision are left out, as in the evaluation on held-out rows.
     """
     total = rests_on = 0.0
     for leaf, numbers in _leaves(cells, grid, root):
@@ -252,7 +252,7 @@ def _leaves(cells: FloatArray, grid: Grid, root: Node) -> list[tuple[Leaf, Float
 
 
 def _sides(grid: Grid, split: Branch) -> tuple[tuple[BoolArray, Node], tuple[BoolArray, Node]]:
-    """The bins of those who answer yes, (n_bins,), and what is below; then those of no."""
+    """The bins with answer yes, (n_bins,), and the node below; then the same for answer no."""
     places = np.arange(grid.n_bins[split.column])
     cut = grid.cuts[split.column].index(split.cut)
     yes = places == cut if grid.is_level[split.column] else places <= cut

@@ -1,4 +1,4 @@
-"""What clients count for and which terms a policy has, from the sums of those who take part."""
+"""Clients' weights and a policy's terms, from the sums of the clients that take part."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""What a study promises where there is differential privacy, and what follows from it."""
+"""Differential privacy in a study: what it promises, and what follows from the promise."""

@@ -1,7 +1,7 @@
-"""Who takes part when answers are added up under masks, and how much each client's rows count.
+"""Which clients take part in masked sums, and how much each client's rows count.
 
-The server and every client find the same from the roster: rows that clients signed for, and the
-mixture that all agreed on.
+The server and every client compute the same from the roster: the rows that clients signed for, and
+the mixture that all agreed on.
 """
 
 import enum
@@ -18,12 +18,12 @@ from fedopl.study.mixture import Weights, agreed_weights
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
-# Noise is larger once in 10³² times.
+# Noise exceeds this many deviations once in 10³² times.
 FARTHEST_NOISE = 12
 
 
 class Counting(enum.Enum):
-    """What rows of different clients count in a sum."""
+    """How much rows of different clients count in a sum."""
 
     ALIKE = "all the same"
     TRAINING = "as in the mixture of means over training rows"
@@ -32,17 +32,17 @@ class Counting(enum.Enum):
 
 
 def adds_under_masks(study: Study) -> bool:
-    """Whether the server reads totals of answers alone."""
+    """Whether the server reads only totals of answers."""
     return study.privacy is not None and study.privacy.is_secure
 
 
 def begins_under_masks(study: Study) -> bool:
-    """The same of a study that goes on as no other did: who takes part is agreed on once."""
+    """Whether masked sums begin with this study; its continuations keep the agreed roster."""
     return adds_under_masks(study) and study.agreed_digest == study.digest
 
 
 def most_lacking(study: Study) -> int:
-    """How many clients may be lacking in a sum under masks."""
+    """How many clients may be missing from a masked sum."""
     return study.privacy.dropouts if study.privacy else 0
 
 
@@ -74,38 +74,38 @@ class AddedUp:
             )
 
     def over(self, names: Iterable[str]) -> "AddedUp":
-        """The same for a sum over these alone: others count for nothing in it.
+        """The same for a sum over the clients in `names` alone; the others count for nothing in it.
 
-        What a row counts is what all agreed on, whoever is lacking.
+        The weight of a row stays as agreed, whichever clients are missing.
         """
         return replace(self, stayed=frozenset(names))
 
     def counted(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Of numbers by client, those of clients that a sum is over."""
+        """The numbers of the clients that a sum covers."""
         return {name: rows[name] for name in sorted(self.stayed or rows)}
 
     @property
     def noise(self) -> float:
-        """The deviation of noise in the total, in that of a release."""
+        """The standard deviation of noise in the total, relative to that of a release."""
         return PrivateSetting(self.study).plan.noise_of(len(self.stayed or self.rows))
 
     @cached_property
     def weights(self) -> Weights:
-        """What each client counts for, as agreed."""
+        """The agreed weight of each client."""
         return agreed_weights(self.study.mixture, self.rows)
 
     @cached_property
     def of_training(self) -> WholeWeights:
-        """What a row counts in the mixture of means over training rows."""
+        """The weight of a row in the mixture of means over training rows."""
         return self._by_row(self.rows)
 
     @cached_property
     def of_held_out(self) -> WholeWeights:
-        """The same for held-out rows."""
+        """The weight of a row in the mixture of means over held-out rows."""
         return self._by_row(self.held_out)
 
     def weights_of(self, counting: Counting) -> WholeWeights:
-        """What a client's rows are multiplied by in sums that count them so."""
+        """The factors on clients' rows in sums with this way of counting."""
         if counting is Counting.ALIKE:
             return whole_weights(dict.fromkeys(self.rows, 1.0))
         if counting is Counting.TRAINING:
@@ -119,6 +119,6 @@ class AddedUp:
         )
 
     def own_deviation(self, deviation: float) -> float:
-        """The noise that each client adds, where a total has to have noise of this deviation."""
+        """The noise that each client adds so that a total has noise of this deviation."""
         plan = PrivateSetting(self.study).plan
         return deviation / math.sqrt(plan.n_sharing_noise)

@@ -1,8 +1,8 @@
-"""Ranges that are found before anything else, from sums of numbers and of their squares with noise.
+"""Ranges found before anything else, from noisy sums of numbers and of their squares.
 
-A study goes on as the same with these ranges: everything that follows from ranges is then in units
-in which numbers are about one in size. What is found is public, and any ranges keep the promise:
-rows are bounded in units, whatever these are.
+The study then continues as the same study with these ranges. All quantities that follow from ranges
+are then in units in which numbers are about one in size. The ranges found are public. Any ranges
+keep the promise, since rows are bounded in units, whatever the units are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from fedopl.study.private.private_setting import (
 )
 from fedopl.study.study import Study
 
-# What squares are counted from: so they move a sum no further than numbers do.
+# Squares are measured from this, so that they move a sum no further than numbers do.
 MIDDLE_SQUARE = FARTHEST_MEASURED**2 / 2
-# Of ranges that are found: more would say no more, and be hard to read.
+# Digits of ranges that are found; more digits would be hard to read and add nothing.
 _DIGITS = 4
-# Deviations of the noise in mean squares that a variance has to be, at least.
+# A variance must be at least this many deviations of the noise in mean squares.
 _SURELY = 2.0
 
 
@@ -37,13 +37,13 @@ def with_ranges(study: Study, ranges: Mapping[str, Range]) -> Study:
 def found_ranges(
     study: Study, sums: FloatArray, squares: FloatArray, n_rows: int, noise: float
 ) -> dict[str, Range]:
-    """Two deviations to either side of the mean, by name, as far as noise lets them be known.
+    """Two standard deviations to either side of the mean, by name, as far as noise allows.
 
     Args:
-        study: before it goes on.
+        study: before it continues with the ranges found.
         sums: by number, over all clients, in units of the declared ranges.
-        squares: the same of squares, less `MIDDLE_SQUARE` each.
-        n_rows: how many rows they are over.
+        squares: sums of squares likewise, less `MIDDLE_SQUARE` for each row.
+        n_rows: the number of rows in the sums.
         noise: in the total, in deviations of the release.
 
     """
@@ -53,7 +53,7 @@ def found_ranges(
     most = FARTHEST_MEASURED
     means = np.clip(sums / n_rows, -most, most)
     variances = squares / n_rows + MIDDLE_SQUARE - means**2
-    # No narrower than noise leaves sure, and no wider than was declared.
+    # At least as wide as noise can resolve, and at most as wide as declared.
     sure = _SURELY * noise * setting.deviation("spreads") / n_rows
     spread = np.sqrt(np.clip(variances, min(max(sure, LEAST_FOUND**2), 1.0), 1.0))
     ends = [middle + unit * (means + side * most * spread) for side in (-1, 1)]
@@ -61,7 +61,7 @@ def found_ranges(
 
 
 def _readable(ends: Sequence[float]) -> Range:
-    """A range in few digits of its width, which is not taken for that of a flag."""
+    """A range with few digits relative to its width, which is not mistaken for that of a flag."""
     low, high = float(ends[0]), float(ends[1])
     digits = _DIGITS - 1 - int(np.floor(np.log10(high - low)))
     found = round(low, digits), round(high, digits)

@@ -1,4 +1,4 @@
-"""What a study promises to every row or person: differential privacy, and ranges to rest it on."""
+"""What a study promises to every row or person: differential privacy, and the ranges it needs."""
 
 import math
 import re
@@ -26,12 +26,12 @@ _ONE_STEP = (
 )
 Range = tuple[float, float]
 OF_FLAGS = (0.0, 1.0)
-# Of a declared range, which one that is measured may not be narrower than.
+# The least width of a measured range, as a share of the declared range.
 LEAST_FOUND = 1e-3
-# With secure aggregation: of two clients, each knows the other's sums once it knows their total.
+# With secure aggregation: with two clients, each learns the other's sums from their total.
 LEAST_PARTIES, LEAST_HONEST = 3, 2
 _PUBLIC_KEY = re.compile("[0-9a-f]{64}")
-# Tables of every two columns tell of trees of two questions, one after the other.
+# Tables of every two columns suffice for trees of two questions, one after the other.
 MOST_PRIVATE_DEPTH = 2
 
 
@@ -122,38 +122,38 @@ class PrivacyPlan(Checked):
 
     @property
     def is_secure(self) -> bool:
-        """Whether the server reads totals alone."""
+        """Whether the server reads only totals."""
         return self.aggregation == "secure"
 
     @property
     def measures_first(self) -> bool:
-        """Whether ranges are found from sums with noise before anything else."""
+        """Whether ranges are found from noisy sums before anything else."""
         return self.scales == "measured"
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known what numbers are measured in."""
+        """Whether the units of numbers are known."""
         return not self.measures_first or self.declared_ranges is not None
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The numbers whose ranges are found; one between 0 and 1 is taken for a flag."""
+        """The numbers whose ranges are found; a number from 0 to 1 counts as a flag."""
         declared = self.declared_ranges or self.ranges
         return tuple(name for name, own in sorted(declared.items()) if own != OF_FLAGS)
 
     @property
     def n_sharing_noise(self) -> int:
-        """How many clients' noise together is all that is promised."""
+        """The number of clients whose noise together makes up the promised noise."""
         lacking = self.colluders + self.dropouts
         return len(self.keys) - lacking if self.noise == "total" else 1
 
     @property
     def noise_of_total(self) -> float:
-        """The deviation of noise in a total, in that of a release: others' is there as well."""
+        """The deviation of noise in a total of all clients, relative to that of a release."""
         return self.noise_of(len(self.keys))
 
     def noise_of(self, n_clients: int) -> float:
-        """The same in a total over this number of them."""
+        """The deviation of noise in a total over `n_clients`, relative to that of a release."""
         return math.sqrt(n_clients / self.n_sharing_noise)
 
     @property
@@ -163,7 +163,7 @@ class PrivacyPlan(Checked):
 
     @model_validator(mode="after")
     def _shares_noise(self) -> Self:
-        # Where nobody sees one answer alone, noise in each would be more than is promised.
+        # If no answer is seen alone, the full noise in each would be more than is promised.
         if self.is_secure and "noise" not in self.model_fields_set:
             self.__dict__["noise"] = "total"
         return self
@@ -228,7 +228,7 @@ class PrivacyPlan(Checked):
         for name, (low, high) in (self.declared_ranges or {}).items():
             found, width = self.ranges[name], high - low
             share = (found[1] - found[0]) / width
-            # Rounded, it may be a little more or less.
+            # Rounding may make it slightly more or less.
             is_near = low - 0.6 * width <= found[0] and found[1] <= high + 0.6 * width
             if not (is_near and LEAST_FOUND / 2 <= share <= 1.1):
                 message = f"[{found[0]:g}, {found[1]:g}] does not follow from [{low:g}, {high:g}]"
@@ -242,7 +242,7 @@ class PrivacyPlan(Checked):
         return self
 
     def check_rows(self, client: str, n_rows: int) -> None:
-        """Refuse a promise that would allow to publish somebody's row as it is."""
+        """Refuse a promise that would allow to publish somebody's row unchanged."""
         if self.delta * n_rows >= 1:
             raise OptionError(
                 f"privacy.delta: {self.delta:g} is no promise for {client}, which has {n_rows:,} "
@@ -252,15 +252,15 @@ class PrivacyPlan(Checked):
 
     @cached_property
     def mu(self) -> float:
-        """The promise as Gaussian differential privacy, of training and of evaluation alike.
+        """The promise as Gaussian differential privacy, for training and for evaluation alike.
 
-        No row is in both, so the study as a whole has no more.
+        No row is in both, so the study as a whole discloses no more.
         """
         return mu_for(self.epsilon, self.delta)
 
 
 def check_private(study: "Study", plan: PrivacyPlan) -> None:
-    """A PlacedError, unless the study can be had with differential privacy."""
+    """Raise a PlacedError unless the study is possible with differential privacy."""
     encoding = study.encoding
     numbers = set(encoding.numeric if encoding else study.features)
     lacking = [name for name in study.features if name in numbers and name not in plan.ranges]
@@ -301,7 +301,7 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
 
 
 def _check_secure(study: "Study", plan: PrivacyPlan) -> None:
-    """A PlacedError, unless the study can do with totals, and says whose they are."""
+    """Raise a PlacedError unless totals are enough for the study, and it names their clients."""
     if study.policy.kind == "linear" and study.linear.by_gradients:
         message = "csoaa-sgd takes many steps, each with its own masks; use csoaa-exact"
         raise PlacedError("privacy.aggregation", f"with secure aggregation, {message}")
@@ -320,7 +320,7 @@ def _check_secure(study: "Study", plan: PrivacyPlan) -> None:
 
 
 def check_gradients(study: "Study", plan: PrivacyPlan) -> None:
-    """A PlacedError, unless steps are said where they are taken from, and each is one of its kind.
+    """Raise a PlacedError unless steps are set by the right keys, and each is of the right kind.
 
     A step of csoaa-sgd with noise is one gradient over sampled rows of every client.
     """
@@ -342,7 +342,7 @@ def check_gradients(study: "Study", plan: PrivacyPlan) -> None:
         raise PlacedError("privacy.delta", message)
 
 
-# What each setting has to be, beside differential privacy.
+# What each setting must be with differential privacy.
 _PRIVATELY = {
     "policy": "with differential privacy, policies are linear, on shared features by csoaa-exact "
     "or csoaa-sgd, trees, or the best of candidates",

@@ -1,8 +1,9 @@
-"""What a private study's settings determine: units, bounds, and the noise of what leaves.
+"""What follows from a private study's settings: units, bounds, and the noise of releases.
 
 Features are measured from the middle of their range, in quarters of its width, so that most are
-about one in size, and outcomes likewise; terms of a basis, so that they would be round where
-features vary by themselves within their ranges. Ranges are public: no row's value decides them.
+about one in size. Outcomes are measured likewise. Terms of a basis are measured so that they would
+be uncorrelated and of variance one if features varied independently within their ranges. Ranges are
+public: no row's value decides them.
 """
 
 import math
@@ -28,34 +29,35 @@ from fedopl.study.private.releases import Releasable, Release
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
-# Shares of μ² in training: the first sums, and all steps together.
+# Shares of μ² in training: the first sums; all steps together get the rest.
 FIRST_SHARE = 0.4
-# Where a tree is learned: the first sums, the coarse tables, and what is beside thresholds.
+# Shares of μ² for a tree: the first sums, the coarse tables, and the bins near thresholds.
 _OF_TREES = (0.2, 0.5, 0.3)
-# The same of csoaa-sgd, which needs first sums for little: propensities, and how long a step is.
+# Share of first sums for csoaa-sgd, which uses them only for propensities and the length of steps.
 FIRST_SHARE_OF_GRADIENTS = 0.1
-# Shares of μ² in evaluation: values, and what their variance is found from.
+# Shares of μ² in evaluation: values; what their variance is found from gets the rest.
 VALUE_SHARE = 0.8
-# Of μ² in training, with secure aggregation: what a client finds its propensities from by itself.
+# Share of μ² in training, with secure aggregation: each client's own sums for propensities.
 OWN_SHARE = 0.1
 OWN_SUMS = "Kept at the client, for propensities: squares of features"
-# Policies that are valued, beside what was done and the client's own: the learned one and an arm.
+# Valued policies besides what was done and the client's own: the learned one and one arm.
 N_VALUED = 2
-# Made-up contexts that terms of a basis are made round with; so much is added to variances first.
+# The number of made-up contexts for scaling the terms of a basis, and what is added to variances
+# first.
 _N_MADE_UP, _ROUND_BEYOND = 4096, 0.02
 _LEAST_VARIANCE = 0.01  # of a term; those of a basis are about one in size
-# Of rows times μ; with fewer, a policy that is linear costs much to learn on a basis, as
+# Rows times μ per term; with fewer, learning a linear policy on a basis loses much, as
 # `experiments/private_basis.py` shows.
 _ROWS_A_TERM = 20
-# Of μ² in training, where ranges are measured first, and of that for where numbers lie; the rest is
-# for how far they vary, and squares of small numbers drown sooner.
+# Share of μ² in training for measuring ranges first, and the part of that for the means of numbers.
+# The rest is for their spread, since noise hides squares of small numbers sooner.
 MEASURED_SHARE, _OF_MEANS = 0.1, 1 / 3
-# A number counts no further out, in units of its declared range: from end to end.
+# Numbers are clipped at this distance, in units of the declared range: its ends.
 FARTHEST_MEASURED = 2.0
 
 
 class Bounds:
-    """How large a row's part in each release is, at most, in units of the study."""
+    """The largest part of a row in each release, in units of the study."""
 
     def __init__(self, n_terms: int, n_actions: int) -> None:
         size = math.sqrt(n_terms + 1)
@@ -63,16 +65,16 @@ class Bounds:
         self.square = n_terms + 1.0  # of features and an intercept
         self.product = 1.2 * size  # of features and an intercept, times the outcome
         self.step = 0.4 * n_actions * size  # the same, times a residual over its propensity
-        # Of scores held against their mean over actions, and of the difference of two of them.
+        # For scores minus their mean over actions, and for the difference of two of them.
         self.contrast = 0.6 * n_actions
 
 
 class Scales:
-    """What features, or terms, and outcomes are measured from, and in."""
+    """The origins and units of features, or terms, and outcomes."""
 
     def __init__(self, centre: FloatArray, turned: FloatArray, outcome: Range) -> None:
         self.centre = centre  # (n_terms,)
-        # What centred terms are multiplied by; those of a plainer family are made of its terms.
+        # Factors on centred terms; those of a simpler family use only its own terms.
         self.turned = turned  # (n_terms, n_terms), zero below the diagonal
         self.low, self.high = outcome
         self.outcome_centre = (self.low + self.high) / 2
@@ -80,24 +82,24 @@ class Scales:
 
     @property
     def half_range(self) -> float:
-        """How far outcomes lie from the middle of their range, at most."""
+        """The largest distance of outcomes from the middle of their range."""
         return (self.high - self.low) / 2
 
     def units(self, terms: FloatArray) -> FloatArray:  # (n_rows, n_terms), the first ones
-        """Terms, the first of them or all, in units of the study."""
+        """Terms, all or only the first ones, in units of the study."""
         n_terms = terms.shape[1]
         return row_by_row(terms - self.centre[:n_terms], self.turned[:n_terms, :n_terms])
 
     @cached_property
     def to_units(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)
-        """What turns terms and an intercept, as they are, into the same in units."""
+        """The matrix that turns raw terms and an intercept into units of the study."""
         found = np.eye(len(self.centre) + 1)
         found[:-1, :-1] = self.turned.T
         found[:-1, -1] = -self.centre @ self.turned
         return found
 
     def parameters(self, in_units: FloatArray) -> FloatArray:  # shaped as in_units
-        """Coefficients of outcomes as they are on terms as they are."""
+        """Coefficients in units of the study, converted to raw terms and raw outcomes."""
         found: FloatArray = self.outcome_unit * (in_units @ self.to_units)
         found[:, -1] += self.outcome_centre
         return found
@@ -106,14 +108,14 @@ class Scales:
 def scales_of(study: "Study", plan: PrivacyPlan) -> Scales:
     """The units of a study's terms; a flag without a range is 0 or 1.
 
-    Outcomes of which less is better are negated on reading, and so is their range.
+    If less of an outcome is better, outcomes are negated on reading, and so is their range.
     """
     low, high = plan.outcome
     outcome = (low, high) if study.reward_sign > 0 else (-high, -low)
     centre, unit = middles_and_units(study.features, plan.ranges)
     if study.terms is None:
         return Scales(centre, np.diag(1 / unit), outcome)
-    # Sums of terms with noise are solved well only where no term is nearly made of others.
+    # Noisy sums can be solved well only if no term is nearly a combination of others.
     rng = generator_for(0, purpose="made-up contexts in public ranges")
     drawn = rng.normal(size=(_N_MADE_UP, study.n_features))
     is_number = are_numbers(study.features, plan.ranges)
@@ -121,7 +123,7 @@ def scales_of(study: "Study", plan: PrivacyPlan) -> Scales:
     terms = study.terms.of(made_up)
     spread = np.cov(terms, rowvar=False)
     variances = np.diag(spread).copy()
-    # A term that hardly varies within the ranges would take rows beyond them far out.
+    # A term that hardly varies within the ranges would become huge for rows beyond them.
     variances[study.n_features :] = np.maximum(variances[study.n_features :], _LEAST_VARIANCE)
     spread += np.diag((1 + _ROUND_BEYOND) * variances - np.diag(spread))
     return Scales(terms.mean(axis=0), np.linalg.inv(np.linalg.cholesky(spread)).T, outcome)
@@ -130,19 +132,19 @@ def scales_of(study: "Study", plan: PrivacyPlan) -> Scales:
 def middles_and_units(
     features: tuple[str, ...], ranges: Mapping[str, Range]
 ) -> tuple[FloatArray, FloatArray]:  # (n_features,) each
-    """The middle of each feature's range, and the unit it is measured in."""
+    """The middle of each feature's range, and its unit."""
     low, high = np.array([ranges.get(name, OF_FLAGS) for name in features]).T
-    # A flag lies at the ends of its range, most numbers well within theirs.
+    # A flag lies at the ends of its range; most numbers lie well within theirs.
     return (low + high) / 2, (high - low) / np.where(are_numbers(features, ranges), 4.0, 2.0)
 
 
 def are_numbers(features: tuple[str, ...], ranges: Mapping[str, Range]) -> BoolArray:
-    """Which features are no flags; one between 0 and 1, such as a share, is taken for a flag."""
+    """Which features are not flags; a feature from 0 to 1, such as a share, counts as a flag."""
     return np.array([ranges.get(name, OF_FLAGS) != OF_FLAGS for name in features])
 
 
 def likely_values(features: tuple[str, ...], ranges: Mapping[str, Range]) -> dict[str, FloatArray]:
-    """For each feature, values such as its public range makes likely."""
+    """For each feature, typical values according to its public range."""
     middles, units = middles_and_units(features, ranges)
     normal = np.array([NormalDist().inv_cdf(share) for share in np.linspace(0.01, 0.99, 99)])
     is_number = are_numbers(features, ranges)
@@ -151,9 +153,9 @@ def likely_values(features: tuple[str, ...], ranges: Mapping[str, Range]) -> dic
 
 
 def most_terms(plan: PrivacyPlan, rows: Sequence[int]) -> float:
-    """How many terms a basis may have for noise to leave much of what clients of these sizes tell.
+    """How many terms a basis may have before noise hides most of what these clients' rows show.
 
-    A row's part in sums of so many terms is about as long as they are many, and so is noise.
+    The part of a row in sums grows about in proportion to the number of terms, and so does noise.
     """
     return plan.mu * sum(rows) / math.sqrt(len(rows)) / _ROWS_A_TERM
 
@@ -170,7 +172,7 @@ class PrivateSetting:
 
     @property
     def families(self) -> tuple[int, ...]:
-        """How many terms each family has that learning may choose between, the plainest first."""
+        """The number of terms of each family to choose between, the simplest first."""
         terms = self._study.terms
         if terms is None:
             return (self._study.n_features,)
@@ -178,36 +180,37 @@ class PrivateSetting:
 
     @cached_property
     def scales(self) -> Scales:
-        """What features and outcomes are measured from, and in."""
+        """The origins and units of features and outcomes."""
         return scales_of(self._study, self.plan)
 
     @property
     def longest_scores(self) -> float:
-        """How long a row's scores of all candidates of this study are together, turned."""
+        """The largest length of a row's rotated scores of all candidates of this study together."""
         return longest_turned(self._study.declared.overlap or 1.0, own=not self.plan.is_secure)
 
     @property
     def score_axes(self) -> FloatArray:  # (n_candidates, n_candidates)
-        """What scores are turned by; with secure aggregation clients have no own policies."""
+        """The rotation of scores; with secure aggregation clients have no local policies."""
         return score_axes(self._study.declared.overlap or 1.0, own=not self.plan.is_secure)
 
     @property
     def noise_of_scores(self) -> FloatArray:  # (n_candidates, n_candidates)
-        """The covariance of noise in scores, where turned ones have noise of variance 1."""
+        """The covariance of noise in scores, if rotated scores have noise of variance 1."""
         return noise_of_scores(self._study.declared.overlap or 1.0, own=not self.plan.is_secure)
 
     @cached_property
     def releases(self) -> Mapping[str, Release]:
-        """All that leaves with noise, by name.
+        """All noisy releases, by name.
 
-        No row is both learned from and held out, so each of the two may spend what is promised.
+        No row is used for both learning and evaluation, so each of the two may spend the whole
+        promise.
         """
         valued = self._valued() if self._study.evaluation.share else {}
         learned = self._with_own(self._with_moments(self._learned()))
         return self._released(learned) | self._released(valued, of_held_out=True)
 
     def _with_own(self, parts: dict[str, Releasable]) -> dict[str, Releasable]:
-        """With what propensities are found from, where no sums of a client alone leave."""
+        """The parts, plus the sums for propensities if no sums of a single client leave."""
         if not self.plan.is_secure or self._study.nuisances.propensity == "known":
             return parts
         moves = self.plan.most_rows_per_person * Bounds(self._study.n_features, 1).square
@@ -219,11 +222,11 @@ class PrivateSetting:
 
     @property
     def moments_move(self) -> float:
-        """How far a row moves sums of numbers, and those of squares: each is from −2 to 2."""
+        """How far a row moves sums of numbers, and sums of squares: each ranges from −2 to 2."""
         return FARTHEST_MEASURED * math.sqrt(len(self.plan.measured))
 
     def _with_moments(self, parts: dict[str, Releasable]) -> dict[str, Releasable]:
-        """With what ranges are found from, where they are."""
+        """The parts, plus the sums that ranges are found from, if the study finds ranges."""
         if not self.plan.measures_first:
             return parts
         moves = self.plan.most_rows_per_person * self.moments_move
@@ -237,19 +240,20 @@ class PrivateSetting:
 
     @property
     def by_gradients(self) -> bool:
-        """Whether steps are plain gradients, of rows that may be sampled."""
+        """Whether steps are plain gradients, over rows that may be sampled."""
         return self._study.linear.by_gradients
 
     @property
     def n_steps(self) -> int:
-        """How many steps of learning there are."""
+        """The number of learning steps."""
         return self._study.linear.training.rounds if self.by_gradients else self.plan.steps
 
     @property
     def lifetime(self) -> tuple[float, float]:
-        """What the study adds to all that is ever told of a row: μ, and a probability beside it.
+        """What the study adds to a row's total disclosure: μ, and an exception probability.
 
-        Save with that probability, sampled steps and all else tell no more than μ-GDP does.
+        Except with that probability, sampled steps and all other releases disclose no more than
+        μ-GDP does.
         """
         if self.plan.sampled == 1:
             return self.plan.mu, 0.0
@@ -261,7 +265,7 @@ class PrivateSetting:
 
     @cached_property
     def tables(self) -> TreeTables:
-        """What is released for a tree."""
+        """The tables that are released for a tree."""
         features, ranges = self._study.features, self.plan.ranges
         _, units = middles_and_units(features, ranges)
         return TreeTables(self._study, likely_values(features, ranges), units.tolist())
@@ -279,15 +283,15 @@ class PrivateSetting:
 
     @property
     def n_candidates(self) -> int:
-        """How many policies one is chosen among: constant arms, and those that the study names."""
+        """The number of policies to choose among: constant arms, and those that the study names."""
         return self._study.n_actions + len(self._study.candidates)
 
     @property
     def scores_move(self) -> float:
         """How far a row moves all candidates' scores, if its contrasts are no longer than 1.
 
-        K numbers that differ by w at most are no longer than w·√K/2 when held against their mean;
-        and two contrasts differ by √2 at most.
+        K numbers that differ by w at most have a length of at most w·√K/2 about their mean; and two
+        contrasts differ by √2 at most.
         """
         return math.sqrt(self.n_candidates / 2)
 
@@ -309,8 +313,8 @@ class PrivateSetting:
 
     def _first(self, share: float) -> dict[str, Releasable]:
         rows, bounds = self.plan.most_rows_per_person, self.bounds
-        # Shared so that noise is least where coefficients are about one in size, and with them the
-        # noise that squares add to products: half of theirs.
+        # Shared so that noise is least if coefficients are about one in size. Squares then add
+        # noise to products: half of theirs.
         halved = bounds.square / math.sqrt(2)
         for_squares = share * halved / (halved + bounds.product)
         return {
@@ -361,7 +365,7 @@ class PrivateSetting:
         return found
 
     def _sampled(self, found: Mapping[str, Release]) -> Release:
-        """Steps with the least noise that keeps the promise, beside the first sums."""
+        """Steps with the least noise that keeps the promise, given the first sums."""
         step, plan = found["step"], self.plan
         beside = mu_of_several(one.mu for name, one in found.items() if name != "step")
         steps = (plan.sampled, step.part.times)
@@ -369,21 +373,21 @@ class PrivateSetting:
         return replace(step, mu=math.sqrt(step.part.times) / noise)
 
     def deviation(self, name: str) -> float:
-        """How much noise a release has."""
+        """The standard deviation of noise in a release."""
         return self.releases[name].deviation
 
     def deviation_read(self, name: str) -> float:
-        """The same as it is read: under masks in the total, unless it is of each client apart."""
+        """The deviation as read: under masks that of the total, unless clients are read alone."""
         found = self.releases[name]
         is_total = self.plan.is_secure and not found.part.of_one
         return found.deviation * (self.plan.noise_of_total if is_total else 1.0)
 
     @property
     def first_noise(self) -> FirstNoise:
-        """How much noise the first sums have."""
+        """The noise of the first sums."""
         return FirstNoise(self.deviation("squares"), self.deviation("products"))
 
     def step_deviation(self, n_terms: int) -> float:
-        """How much noise a step on a number of first terms has."""
+        """The noise of a step on this number of first terms."""
         bound = Bounds(n_terms, self._study.n_actions).step
         return self.releases["step"].deviation_for(self.plan.most_rows_per_person * bound)

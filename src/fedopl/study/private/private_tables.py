@@ -1,8 +1,8 @@
-"""Tables of sums that a tree is found from with differential privacy.
+"""Tables of sums for finding a tree with differential privacy.
 
-A coarse table of every two columns says which questions are worth asking; then narrow bins beside
-each threshold say where it is best. Bins are computed from public ranges, so no row's value decides
-them.
+A coarse table of every two columns shows which questions are worth asking. Then narrow bins near
+each threshold show where the threshold is best. Bins are computed from public ranges, so no row's
+value decides them.
 """
 
 import math
@@ -23,14 +23,14 @@ from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, SecondLook, look_c
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
-# Bins of a number, about equally full. With more, tables have more noise than they tell.
+# The number of bins of a number, about equally full. With more, noise would dominate the tables.
 COARSE_BINS = 4
-# The two bins beside a threshold reach half a unit to either side of it, about half a deviation.
+# The two bins beside a threshold reach half a unit to either side, about half a deviation.
 _NEAR = 0.5
 
 
 class TreeTables:
-    """What is released of rows for a tree, and where rows lie in it."""
+    """The tables released for a tree, and the position of rows in them."""
 
     def __init__(
         self, study: "Study", likely: Mapping[str, FloatArray], units: Sequence[float]
@@ -40,7 +40,7 @@ class TreeTables:
 
     @cached_property
     def grid(self) -> Grid:
-        """The coarse grid; thresholds that the study agreed on are its own."""
+        """The coarse grid; thresholds that the study agreed on are kept."""
         plan = self._study.tree
         n_bins = min(COARSE_BINS, plan.bins)
         shares = np.arange(1, n_bins) / n_bins
@@ -52,7 +52,7 @@ class TreeTables:
 
     @cached_property
     def released(self) -> list[tuple[int, int]]:
-        """The tables that leave: of every two columns, or of each for a tree of one question."""
+        """The released tables: of every two columns, or of each one for a tree of one question."""
         asked = [column for column, n_bins in enumerate(self.grid.n_bins) if n_bins > 1]
         if self._study.tree.depth == 1 or len(asked) < 2:
             return [(column, column) for column in asked or [0]]
@@ -60,33 +60,33 @@ class TreeTables:
 
     @cached_property
     def places(self) -> IntArray:  # (n_released,)
-        """Where the cells that leave lie among all of the grid."""
+        """The positions of released cells among all cells of the grid."""
         tables = self.grid.tables
         return np.concatenate([np.arange(tables[t].start, tables[t].stop) for t in self.released])
 
     @property
     def cells_move(self) -> float:
-        """How far a row moves all tables, if it moves one by 1: it is in a cell of each."""
+        """How far a row moves all tables, if it moves one by 1: it is in one cell of each."""
         return math.sqrt(len(self.released))
 
     @property
     def gains_move(self) -> float:
-        """The same for thresholds: a row comes to as many questions as a tree is deep."""
+        """How far a row moves the bins near thresholds: it meets one question per level."""
         return math.sqrt(self._study.tree.depth)
 
     @property
     def may_refine(self) -> bool:
-        """Whether some threshold may move."""
+        """Whether any threshold may move."""
         return any(self._moves(column) for column in range(len(self._study.columns)))
 
     def _moves(self, column: int) -> bool:
         columns = self._study.columns
         own = columns[column]
-        # Of a flag, all thresholds between its two values are the same.
+        # For a flag, all thresholds between its two values are equivalent.
         return own in self._study.tree.refined(columns) and not _is_flag(self._likely[own.name])
 
     def look(self, root: Node) -> SecondLook:
-        """A second look at a tree: thresholds beside those of each question that may move."""
+        """A second look at a tree, with thresholds near those of each question that may move."""
 
         def beside(branch: Branch) -> list[float]:
             column = self._study.columns[branch.column]
@@ -99,7 +99,7 @@ class TreeTables:
         return look_close(root, self.grid, beside)
 
     def reach(self, branch: Branch) -> float:
-        """How far beside a question's threshold rows have a say in it."""
+        """How far from a question's threshold rows still count for it."""
         column = self._study.columns[branch.column]
         if not isinstance(column, NumberColumn):
             return 0.0
@@ -107,12 +107,12 @@ class TreeTables:
 
 
 def _cuts(likely: FloatArray, shares: FloatArray) -> list[float]:
-    """Thresholds that leave about equally many of these values between them."""
+    """Thresholds with about equally many of these values between them."""
     if _is_flag(likely):
         return [float(likely[0] + likely[-1]) / 2]
     return [float(cut) for cut in np.quantile(likely, shares)]
 
 
 def _is_flag(likely: FloatArray) -> bool:
-    """Whether there are the two ends of a range alone, and its middle."""
+    """Whether the values are only the two ends of a range, and its middle."""
     return len(np.unique(likely)) <= 3

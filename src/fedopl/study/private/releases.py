@@ -1,4 +1,4 @@
-"""What leaves a client with noise, and how much noise that is."""
+"""The noisy releases of a client, and how much noise they have."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fedopl.privacy.accountant import noise_for
 
 
 class Releasable(NamedTuple):
-    """Something that leaves, before its noise is known."""
+    """A release before its noise is known."""
 
     what: str
     moves: float  # what one row, or person, moves it by, in units of the study
@@ -19,10 +19,11 @@ class Releasable(NamedTuple):
 
 @dataclass(frozen=True)
 class Release:
-    """Something that leaves with noise."""
+    """A release with noise."""
 
     part: Releasable
-    # Of it, all times together, as Gaussian differential privacy; of sampled rows, if all were.
+    # For all times together, as Gaussian differential privacy; with sampling, as if all rows were
+    # used.
     mu: float
     of_held_out: bool  # of rows that nothing is learned from, or of all others
 
@@ -32,5 +33,5 @@ class Release:
         return self.deviation_for(self.part.moves)
 
     def deviation_for(self, moves: float) -> float:
-        """The same where a row moves it by so much."""
+        """The standard deviation of its noise if a row moves it by `moves`."""
         return noise_for(moves, self.mu / math.sqrt(self.part.times))

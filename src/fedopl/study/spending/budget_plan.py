@@ -61,16 +61,16 @@ class Budget(Checked):
 
     @property
     def limit(self) -> float:
-        """What spending is held against."""
+        """The limit on spending."""
         return next(iter(self.shares.values())) if self.most is None else self.most
 
     @property
     def is_per_client(self) -> bool:
-        """Whether it holds at each client."""
+        """Whether the budget holds at each client."""
         return self.per == EACH_CLIENT
 
     def spent(self, study: "Study") -> FloatArray:  # (n_actions, n_features + 1)
-        """What counts against it, as linear functions of features: costs, or one for an action."""
+        """What counts as spending, as linear functions of features: costs, or 1 for an action."""
         if self.most is not None and study.costs:
             return study.costs.parameters(study)
         found = np.zeros((study.n_actions, study.n_features + 1))
@@ -78,14 +78,14 @@ class Budget(Checked):
         return found
 
     def unit(self, study: "Study") -> str:
-        """What spending is measured in, in words."""
+        """The unit of spending, in words."""
         if self.most is None:
             return f"of people who get '{next(iter(self.shares))}'"
         costs = study.costs
         return "of costs" if costs is None or costs.are_net else str(costs.unit)
 
     def check(self, study: "Study") -> None:
-        """A PlacedError, unless the study can keep to it."""
+        """Raise a PlacedError unless the study can keep the budget."""
         self._check_costs(study)
         refused = {
             "only a linear policy by csoaa-exact, on shared features, a tree of depth 1 or 2 on a "
@@ -137,7 +137,7 @@ class Budget(Checked):
 
 
 def _has_prices(study: "Study") -> bool:
-    """Whether policies at prices follow from sums at hand."""
+    """Whether policies at each price follow from the available sums."""
     if study.policy.compares_candidates:
         return True
     if study.policy.on_grid:

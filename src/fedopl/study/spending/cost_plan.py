@@ -1,4 +1,4 @@
-"""What actions cost: a number, or a feature that says it row by row, and in which unit."""
+"""What actions cost: a number or a feature that gives it row by row, and the unit of costs."""
 
 from typing import TYPE_CHECKING, Self
 
@@ -12,7 +12,7 @@ from fedopl.base.validation import Checked, PlacedError
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
-# What a study says if costs are in the unit of its outcome.
+# The unit of costs that are in the unit of the outcome.
 SAME_UNIT = "outcome"
 LARGEST_COST = 1e12
 
@@ -50,21 +50,21 @@ class Costs(Checked):
 
     @property
     def are_net(self) -> bool:
-        """Whether they are in the outcome's unit, and so subtracted from it."""
+        """Whether costs are in the outcome's unit, and so subtracted from the outcome."""
         return self.unit in (None, SAME_UNIT)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The features that say what an action costs."""
+        """The features that hold the cost of an action."""
         return tuple(dict.fromkeys(c for c in self.by_action.values() if isinstance(c, str)))
 
     @property
     def largest(self) -> float | None:
-        """What an action costs at most; None where a feature says it."""
+        """The largest cost of an action; None if a feature holds it."""
         return None if self.columns else max(float(cost) for cost in self.by_action.values())
 
     def parameters(self, study: "Study") -> FloatArray:  # (n_actions, n_features + 1)
-        """c_a(x) as a linear function of features: a number is its constant, a feature itself."""
+        """c_a(x) as a linear function of features: a constant, or the feature itself."""
         found = np.zeros((study.n_actions, study.n_features + 1))
         for action, cost in self.by_action.items():
             place = study.features.index(cost) if isinstance(cost, str) else -1
@@ -81,7 +81,7 @@ class Costs(Checked):
         return ", ".join(said)
 
     def check(self, study: "Study") -> None:
-        """A PlacedError, unless actions and features are the study's, and costs can be used."""
+        """Raise a PlacedError unless actions and features are the study's, and costs usable."""
         for action, cost in self.by_action.items():
             place = ("costs", "by_action", action)
             if action not in study.actions:
@@ -110,7 +110,7 @@ class Costs(Checked):
 
 
 def net_words(study: "Study") -> str:
-    """What values are if costs are part of them, after the outcome's name; else nothing."""
+    """What values mean if costs are part of them, after the outcome's name; otherwise empty."""
     if study.net_costs is None:
         return ""
     return "net of costs" if study.reward_sign > 0 else "plus costs"
