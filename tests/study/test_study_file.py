@@ -414,8 +414,8 @@ MISTAKES = {
         "line 20: mixture: a path works with linear and finite policies",
     ),
     "sums that no message holds": (
-        edited('age = "number"', f"age = {[str(n) for n in range(3700)]}"),
-        "line 16: nuisances: federated outcome models take squares of 3,701 features",
+        edited('age = "number"', f"age = {[str(n) for n in range(5200)]}"),
+        "line 16: nuisances: federated outcome models take squares of 5,201 features",
     ),
     "candidates without a choice": (
         STUDY + '[policy]\ncandidates = { a = "a.json" }\n',

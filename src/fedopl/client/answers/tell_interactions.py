@@ -34,6 +34,8 @@ def answer(space: Workspace, _query: TellInteractions) -> InteractionsLeft:
     told = np.zeros((space.study.n_actions, MOST_PRODUCTS_TOLD, len(INTERACTION_NUMBERS)))
     places = _places(space.study.n_features)
     for action, n_rows in enumerate(space.rows_per_action.tolist()):
+        if not n_rows:
+            continue
         most = min(space.limits.parameter_share * n_rows - n_columns, MOST_PRODUCTS_TOLD)
         order = np.argsort(-strength[action], kind="stable")[: max(int(most), 0)]
         kept = order[strength[action, order] > 0]
