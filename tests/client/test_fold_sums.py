@@ -191,7 +191,7 @@ def test_a_constant_arm_is_what_multiplying_by_nothing_gives():
     ids=["wap", "outcome sums"],
 )
 def test_sums_that_no_message_could_hold_are_refused_with_a_remedy(options, remedy):
-    wide = {"actions": [f"a{i}" for i in range(100)], "features": [f"x{i}" for i in range(200)]}
+    wide = {"actions": [f"a{i}" for i in range(100)], "features": [f"x{i}" for i in range(300)]}
     with pytest.raises(OptionError, match=remedy) as refused:
         fedopl.Study(**wide, **options)
     assert "134,216,704" in str(refused.value)
