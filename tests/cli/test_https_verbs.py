@@ -47,7 +47,7 @@ def test_a_server_prints_what_a_run_prints(tiny, keys, monkeypatch):
     assert str(tiny.out / "report.html") in done.out.replace("\n", "")
     again = fedopl("server", tiny.study, "--certificates", keys, "--out", tiny.out)
     assert again.code == 1
-    assert "--resume goes on with the run in it" in again.err
+    assert "--resume continues the run in it" in again.err
 
 
 def test_a_node_says_what_it_does_and_ends_when_the_run_is_over(tiny, keys, tmp_path):
