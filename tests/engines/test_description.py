@@ -105,7 +105,7 @@ TELLS_NO_DECISIONS = fedopl.Limits.open().model_copy(update={"descriptions": 0})
 def test_a_run_ends_with_a_policy_and_values_where_nobody_describes(clients, oracle):
     policy = fedopl.Linear(oracle=oracle)
     run = learn(clients, limits=TELLS_NO_DECISIONS, policy=policy, evaluation=0.25)
-    describing = len(run.rounds) - 2  # whether models fit is asked behind it
+    describing = len(run.rounds) - 3  # whether models fit is asked behind it, in two questions
     assert run.described is None
     assert run.refusals == tuple((describing, name, "BUDGET_SPENT") for name in NAMES)
     plain = learn(clients, policy=policy, evaluation=fedopl.EvaluationPlan(describe=False))
