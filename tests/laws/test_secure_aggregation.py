@@ -19,7 +19,7 @@ from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums
+from fedopl.messages.secure.masked_sums import MaskedSums, flattened, unflattened
 from fedopl.messages.secure.session_keys import TakeRoster, TellKeys, signed_part
 from fedopl.privacy.accountant import epsilon_for
 from fedopl.privacy.sum_grid import FINE
@@ -124,8 +124,7 @@ def test_masked_sums_add_up_to_the_sum_of_all_to_the_last_bit(mixture):
         plain = {}
         for name, door in server.doors.items():
             answer = door._computed(replace(query, study=server.study.digest))
-            fields = query.shapes(server.study)
-            plain[name] = np.concatenate([getattr(answer, field).ravel() for field in fields])
+            plain[name] = flattened(query, answer, server.study)
         total = sum(plain.values())
         assert total.dtype == np.int64
         np.testing.assert_array_equal(added_up(masked.values()), total)
@@ -141,7 +140,8 @@ def test_masked_sums_add_up_to_the_sum_of_all_to_the_last_bit(mixture):
 def test_without_noise_the_total_is_that_of_rows_whatever_masks_there_are(monkeypatch):
     monkeypatch.setattr(NoiseOfOne, "_drawn", lambda _self, shape, *_: np.zeros(shape, np.int64))
     server = Server().begun()
-    total = added_up(server.masked(SumPrivately()).values())[: 2 * 3 * 3].reshape(2, 3, 3) / FINE
+    sums = added_up(server.masked(SumPrivately()).values())
+    total = unflattened(SumPrivately(), sums, server.study, FINE).squares
     spaces = [door._space for door in server.doors.values()]
     n_rows = sum(space.n_training for space in spaces)
     assert total[:, -1, -1].sum() <= n_rows  # rows far out count for less
@@ -218,7 +218,7 @@ def test_a_colluder_that_tells_the_key_of_another_for_its_own_takes_no_mask_off(
     assert refused(server.ask("south", replace(honest, keys=keys, signatures=signatures))) is None
     masked = server.ask("south", SumPrivately()).numbers.view(np.int64)
     own = server.doors["south"]._space.first_sums
-    plain = np.concatenate([own.squares.ravel(), own.products.ravel()])
+    plain = flattened(SumPrivately(), own, server.study)
     assert not (masked == plain).any()
     assert np.abs(masked.astype(float)).mean() > 2.0**60
 
