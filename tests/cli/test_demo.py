@@ -1,6 +1,7 @@
 """The demo: a complete example, run, and run again."""
 
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def test_the_demo_says_in_three_lines_what_joining_brings(demo):
     assert together.startswith("Together: The learned policy beats the best constant arm")
     assert alone.startswith("Over learning alone: coast +")
     assert "; island does better with its personal policy, +" in alone
-    assert left.startswith("What left: no row; from each client 8 answers with ")
+    assert left.startswith("What left: no row; from each client 9 answers with ")
     assert report == f"The report is {demo / 'run' / 'report.html'}"
     assert (demo / "run" / "report.html").is_file()
 
@@ -45,8 +46,13 @@ def test_every_small_hospital_surely_gains_by_joining(demo):
 def test_what_the_demo_says_has_left_is_in_the_ledgers(demo):
     said = (demo / "said.txt").read_text()
     listed = fedopl("ledger", demo / "clients" / "west", "--json").json()
-    numbers = sum(math.prod(size) for entry in listed for size in entry["shapes"].values())
-    assert f"{len(listed)} answers with {numbers:,} numbers in all" in said
+    whole = sum(math.prod(size) for entry in listed for size in entry["shapes"].values())
+    n_answers, n_numbers = re.search(r"each client (\d+) answers with ([\d,]+)", said).groups()
+    assert int(n_answers) == len(listed)
+    # Of symmetric matrices a triangle is sent; each answer has a head beside its numbers.
+    n_bytes, numbers = sum(entry["n_bytes"] for entry in listed), int(n_numbers.replace(",", ""))
+    assert numbers < whole
+    assert 0 < n_bytes - 8 * numbers < 150 * len(listed)
 
 
 def test_answers_in_other_studies_are_not_counted_among_the_demos(demo, tmp_path):
@@ -55,7 +61,7 @@ def test_answers_in_other_studies_are_not_counted_among_the_demos(demo, tmp_path
     other.write_text((folder / "study.toml").read_text().replace("seed = 1", "seed = 2"))
     assert fedopl("run", other, "--clients", folder / "clients", "--out", folder / "two").code == 0
     record = load_run(folder / "run")
-    assert _left(record, folder / "clients").startswith("no row; from each client 8 answers with ")
+    assert _left(record, folder / "clients").startswith("no row; from each client 9 answers with ")
 
 
 def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):

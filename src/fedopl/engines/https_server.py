@@ -38,7 +38,7 @@ MOST_REQUESTS = 16  # requests of one client
 _PEER = "peer"
 
 
-class Question(NamedTuple):
+class _Question(NamedTuple):
     """What a client is asked on a trip."""
 
     known_by: str
@@ -49,7 +49,7 @@ class Question(NamedTuple):
 class _Trip:
     """The questions that are open; each client's answers, once for all that are the same."""
 
-    questions: Mapping[str, Question] = field(default_factory=dict)
+    questions: Mapping[str, _Question] = field(default_factory=dict)
     end: float = 0.0  # when answers are no longer waited for
     answers: SimpleQueue[tuple[str, bytes]] = field(default_factory=SimpleQueue)
     given: set[tuple[str, bytes]] = field(default_factory=set)
@@ -270,8 +270,8 @@ class _WithPeer(H11Protocol):
         self.app_state = {**self.app_state, _PEER: peer}
 
 
-def _question(content: bytes) -> Question:
-    return Question(hashlib.sha256(content).hexdigest(), content)
+def _question(content: bytes) -> _Question:
+    return _Question(hashlib.sha256(content).hexdigest(), content)
 
 
 def _listener(listen: tuple[str, int]) -> socket.socket:

@@ -76,7 +76,7 @@ def test_a_path_says_whether_the_data_tell_mixtures_apart(join):
     tree = {"policy": Tree(cuts=CUTS)}
     alike = path_of(join(alike_world(), (400, 400, 400), draw=1))
     assert alike.cannot_tell
-    assert "cannot tell" in alike.verdict
+    assert "cannot show which mixture" in alike.verdict
     odd = outcome_shift(alike_world(n_features=3), 2.0)
     for options in ({}, tree):
         path = path_of(join(odd, (900, 900, 900), **options), "client 1")

@@ -24,7 +24,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.file_lock import is_locked, locked
 from fedopl.base.files import refuse_link, write_atomically
 
-POLL_SECONDS = 0.2
+_LOOK_SECONDS = 0.2
 # Whoever waits for a decision says so by touching its file; after so long it waits no more.
 WAITED_FOR_SECONDS = 10.0
 _SERVED, _PAUSED = "served", "paused"
@@ -110,7 +110,7 @@ class Approvals:
                     del open_[sha256]
             self._touch(open_)
             if open_:
-                time.sleep(POLL_SECONDS)
+                time.sleep(_LOOK_SECONDS)
         return [OwnerDecision.NOT_SHOWN if one is None else found[one.sha256] for one in questions]
 
     def _ending(self, end: float) -> OwnerDecision | None:
