@@ -23,6 +23,7 @@ from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.in_process import InProcess
 from fedopl.engines.local_federation import LocalFederation
 from fedopl.engines.run import open_clients
+from fedopl.messages.message import VERSION
 from fedopl.results.run_folder import is_finished
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
@@ -52,7 +53,7 @@ if any("flwr-clientapp" in part for part in sys.orig_argv):
 """
 ANOTHER_VERSION = """
     import fedopl.messages.message
-    fedopl.messages.message.VERSION = 2
+    fedopl.messages.message.VERSION = 99
 """
 NO_FITS = """
     from fedopl.client import workspace
@@ -215,7 +216,7 @@ def test_a_node_with_another_study_is_rejected_by_name(story):
 
 def test_a_node_that_speaks_another_version_is_rejected_by_name(story):
     assert (story.folder / "version" / "was here").exists()
-    assert rounds_of(story)[0].rejected["another-version"] == "expected version 1, came 2"
+    assert rounds_of(story)[0].rejected["another-version"] == f"expected version {VERSION}, came 99"
 
 
 def test_a_node_with_an_unknown_key_is_not_let_in(story):

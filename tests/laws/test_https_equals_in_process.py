@@ -101,7 +101,7 @@ def test_a_node_that_is_started_anew_at_every_question_changes_nothing(
     """As it does after every kill: it reads its files again, and forgets all else."""
     own, port = copied(tiny, tmp_path / "tiny"), free_port()
 
-    def forgetful(self, content):
+    def forgetful(self, content, _within):
         new = RemoteDoors(read_client(self.client.path), read_study(own.study)[0], self.asker)
         return new._door_for(content).handle(content)
 

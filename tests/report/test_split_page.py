@@ -88,8 +88,8 @@ def test_they_say_what_the_numbers_are_of_and_whose_policy_is_handed_out(several
 
 def test_all_exchanges_are_counted_and_the_first_splits_are_shown(several):
     page = words(render(several))
-    assert len(several.own_rounds) == 6
-    assert "18 exchanges with the clients" in page  # descriptions are of the first split alone
+    assert len(several.own_rounds) == 7
+    assert "19 exchanges with the clients" in page  # descriptions are of the first split alone
     assert "the first split's; 3 others had the like without descriptions" in page
     assert "4 answers" in page  # of each kind, from each client
     assert [latest.exchange for latest in several.rounds] == list(range(18))
