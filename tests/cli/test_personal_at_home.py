@@ -55,7 +55,7 @@ def test_decisions_at_a_client_are_by_its_personal_policy(done, tmp_path):
     own = fedopl("decide", done.out, table, "--client", done.clients / "west",
                  "--out", tmp_path / "own.csv")  # fmt: skip
     assert own.code == 0, own.text
-    assert "By the personal policy of west" in own.err
+    assert "by the personal policy of west" in own.err
     again = fedopl("decide", done.out, table, "--client", done.clients / "west",
                    "--out", tmp_path / "again.csv")  # fmt: skip
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "own.csv").read_bytes(), again.text

@@ -67,7 +67,7 @@ def test_each_client_has_its_state_in_words(run_page):
     clients = tables["clients"]
     assert clients["north"] == ["north", "answered", "1", "77 bytes"]
     assert clients["south"][1] == (
-        "refused “Who takes part”: it has fewer rows than it is willing to speak for"
+        "refused “Who takes part”: it has fewer rows than it is willing to answer with"
     )
     assert clients["west"][1:] == ["no answer to “Who takes part”", "0", "0 bytes"]
     assert tables["exchanges"]["0"][:4] == [

@@ -66,7 +66,7 @@ def test_the_report_says_where_outcomes_jump(xor):
     run, _ = xor
     (corner, *_) = run.study.basis.found_thresholds
     named = " and ".join(f"{name} > {cut:g}" for name, cut in corner)
-    said = f"more sharply than bends can say, and found {named}".replace(">", "&gt;")
+    said = f"more sharply than bends can describe, and found {named}".replace(">", "&gt;")
     page = render(run)
     assert said in page
     # Where the corner is, is not where the means are.
