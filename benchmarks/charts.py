@@ -103,11 +103,7 @@ def clients(rows: Rows) -> Figure:
             federation, loop = ([row[key] for row in own] for key in (ours, plain))
             axes.plot(at, federation, "o-", color=colour, label=f"{oracle}, federation")
             axes.plot(at, loop, "o:", color=colour, label=f"{oracle}, plain loop")
-    _finish(left, "clients", "microseconds for each client", log_up=False)
-    left.set_ylim(bottom=0)
-    _finish(right, "clients", "memory added at the peak, MB")
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
+    _finish_by_clients(figure, left, right)
     return figure
 
 
@@ -118,12 +114,17 @@ def crowds(rows: Rows) -> Figure:
     for axes, ours, plain in ((left, "us", "plain_us"), (right, "mb", "plain_mb")):
         axes.plot(at, [row[ours] for row in rows], "o-", color=COLOURS[0], label="federation")
         axes.plot(at, [row[plain] for row in rows], "o:", color=COLOURS[0], label="plain loop")
+    _finish_by_clients(figure, left, right)
+    return figure
+
+
+def _finish_by_clients(figure: Figure, left: Axes, right: Axes) -> None:
+    """Axes of time for each client and of memory, and one legend beside both."""
     _finish(left, "clients", "microseconds for each client", log_up=False)
     left.set_ylim(bottom=0)
     _finish(right, "clients", "memory added at the peak, MB")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False)
-    return figure
 
 
 def memory(rows: Rows) -> Figure:
