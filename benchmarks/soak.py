@@ -33,12 +33,12 @@ from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import MemoryStore
 from fedopl.client.door import Door
-from fedopl.engines.certificates import make_certificates, make_client_certificate
-from fedopl.engines.https_node import HttpsNode
-from fedopl.engines.https_protocol import NEXT, client_context
-from fedopl.engines.https_server import HttpsTransport
+from fedopl.engines.flower.local_federation import free_port
+from fedopl.engines.https.https_node import HttpsNode
+from fedopl.engines.https.https_protocol import NEXT, client_context
+from fedopl.engines.https.https_server import HttpsTransport
 from fedopl.engines.in_process import InProcess
-from fedopl.engines.local_federation import free_port
+from fedopl.engines.network.certificates import make_certificates, make_client_certificate
 from fedopl.messages.bundle import largest_bundle
 from fedopl.messages.derived_sizes import largest_answer, largest_query
 from fedopl.policies.policy import policy_json

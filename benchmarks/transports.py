@@ -22,12 +22,12 @@ from harness import Column, Options, Row, Table, options, spread, tell, write
 import fedopl
 from fedopl.client.client_file import read_clients
 from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.certificates import make_certificates, make_client_certificate
-from fedopl.engines.flower_app_folder import WaitSeconds
-from fedopl.engines.flower_up import run_over_flower
-from fedopl.engines.https_run import run_over_https
-from fedopl.engines.https_server import HttpsTransport
-from fedopl.engines.local_federation import free_port
+from fedopl.engines.flower.flower_app_folder import WaitSeconds
+from fedopl.engines.flower.flower_up import run_over_flower
+from fedopl.engines.flower.local_federation import free_port
+from fedopl.engines.https.https_run import run_over_https
+from fedopl.engines.https.https_server import HttpsTransport
+from fedopl.engines.network.certificates import make_certificates, make_client_certificate
 from fedopl.results.record import Record
 
 HOST, NAMES = "127.0.0.1", ("north", "south", "west")

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import httpx
 
-from fedopl.engines.certificates import make_certificates, make_client_certificate
-from fedopl.engines.https_node import HttpsNode, run_node
-from fedopl.engines.https_protocol import client_context
-from fedopl.engines.https_server import HttpsTransport
+from fedopl.engines.https.https_node import HttpsNode, run_node
+from fedopl.engines.https.https_protocol import client_context
+from fedopl.engines.https.https_server import HttpsTransport
+from fedopl.engines.network.certificates import make_certificates, make_client_certificate
 
 HOST = "127.0.0.1"
 SOON = 20.0  # seconds within which whatever should happen does, on a busy machine

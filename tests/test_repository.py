@@ -10,7 +10,7 @@ import coverage_by_room
 import pytest
 from packaging.requirements import Requirement
 
-from fedopl.engines.local_federation import QUIET
+from fedopl.engines.flower.local_federation import QUIET
 
 ROOT = Path(__file__).parents[1]
 CALLERS = [

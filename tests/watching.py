@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedopl.engines.federation_watcher import MARK
+from fedopl.engines.flower.federation_watcher import MARK
 
 LISTENS = "0A"
 

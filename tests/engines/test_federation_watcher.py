@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from fedopl.engines import federation_watcher
-from fedopl.engines.federation_watcher import MARK, marked
+from fedopl.engines.flower import federation_watcher
+from fedopl.engines.flower.federation_watcher import MARK, marked
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are those of Unix")
 TOKEN = "of this test alone"

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 import fedopl
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.engines.network.certificates import make_certificates, make_client_key
 
 NAMES = ["west", "north", "south"]
 

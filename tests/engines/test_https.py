@@ -6,10 +6,10 @@ import time
 import pytest
 
 from fedopl.base.errors import FederationError, OptionError, StorageError
-from fedopl.engines import https_server
-from fedopl.engines.certificates import client_certificates, make_client_certificate
-from fedopl.engines.https_protocol import client_context
-from fedopl.engines.https_run import address
+from fedopl.engines.https import https_server
+from fedopl.engines.https.https_protocol import client_context
+from fedopl.engines.https.https_run import address
+from fedopl.engines.network.certificates import client_certificates, make_client_certificate
 from https_federation import LARGEST, SOON, caller, in_threads, listening, make_keys, node
 
 NAMES = ("north", "south")

@@ -18,10 +18,10 @@ import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_clients
 from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.engines.flower.local_federation import LocalFederation
 from fedopl.engines.in_process import InProcess
-from fedopl.engines.local_federation import LocalFederation
+from fedopl.engines.network.certificates import make_certificates, make_client_key
 from fedopl.engines.run import open_clients
 from fedopl.messages.message import VERSION
 from fedopl.results.run_folder import is_finished

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from fedopl.base.errors import FederationError
-from fedopl.engines.certificates import make_certificates, make_client_certificate
+from fedopl.engines.network.certificates import make_certificates, make_client_certificate
 from https_federation import HOST, SOON, caller, listening, make_keys, node
 
 NAMES = ("north", "south")

@@ -11,9 +11,9 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_client
-from fedopl.engines.https_run import run_over_https
-from fedopl.engines.local_federation import free_port
-from fedopl.engines.remote_doors import RemoteDoors
+from fedopl.engines.flower.local_federation import free_port
+from fedopl.engines.https.https_run import run_over_https
+from fedopl.engines.network.remote_doors import RemoteDoors
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study_file import read_study
 from https_federation import HOST, SOON, in_threads, make_keys, nodes_of

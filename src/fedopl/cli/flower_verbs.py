@@ -36,7 +36,7 @@ def write_app(
     as_json: AsJson = False,
 ) -> None:
     """Write a Flower App that `flwr run` accepts."""
-    from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
+    from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
@@ -58,7 +58,7 @@ def certs(
 ) -> None:
     """Make the CA and the server's certificate, and keys of clients."""
     _need("cryptography")
-    from fedopl.engines.certificates import make_certificates, make_client_key
+    from fedopl.engines.network.certificates import make_certificates, make_client_key
 
     if not host and not client:
         raise OptionError("certs: say --host of the server, or --client, or both")
@@ -84,8 +84,8 @@ def up(
     """Run the study with a SuperLink and a SuperNode for each client, all on this machine."""
     _need("flwr")
     from fedopl.client.client_file import read_clients
-    from fedopl.engines.flower_app_folder import WaitSeconds
-    from fedopl.engines.flower_up import run_over_flower
+    from fedopl.engines.flower.flower_app_folder import WaitSeconds
+    from fedopl.engines.flower.flower_up import run_over_flower
     from fedopl.engines.run import check_folder
     from fedopl.report.page import write_report
     from fedopl.server.exchange_counts import expected_exchanges, expected_trips

@@ -35,7 +35,7 @@ def certificates(
     At the server, with --host: ca.crt, which every client gets, and the server's own. At a client,
     with --client: NAME.key, which stays there, and NAME.crt, which the server gets.
     """
-    from fedopl.engines.certificates import make_certificates, make_client_certificate
+    from fedopl.engines.network.certificates import make_certificates, make_client_certificate
 
     if not host and not client:
         raise OptionError("certificates: say --host of the server, or --client, or both")
@@ -77,7 +77,7 @@ def server(
     at clients, and nothing calls them.
     """
     need_https()
-    from fedopl.engines.https_run import run_over_https
+    from fedopl.engines.https.https_run import run_over_https
     from fedopl.report.page import write_report
 
     stop_when_told()

@@ -98,7 +98,7 @@ def _owners_page(client: "Client", port: int) -> Iterator[None]:
 
 
 def _call(server: str, client: Path, study: Path, certificates: Path, patience: float) -> None:
-    from fedopl.engines.https_node import run_node
+    from fedopl.engines.https.https_node import run_node
 
     run_node(server, client, study, certificates=certificates, patience=patience, tell=say_line)
     say_line(f"the run is over; what left: fedopl ledger {client}")
@@ -107,7 +107,7 @@ def _call(server: str, client: Path, study: Path, certificates: Path, patience: 
 def _run_flower(client: "Client", superlink: str, study: Path, certificates: Path) -> None:
     if find_spec("flwr") is None:
         raise OptionError("flwr is not installed; pip install 'fedopl[flower]'")
-    from fedopl.engines.flower_node import FlowerNode, NodeFiles
+    from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
     read_study(study)  # or an error before anything is started

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
-from fedopl.engines.flower_app_folder import WaitSeconds, write_flower_app
-from fedopl.engines.local_federation import POLL_SECONDS, LocalFederation
+from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.engines.flower.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.results.progress_file import ProgressFile
 from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing

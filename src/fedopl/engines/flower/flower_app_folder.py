@@ -8,7 +8,7 @@ from pathlib import Path
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import check_node_name
-from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
+from fedopl.engines.network.join_remotely import run_to_join, study_to_agree_to
 from fedopl.study.study_file import read_study
 
 PYPROJECT = """\
@@ -45,7 +45,7 @@ SERVER_APP = '''\
 
 from pathlib import Path
 
-from fedopl.engines.flower_apps import server_app
+from fedopl.engines.flower.flower_apps import server_app
 
 app = server_app(Path(__file__).parents[1] / "study.toml")
 '''
@@ -53,7 +53,7 @@ app = server_app(Path(__file__).parents[1] / "study.toml")
 CLIENT_APP = '''\
 """A client's side: bytes to its door. The node's own configuration names its files."""
 
-from fedopl.engines.flower_apps import client_app
+from fedopl.engines.flower.flower_apps import client_app
 
 app = client_app()
 '''

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Self
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.engines.federation_watcher import FINISHED, MARK, end_marked
-from fedopl.engines.local_federation import (
+from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
+from fedopl.engines.flower.local_federation import (
     HOST,
     QUIET,
     STOP_SECONDS,

@@ -21,8 +21,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedopl.base.errors import FederationError
-from fedopl.engines.certificates import client_certificates
-from fedopl.engines.https_protocol import (
+from fedopl.engines.https.https_protocol import (
     ANSWERS,
     NEXT,
     POLL_SECONDS,
@@ -30,6 +29,7 @@ from fedopl.engines.https_protocol import (
     SECONDS,
     server_context,
 )
+from fedopl.engines.network.certificates import client_certificates
 
 PRESENT_SECONDS = 60.0  # after its last request, a client counts as being there
 START_SECONDS, CLOSING_SECONDS, STOP_SECONDS, WATCH_SECONDS = 10.0, 5.0, 5.0, 0.02

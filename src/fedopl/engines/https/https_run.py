@@ -5,8 +5,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from fedopl.base.errors import OptionError
-from fedopl.engines.coordinate import coordinate
-from fedopl.engines.https_server import HttpsTransport
+from fedopl.engines.https.https_server import HttpsTransport
+from fedopl.engines.network.coordinate import coordinate
 from fedopl.engines.run import Watch, check_folder
 from fedopl.messages.bundle import largest_bundle
 from fedopl.messages.derived_sizes import largest_answer

@@ -18,8 +18,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedopl.base.errors import OptionError
 from fedopl.client.client_file import read_client
-from fedopl.engines.coordinate import coordinate
-from fedopl.engines.remote_doors import RemoteDoors, refused
+from fedopl.engines.network.coordinate import coordinate
+from fedopl.engines.network.remote_doors import RemoteDoors, refused
 from fedopl.results.round import Round
 from fedopl.study.study_file import read_study
 

@@ -17,7 +17,7 @@ import httpx
 
 from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.client.client_file import read_client
-from fedopl.engines.https_protocol import (
+from fedopl.engines.https.https_protocol import (
     ANSWERS,
     NEXT,
     POLL_SECONDS,
@@ -25,7 +25,7 @@ from fedopl.engines.https_protocol import (
     SECONDS,
     client_context,
 )
-from fedopl.engines.remote_doors import RemoteDoors, refused
+from fedopl.engines.network.remote_doors import RemoteDoors, refused
 from fedopl.engines.run import check_client
 from fedopl.messages.bundle import largest_bundle
 from fedopl.messages.derived_sizes import largest_query

@@ -20,9 +20,9 @@ from typing import Any, Self
 
 from fedopl.base.errors import FederationError
 from fedopl.base.files import write_atomically
-from fedopl.engines import federation_watcher
-from fedopl.engines.certificates import make_certificates, make_client_key
-from fedopl.engines.federation_watcher import FINISHED, MARK, end_marked
+from fedopl.engines.flower import federation_watcher
+from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
+from fedopl.engines.network.certificates import make_certificates, make_client_key
 
 HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2

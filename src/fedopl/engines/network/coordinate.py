@@ -5,7 +5,7 @@ from typing import Protocol
 
 from fedopl.base.errors import FedoplError
 from fedopl.base.files import write_atomically
-from fedopl.engines.join_remotely import run_to_join, study_to_agree_to
+from fedopl.engines.network.join_remotely import run_to_join, study_to_agree_to
 from fedopl.results.progress_file import ProgressFile
 from fedopl.results.record import Record
 from fedopl.results.round import Round

@@ -1,0 +1,1 @@
+"""Flower as transport: its apps, its nodes, and a whole federation of processes."""
