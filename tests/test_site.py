@@ -1,6 +1,5 @@
 """The site: all pages are in it, it asks nobody else for anything, and a phone can show it."""
 
-import shutil
 import threading
 import tomllib
 from functools import partial
@@ -13,8 +12,8 @@ import build_site
 import pytest
 
 import fedopl
+from browsing import PHONE, chromium, violations
 
-PHONE = {"width": 390, "height": 844}
 # A wide table, a long program, the API, a figure, a transcript, a notebook: what may be too wide.
 NARROW = (
     *("", "docs/tutorial/", "docs/api/", "docs/messages/", "docs/theory-to-code/"),
@@ -47,17 +46,11 @@ def address(site):
 @pytest.fixture(scope="module")
 def phone(address):
     """A page of a phone's width; whatever it asked others for is an error."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("chromium is not installed")
     elsewhere = []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page(viewport=PHONE)
         page.on("request", lambda asked: elsewhere.append(asked.url))
         yield page
-        browser.close()
     own = (address, "data:", f"blob:{address}")
     assert [url for url in elsewhere if not url.startswith(own)] == []
 
@@ -163,6 +156,14 @@ def test_a_page_does_not_scroll_sideways_on_a_phone(phone, address, path):
     phone.goto(f"{address}{path}")
     assert phone.locator("h1").first.is_visible()
     assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize("path", NARROW)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_a_page(phone, address, path, scheme):
+    phone.emulate_media(color_scheme=scheme)
+    phone.goto(f"{address}{path}")
+    assert violations(phone) == []
 
 
 def test_search_finds_a_page_and_leads_there(phone, address):

@@ -35,7 +35,8 @@ def gather(folder: Path) -> None:
     for path in notebooks:
         _write(folder / "examples" / f"{path.stem}.md", notebook_page(path))
     _write(folder / "docs" / "api.md", api_page.text())
-    _write(folder / "style.css", (HERE / "style.css").read_text(encoding="utf-8"))
+    for name in ("style.css", "reachable.js"):
+        _write(folder / name, (HERE / name).read_text(encoding="utf-8"))
 
 
 def notebook_page(path: Path) -> str:
