@@ -28,7 +28,7 @@ _MOST, _NEARLY_ALL = (0.02, 0.98), (0.002, 0.998)
 # outcome's range. Sampling gives about as much with a thousand rows, so intervals are up to half as
 # wide again.
 _MOST_NOISE = 0.01
-# Where propensities are not known: no action is taken to have been less likely anywhere than this
+# Where propensities are not known: no action is assumed to have been less likely anywhere than this
 # part of its share. In any case, no overlap below the second number is drafted.
 _LESS_LIKELY, _LEAST_OVERLAP = 0.25, 0.02
 

@@ -26,7 +26,7 @@ CONFIRM = "CONFIRM"
 # A column with more labels than the first is not an action. A feature with more labels than the
 # second is pooled, and at most the third keep a name.
 MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
-# The share of rows to count on, because folds differ in size.
+# The share of rows to count on, because folds are not all alike.
 SLACK = 0.8
 # Rows with a missing feature are left out up to this share of rows. Beyond it, they are marked.
 FEW_GAPS = 0.05
@@ -43,7 +43,7 @@ class Hints:
     action: str | None = None  # the column of actions
     outcome: str | None = None
     client_column: str | None = None  # its values are the clients, all in one table
-    private: bool | None = None  # noise is to protect rows, not rules; None: if enough is left
+    private: bool | None = None  # noise, not rules, protects rows; None: if values stay accurate
 
 
 @dataclass(frozen=True, kw_only=True)

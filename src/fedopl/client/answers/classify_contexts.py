@@ -63,7 +63,7 @@ def _weighed(
 
 
 def _slopes(space: Workspace, classifiers: FloatArray, needed: int) -> list[dict[str, Any]]:
-    """Mean loss, gradient and Hessian by target, or nothing where they rest on a few rows."""
+    """Loss and gradient without labels, and Hessian, by target; empty if few rows are behind."""
     from scipy.special import expit  # here, because it is slow to import
 
     width = classifiers.shape[1]

@@ -202,7 +202,7 @@ class _Comparison:
             "propensity_tv_variance": tv_variance,
             **_named("outcome_kl", self._of_outcomes.found()),
         }
-        # Models just like ours, or of no action that we know, differ in no row at all.
+        # Models equal to ours, or of no action that we know, differ in no row. Zeros do not count.
         few = self._behind.fewest_without_zeros() < needed
         steep = needed > 1 and self._steepness.largest > STEEPEST
         return dict.fromkeys(found, 0.0) if few or steep else found

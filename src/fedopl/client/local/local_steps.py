@@ -90,7 +90,7 @@ def emphasis(weights: FloatArray | None, known: BoolArray | None) -> FloatArray 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalRound:
-    """The rows that the steps of one round take, and how much shorter these are than at first."""
+    """The rows that the steps of one round take, and how much shorter steps are than at first."""
 
     picks: IntArray | None  # (n_steps, n_batch_rows), None if every step takes all rows
     decay: float

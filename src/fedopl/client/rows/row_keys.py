@@ -9,7 +9,7 @@ from fedopl.base.seeds import generator_for
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
 
-# So many contexts stay in a processor's cache while each of several keys is computed.
+# This many contexts stay in a processor's cache while each of several keys is computed.
 ROWS_HASHED_AT_ONCE = 4096
 
 

@@ -123,7 +123,7 @@ class StudyScores:
     """The scores of all rows of a study, and what they rest on."""
 
     values: FloatArray | DiskArray  # (n_rows, n_actions)
-    hidden: BoolArray  # (n_actions,)  no scores released: no row has one, or only a few lack it
+    hidden: BoolArray  # (n_actions,)  counts as unscored: no row has a score, or a few lack it
     is_complete: BoolArray  # ()  whether all training rows have all scores
     chances: FloatArray  # (n_actions, n_chance_bins)
     effective_rows: FloatArray  # (n_actions,)

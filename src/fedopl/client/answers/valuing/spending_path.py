@@ -94,11 +94,11 @@ def _rows_apart(decided: list[IntArray]) -> FloatArray:  # (n_told, n_told)
 
 
 def _told_as(apart: FloatArray, minimum_cell: int) -> list[int]:
-    """For each price, the place of the first price whose numbers are released for it.
+    """For each price, the place of the price whose numbers are released for it.
 
-    It is another price if hardly a row is decided differently there. Otherwise the difference of
-    the two would describe these few rows. And the more often the same numbers are released with new
-    noise, the less the noise hides them.
+    It is the first released price at which fewer than `minimum_cell` rows are decided differently,
+    or else the price itself. Otherwise the difference of the two would describe these few rows. And
+    the more often the same numbers are released with new noise, the less the noise hides them.
     """
     own: list[int] = []
     for place, counts in enumerate(apart):

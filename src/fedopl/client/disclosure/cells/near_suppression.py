@@ -144,7 +144,7 @@ class Pieces:
             start = end
 
     def merge_more(self, columns: tuple[int, int]) -> None:
-        """Require twice as many rows in each run of these columns; drop it if there are too few."""
+        """Double the rows that runs of these columns need; drop questions that need too many."""
         for question in list(self.least):
             if self.look.questions[question][0].column in columns:
                 self.least[question] *= 2
