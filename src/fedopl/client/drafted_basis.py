@@ -31,10 +31,10 @@ def drafted_basis(
     """The basis for features with these values, one array per client; None if nothing bends.
 
     Knots are round numbers near the quantiles of all clients together, in which each client counts
-    by its rows. So no knot is one row's value. With "auto" there are at most `most_terms` terms:
-    products are left out first, and then everything. If there are too many products, screening
-    finds those that matter. If screening is not possible, products are of numbers only. There are
-    waves only if `kind` asks for them, and the seed draws them.
+    by its rows. So no knot stands for anybody's value. With "auto" there are at most `most_terms`
+    terms: products are left out first, and then everything. If there are too many products,
+    screening finds those that matter. If screening is not possible, products are of numbers only.
+    There are waves only if `kind` asks for them, and the seed draws them.
     """
     kinds = [family for family in FAMILIES if family != "thresholds"]
     if kind not in ("auto", *kinds):

@@ -95,7 +95,7 @@ class Workspace:
 
     @cached_property
     def least_spread(self) -> float:
-        """The largest change of scores by one row that noise on values has to hide.
+        """How far an event moves scores, for noise on values to hide it; 0 if events are not rare.
 
         If an outcome is rare, a usual row says next to nothing, and a row with an event says all.
         """
@@ -358,7 +358,7 @@ class Workspace:
     @cached_property
     def key(self) -> str:
         """The name under which it stores results for these rows, this study and these limits."""
-        # A store in memory has only these rows, and need not wait for their hash.
+        # A store that ends with the process has only these rows, and need not wait for their hash.
         rows = self.study_rows.fingerprint if self.store.is_lasting else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 

@@ -76,7 +76,7 @@ class Ledger(Protocol):
     """A list of entries that only grows."""
 
     def append(self, entry: Entry) -> None:
-        """Add an entry; it must be on the disk before the answer leaves."""
+        """Add an entry; it must be stored safely before the answer leaves."""
 
     def entries(self) -> list[Entry]:
         """Everything so far, oldest first."""
@@ -226,7 +226,7 @@ class Budgets:
     withheld is itself information about rows. After a number of withheld answers the door is locked
     for the study, until its owner unlocks it. Some budgets are for all studies together, over the
     lifetime of the rows. Everything is counted from the ledger, which also has the answers of other
-    processes.
+    processes, before or since.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which statistics may be released from which terms are screened.
+"""Which of the statistics that screen terms may be released.
 
 A product of two features that varies in only a few rows discloses something about them. A statistic
 is |Σv| / √Σv² over rows. It is at most √m if m rows have all of it. So a statistic below the root

@@ -26,8 +26,8 @@ from fedopl.solvers.personal_ridge import (
 from fedopl.study.study import Study
 
 # Scores by own outcome models are used if a policy leaves less residual variance in them. The
-# difference, as a share, must exceed this number over the square root of the rows: chance alone
-# makes such differences.
+# difference, as a share, must exceed this number over the square root of the rows: smaller
+# differences arise by chance.
 BEYOND_CHANCE = 3.0
 # By how much more than other slopes a bend must raise the log-likelihood of own rows.
 CLEARLY_LIKELIER = 3.0

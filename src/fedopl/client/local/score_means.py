@@ -169,7 +169,7 @@ def pair_means(
         for features, gamma, weight in _blocks(chunk.data, chunk.scores, chunk.training):
             total += weight.sum()
             for pair, (first, second) in enumerate(pairs):
-                # A row without a score for both actions does not count.
+                # A row that lacks one of both scores does not count.
                 gain = np.nan_to_num(gamma[:, first] - gamma[:, second]) * weight
                 grams[pair] += (features * np.abs(gain)[:, None]).T @ features
                 products[pair] += gain @ features

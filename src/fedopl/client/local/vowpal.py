@@ -27,7 +27,7 @@ class Vowpal:
         self._lines = [_line(x, g) for x, g in zip(rows.features, scores, strict=True)]
 
     def improve(self, parameters: FloatArray, picks: IntArray) -> FloatArray:
-        """The parameters after learning from these rows, one after the other."""
+        """The given parameters after learning from these rows, one after the other."""
         cells = list(np.ndindex(parameters.shape))
         for action, feature in cells:
             # Costs are negative rewards, so weights are negative parameters.

@@ -1,7 +1,7 @@
 """A client among those whose answers are added up under masks.
 
 Its keys follow from its secret, the study and its rows. So it has the same keys after a restart. It
-stores only the roster that it took.
+stores the roster that it took.
 """
 
 from functools import cached_property

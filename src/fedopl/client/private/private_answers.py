@@ -1,4 +1,4 @@
-"""Answers in a study with differential privacy: each has noise, or does not depend on any row."""
+"""Answers in a study with differential privacy: each has noise, or no row changes it."""
 
 from typing import Any
 

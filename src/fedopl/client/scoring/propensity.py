@@ -116,8 +116,8 @@ def _boosting(rows: LoggedRows, seed: int) -> Propensities:
 def _auto(rows: LoggedRows, seed: int) -> Propensities:
     """Known propensities, or the model with the smallest out-of-fold log loss.
 
-    Boosting has to be better by more than the standard error of the difference. So the simpler
-    model stays where logging is logistic, or the same for everybody.
+    Boosting has to be better by more than the standard error of the difference. This is to keep
+    the simpler model where logging is logistic, or the same for everybody.
     """
     if rows.given.propensities is not None:
         return _known(rows)

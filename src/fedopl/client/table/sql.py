@@ -81,7 +81,7 @@ def _with_duckdb(database: str, query: str, path: Path) -> Iterator[QueryAnswer]
             answer = connection.sql(query)
             if answer is None:
                 raise DataError(f"{path}: the query gives no rows; expected a select")
-            # Version 2 will remove the name that version 1 has for it.
+            # The name that version 1 has for it is being removed in version 2.
             reader_of = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
             reader = reader_of(ROWS_PER_FETCH)
         yield reader.schema.names, _each(reader, path, duckdb.Error)

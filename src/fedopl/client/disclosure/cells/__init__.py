@@ -1,1 +1,1 @@
-"""Sums over cells and narrow bins of trees: which are released, and which are merged first."""
+"""Sums over cells and narrow bins of trees: which may be released, and which are merged."""

@@ -1,4 +1,4 @@
-"""Releases sums between narrow cuts so that they, with the cells of a grid, disclose no few rows.
+"""Releases sums between narrow cuts that, with a grid's cells, do not disclose a few rows.
 
 Rows that matter for a threshold are divided into pieces, by narrow bin and by the path that they
 take from there. A piece lies in one bin of the grid, and each row is in one piece at most. The sums
