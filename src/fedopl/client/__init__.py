@@ -1,1 +1,1 @@
-"""The only room with rows: reading them, scoring them, and later answering for them."""
+"""The only package that handles rows: it reads them, scores them and answers queries about them."""

@@ -1,4 +1,4 @@
-"""Applies a policy to every row of a table, a batch at a time, so tables may be of any length."""
+"""Applies a policy to every row of a table in batches, so that tables may have any length."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,13 +29,13 @@ from fedopl.client.table.text_files import TextFormat
 from fedopl.policies.policy import Policy
 
 OnUndecided = Literal["error", "blank"]
-# How much of a cell an error shows, in characters.
+# The number of characters of a cell that an error shows.
 EXAMPLE_LENGTH = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """How many rows there were, and how often each action was decided on."""
+    """The number of rows, and how often each action was decided on."""
 
     n_rows: int
     counts: dict[str, int]  # by action, in the policy's order
@@ -45,18 +45,18 @@ class Decided:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """A policy, and where one table has its features."""
+    """A policy, and the names of its features' columns and labels in one table."""
 
     policy: Policy
     encoding: Encoding
-    called: Mapping[str, str]  # by the encoding's name of a column, its name in the table
+    called: Mapping[str, str]  # the encoding's name of a column: its name in the table
     labels: Mapping[str, Mapping[str, str]]
-    decimal: str  # in numbers of a text
+    decimal: str  # the decimal sign in numbers of a text file
 
 
 @dataclass(frozen=True, eq=False)
 class _Doubt:
-    """Rows of a batch that cannot be decided because of one column, and why."""
+    """Rows of a batch that cannot be decided because of one column, and the reason."""
 
     column: str
     why: str
@@ -223,7 +223,7 @@ def _writer(
 
 
 def _numbered(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBatch]]:
-    """Every batch with the number of its first row."""
+    """Each batch with the number of its first row."""
     start = 0
     for batch in batches:
         yield start, batch
@@ -236,7 +236,7 @@ Kept = BoolArray | slice
 def _decided(
     batch: RecordBatch, task: _Task, start: int, source: Path, undecided: OnUndecided
 ) -> tuple[IntArray, Kept, FloatArray]:
-    """The code of each row's action, one past the last where undecided; which are, and by what."""
+    """Each row's action code (one past the last if undecided), the decided rows, their contexts."""
     contexts, kept, doubts = _contexts(batch, task)
     if doubts and undecided == "error":
         raise _refusal(doubts, start, source)
@@ -246,7 +246,7 @@ def _decided(
 
 
 def _contexts(batch: RecordBatch, task: _Task) -> tuple[FloatArray, Kept, list[_Doubt]]:
-    """The contexts of the rows that can be decided, which these are, and why others cannot."""
+    """The contexts of the rows that can be decided, these rows, and why others cannot."""
     numeric, categorical, doubts = {}, {}, []
     for column in task.encoding.numeric:
         numeric[column], found = _numbers(batch, column, task)
@@ -305,7 +305,7 @@ def _gaps(column: str, rows: BoolArray, task: _Task) -> list[_Doubt]:
 
 
 def _example(cell: str) -> str:
-    """The beginning of a cell: an unclosed quotation mark makes a cell of many rows."""
+    """The beginning of a cell: with an unclosed quotation mark, one cell spans many rows."""
     shown = "".join(cell.splitlines()[:1])[:EXAMPLE_LENGTH]
     return f"'{shown}'" if shown == cell else f"'{shown}…'"
 
@@ -326,7 +326,7 @@ def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:
 
 
 def _with_fields(schema: Any, column: str, ranked: RankedRows | None) -> Any:
-    """The table's columns, that of actions, and those of scores, margin and rank."""
+    """The table's columns, the column of actions, and those of scores, margin and rank."""
     schema = schema.append(pa.field(column, pa.string()))
     for name in ranked.names if ranked else ():
         schema = schema.append(pa.field(name, pa.int64() if name == RANK else pa.float64()))
@@ -336,7 +336,7 @@ def _with_fields(schema: Any, column: str, ranked: RankedRows | None) -> Any:
 def _added(
     codes: IntArray, names: tuple[str, ...], beside: Sequence[FloatArray | IntArray]
 ) -> list[Any]:
-    """The name of each row's action, and what else is new; nothing where undecided."""
+    """The name of each row's action and the other new columns; empty where undecided."""
     named = pa.array([*names, None], pa.string()).take(pa.array(codes))
     blank = [own == 0 if own.dtype.kind == "i" else np.isnan(own) for own in beside]
     return [named, *(pa.array(own, mask=none) for own, none in zip(beside, blank, strict=True))]

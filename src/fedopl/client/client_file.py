@@ -37,12 +37,12 @@ from fedopl.client.table.text_files import TextFormat
 from fedopl.study.study import Study
 
 FILE_NAME = "client.toml"
-# Larger contexts, as numbers, are kept on disk unless the file says otherwise.
+# Contexts with more bytes, as numbers, are kept on disk unless the file says otherwise.
 MOST_BYTES_IN_MEMORY = 1 << 30
 
 
 class DataSection(Checked):
-    """Where the rows are: in a file, or behind a query."""
+    """The source of the rows: a file, or a database query."""
 
     file: str | None = Field(
         default=None,
@@ -137,21 +137,21 @@ class Client:
 
     @property
     def ledger_path(self) -> Path:
-        """Where it records its answers."""
+        """The file in which it records its answers."""
         return self.path.parent / "ledger.jsonl"
 
     @property
     def store_path(self) -> Path:
-        """Where it keeps scores and other derived arrays."""
+        """The folder in which it keeps scores and other derived arrays."""
         return self.path.parent / "scores"
 
     @property
     def secret_path(self) -> Path:
-        """Where it keeps its secret, if client.toml has none."""
+        """The file in which it keeps its secret, if client.toml has none."""
         return self.path.parent / "secret"
 
     def approvals(self, asker: str = "") -> Approvals:
-        """Where queries of this asker wait for its owner."""
+        """The approvals of queries from this asker, which wait for the client's owner."""
         return Approvals(
             folder=self.path.parent / "approvals",
             asks=self.settings.approve == "ask",
@@ -159,7 +159,7 @@ class Client:
         )
 
     def check_approvals(self) -> None:
-        """Refuse to begin where nobody could approve a query."""
+        """Raise an error if nobody could approve a query."""
         approvals = self.approvals()
         if approvals.is_served or not approvals.are_needed:
             return
@@ -171,7 +171,7 @@ class Client:
         )
 
     def secret(self, *, rehearsing: bool = False) -> str:
-        """What its draws are keyed by; made at first use, but for a rehearsal, which needs none."""
+        """The secret that keys its draws; made at first use. A rehearsal makes none."""
         if self.settings.secret:
             return self.settings.secret
         if rehearsing and not self.secret_path.exists():
@@ -179,11 +179,11 @@ class Client:
         return kept_secret(self.secret_path)
 
     def check_folder(self) -> None:
-        """Refuse a folder in which no answer could be written down."""
+        """Raise an error for a folder in which no answer could be recorded."""
         check_writable(self.path.parent, "a client writes its ledger and scores there")
 
     def pinned(self, study: Study, data: LoggedData, *, rehearsing: bool = False) -> LoggedData:
-        """The rows that this study is answered for: those that were there when it was first."""
+        """The rows that this study uses: those that were there when it was first answered."""
         if not rehearsing:
             self.check_folder()
         draws = PrivateDraws(0, self.name, self.secret(rehearsing=rehearsing))
@@ -196,21 +196,21 @@ class Client:
         return snapshots.pinned(self.name, study, data, keep=not rehearsing)
 
     def rows_for(self, study: Study) -> LoggedData:
-        """Its rows for this study: of a target contexts alone, of any other client all columns."""
-        assert study.table is not None  # noqa: S101  (whoever asks has looked)
+        """Its rows for this study: only contexts for a target, all columns for any other client."""
+        assert study.table is not None  # noqa: S101  (callers have checked)
         if not study.is_target(self.name):
             return self.read(study.table)
         return self.read_contexts(study.table).as_rows(study.actions)
 
     def read_contexts(self, schema: Schema) -> Contexts:
-        """Its contexts, read by the study's schema; they are kept in memory."""
+        """Its contexts, read by the study's schema and kept in memory."""
         with self._opened(schema) as (source, form):
             table = source.table() if isinstance(source, RowBatches) else source
             return contexts_in(table, schema, form)
 
     @contextlib.contextmanager
     def _opened(self, schema: Schema) -> Iterator[tuple[Path | RowBatches, TableForm]]:
-        """Where its rows are, and what it calls things there."""
+        """The source of its rows, and the names of columns and labels there."""
         self._check_mapping(schema)
         self._check_files()
         data, names = self.settings.data, self.settings
@@ -267,7 +267,7 @@ class Client:
 
 
 def read_client(path: str | Path) -> Client:
-    """The client in this folder, or of this client.toml."""
+    """The client of this folder or of this client.toml."""
     path = Path(path)
     path = path / FILE_NAME if path.is_dir() else path
     file = TomlFile.read(path)
@@ -303,7 +303,7 @@ def read_clients(folder: str | Path) -> dict[str, Client]:
 
 
 def _note_without_file(folder: Path) -> None:
-    """Warn of folders that look like clients and take no part."""
+    """Warn of folders that look like clients but take no part."""
     for path in sorted(folder.iterdir()):
         if (
             path.is_dir()
@@ -318,7 +318,7 @@ def _note_without_file(folder: Path) -> None:
 
 
 def _with_environment(text: str, name: str) -> str:
-    """The text with each ${NAME} replaced, so that no password stands in the file."""
+    """The text with each ${NAME} replaced, so that the file need not contain a password."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:

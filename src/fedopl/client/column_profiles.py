@@ -1,4 +1,4 @@
-"""What a column of tables seems to be, for drafting a study from them."""
+"""What each column of some tables seems to be, for drafting a study from them."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ from fedopl.client.table.dates import moments_among
 from fedopl.client.table.encoder import MOST_CODES, NAMED_ID
 from fedopl.client.table.formats import Columns
 
-# Words in names of columns that tell what they hold.
+# Words in column names that suggest what the column holds.
 ACTION_WORDS = (
     *("action", "treatment", "treat", "trt", "arm", "assignment", "assigned", "intervention"),
     *("condition", "plan", "campaign", "segment", "therapy", "dose"),
@@ -43,14 +43,14 @@ class Profile:
     name: str
     n_rows: int
     n_missing: int
-    labels: Counter[str]  # how many rows have each
-    numbers: FloatArray | None  # those that are there, if all are
-    years: tuple[int, int] | None  # from and to, if all are dates
-    repeats: bool  # whether rows of one table have the same
+    labels: Counter[str]  # how many rows have each label
+    numbers: FloatArray | None  # the values that are not missing, if all are numbers
+    years: tuple[int, int] | None  # first and last, if all values are dates
+    repeats: bool  # whether rows of one table share a value
 
     @property
     def is_id(self) -> bool:
-        """Whether it numbers people or things, by its name or because no two rows agree."""
+        """Whether it identifies people or things, by its name or by values that hardly repeat."""
         many = len(self.labels) > MOST_CODES
         if self.numbers is not None:
             return many and bool(NAMED_ID.search(self.name)) and not np.any(self.numbers % 1)
@@ -59,7 +59,7 @@ class Profile:
 
     @property
     def is_within_01(self) -> bool:
-        """Whether all are probabilities."""
+        """Whether all values are probabilities above 0."""
         numbers = self.numbers
         return numbers is not None and len(numbers) > 0 and 0 < numbers.min() <= numbers.max() <= 1
 
@@ -68,7 +68,7 @@ class Profile:
         return self.name.strip().lower() in words
 
     def mentions(self, words: Sequence[str]) -> bool:
-        """Whether one of the words of its name is one of these."""
+        """Whether one of these words is a word of its name."""
         return not set(re.split(r"[_\W]+", self.name.lower())).isdisjoint(words)
 
 
@@ -89,7 +89,7 @@ def _profile(name: str, parts: Sequence[Any], decimals: Sequence[str]) -> Profil
         repeats |= sum(here.values()) > len(here)
     n_rows = sum(map(len, parts))
     found = [_numbers(part, decimal) for part, decimal in zip(parts, decimals, strict=True)]
-    # What begins with a zero is a label: 01 is not 1.
+    # A value that begins with a zero is a label: 01 is not 1.
     is_padded = any(re.match(r"0\d", label) for label in labels)
     are_numbers = [numbers for numbers in found if numbers is not None and not is_padded]
     return Profile(
@@ -130,7 +130,7 @@ def _years(parts: Sequence[Any]) -> tuple[int, int] | None:
 
 
 def the_one(found: Mapping[str, Profile], words: Sequence[str]) -> str | None:
-    """The column whose name says that it is this: as a whole, or else by one of its words."""
+    """The column whose name is one of these words, or else has one of them in it."""
     called = [name for name, profile in found.items() if profile.is_called(words)]
     mentioned = [name for name, profile in found.items() if profile.mentions(words)]
     by_word = sorted(called, key=lambda name: words.index(name.strip().lower()))

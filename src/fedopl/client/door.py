@@ -35,8 +35,8 @@ from fedopl.policies.policy import Policy
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
-# Clients in one process are asked the same, a few queries at a time: these are read and hashed
-# once. Large ones are read by each client rather than kept.
+# Clients in one process get the same queries, a few at a time. Small queries are read and hashed
+# once for all. Large ones are read by each client instead of being cached.
 MOST_QUERIES, MOST_CACHED_BYTES = 8, 1 << 16
 
 
@@ -86,7 +86,7 @@ class Door:
         self.limits = limits or Limits()
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         draws = PrivateDraws(study.seed, name, secret)
-        self._after: Door | None = None  # for the study that this one goes on as
+        self._after: Door | None = None  # for the study that this one continues as
         own = data, study, self.limits, draws
         self._space: Workspace | PrivateWorkspace
         if study.privacy:
@@ -108,17 +108,17 @@ class Door:
         return bundled(list(map(self._handle, queries, decisions)))
 
     def _decisions(self, queries: Sequence[bytes]) -> Sequence[OwnerDecision]:
-        """What the owner decides about each query; no lock is held while it does."""
+        """What the owner decides about each query; no lock is held in the meantime."""
         if self.approvals is None or not self.approvals.are_needed:
             return [OwnerDecision.NOT_ASKED] * len(queries)
         try:
             return self.approvals.decided([self._question(query) for query in queries])
         except Exception:
-            # Where it cannot be known whether the owner approves, nothing leaves.
+            # If it is not known whether the owner approves, nothing leaves.
             return [OwnerDecision.NO_PAGE] * len(queries)
 
     def _question(self, content: bytes) -> Question | None:
-        """A query in the owner's words; None where the door refuses it, whatever the owner says."""
+        """A query as the owner sees it; None if the door refuses it, whatever the owner decides."""
         try:
             with self.ledger.locked():
                 door = self._answering(content)
@@ -133,16 +133,16 @@ class Door:
         )
 
     def _handle(self, content: bytes, decision: OwnerDecision) -> bytes:
-        """Answer a query while no other process can, so that budgets count for all of them."""
+        """Answer a query while no other process can, so that budgets hold across processes."""
         try:
             with self.ledger.locked():
                 return self._answering(content)._handle_alone(content, decision)
         except Exception:
-            # What cannot be written down does not leave.
+            # An answer that cannot be recorded does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, self._read_if_any(content)))
 
     def _answering(self, content: bytes) -> "Door":
-        """The door itself, or the one for the study that its own went on as."""
+        """The door itself, or the one for the study that its own continues as."""
         if self.study.is_screened or codec.study_asked_about(content) == self._digest:
             return self
         if self._after is None:
@@ -157,7 +157,7 @@ class Door:
         return ReleaseHistory(self._space.store, f"{self._space.key} {self.name}")
 
     def _to(self, study: Study) -> "Door":
-        """A door to the same rows for the study that its own goes on as."""
+        """A door to the same rows for the study that its own continues as."""
         space = self._space
         own: dict[str, Any] = {}
         if isinstance(space, Workspace):
@@ -192,8 +192,8 @@ class Door:
             answer = self._answer(self._agreed(query), asked, decision)
         except (Exception, SystemExit) as error:
             code = _reason(error)
-            # Which of the private reasons it is depends on rows and on numbers of the server's
-            # choice: distinguished, they would answer whatever it likes to know.
+            # Which private reason applies depends on rows and on numbers that the server chooses.
+            # If reasons were distinguished, a server could find out whatever it likes.
             withheld = code in PRIVATE_REASONS and not getattr(query, "is_fixed", False)
             why = code.name if withheld else ""
             answer = self._refusal(RefusalCode.WITHHELD if withheld else code, query)
@@ -219,7 +219,7 @@ class Door:
             )
             self.ledger.append(entry)
         except Exception:
-            # What cannot be written down does not leave.
+            # An answer that cannot be recorded does not leave.
             return codec.encode(self._refusal(RefusalCode.WITHHELD, query))
         return encoded
 
@@ -228,9 +228,9 @@ class Door:
         return Refusal(study=self._digest, exchange=exchange, reason=code)
 
     def _agreed(self, query: Message) -> Query[Any]:
-        """The query, if it is one that an honest server of this study could ask.
+        """The query, if an honest server of this study could ask it.
 
-        Nothing here depends on rows, but for how many there are.
+        Of the rows, only their number matters here.
         """
         if query.study != self._digest:
             raise RefusedError(RefusalCode.WRONG_STUDY)
@@ -240,7 +240,7 @@ class Door:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
         if not query.is_plausible(self.study):
             raise RefusedError(RefusalCode.MALFORMED)
-        if is_read_alone(query, self.study):  # else nobody sees a sum of few rows, or of many
+        if is_read_alone(query, self.study):  # else nobody sees the sums of this client alone
             self.limits.check_rows(self._space.n_training)
         if query.permission and not getattr(self.limits, query.permission):
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
@@ -258,7 +258,7 @@ class Door:
 
     @property
     def _handlers(self) -> dict[type[Query[Any]], Any]:
-        """What is answered here, by query: targets answer about contexts, sources all else."""
+        """The handler of each query: targets answer about contexts, sources all other queries."""
         if isinstance(self._space, PrivateWorkspace):
             return PRIVATE_HANDLERS
         return TARGET_HANDLERS if isinstance(self._space, TargetWorkspace) else HANDLERS
@@ -276,7 +276,7 @@ class Door:
         return answer
 
     def check_history(self) -> None:
-        """Raise an error, in words for the client, if what it released before is forgotten."""
+        """Raise an error, in words for the client, if the record of earlier releases is lost."""
         require_history(self.ledger, self._digest, self._space.store, self._space.key)
         party = getattr(self._space, "party", None)
         if party is not None:
@@ -291,7 +291,7 @@ class Door:
         return Budgets(self.study, self.limits, budgets, self.ledger)
 
     def _budget(self, query: type[Query[Any]]) -> int | None:
-        """How many different ones are answered: as the client allows and the study needs."""
+        """How many different queries of a kind the limits allow and the study needs."""
         allowed = getattr(self.limits, query.budget) if query.budget else None
         bounds = [bound for bound in (allowed, query.most(self.study)) if bound is not None]
         return min(bounds, default=None)
@@ -307,12 +307,12 @@ class Door:
 
     @property
     def local_policy(self) -> Policy:
-        """What the party learned alone, for itself: no answer ever carries it."""
+        """The policy that the party learned alone, for itself: no answer ever carries it."""
         return (self._after or self)._space.local_policy
 
     @property
     def personal_policy(self) -> Policy | None:
-        """The client's personal policy, for itself; None before it was solved for."""
+        """The client's personal policy, for itself; None until it is solved for."""
         space = (self._after or self)._space
         return space.personal_policy if isinstance(space, Workspace) else None
 
@@ -321,7 +321,7 @@ class Door:
         return solve_at_home(self._private_space, shared)
 
     def valued_at_home(self, shared: LinearPolicy) -> AtHome:
-        """The same, with what it is worth here; nothing of either is ever an answer."""
+        """The same, with its value here; neither is ever part of an answer."""
         return value_at_home(self._private_space, shared)
 
     @property
@@ -333,7 +333,7 @@ class Door:
 
 
 def _reason(error: BaseException) -> RefusalCode:
-    """Why a query is not answered."""
+    """The reason why a query is not answered."""
     if isinstance(error, RefusedError):
         return error.code
     if isinstance(error, codec.WrongVersionError):

@@ -1,4 +1,4 @@
-"""Drafts a study and a folder for each client from tables; what a person must confirm is marked."""
+"""Drafts a study and a folder for each client from tables; marks what a person must confirm."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,15 +20,15 @@ from fedopl.client.table.columns import distinct_labels, is_text, numbers_in_tex
 from fedopl.client.table.formats import TEXT_ENDINGS, Columns, FileFormat, open_whole, suffix_of
 from fedopl.client.table.text_files import TextFormat, likely_format
 
-# Where the rows of a client are written that one table holds with those of others.
+# The file for the rows of a client, where one table holds the rows of several.
 ROWS_FILE = "rows.parquet"
-# A column with more values than this does not say whose rows are which.
+# A column with more values than this does not name the clients.
 MOST_DRAFTED = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """A table that was read, and how its file is written."""
+    """A table that was read, and the format of its file."""
 
     path: Path
     text: TextFormat
@@ -41,10 +41,10 @@ class Draft:
 
     study: str
     files: dict[str, str]  # client.toml by client
-    rows: dict[str, pa.Table] = field(default_factory=dict)  # of clients that get their own
+    rows: dict[str, pa.Table] = field(default_factory=dict)  # of clients with their own file
 
     def places(self, folder: Path) -> list[Path]:
-        """Every file it is written to."""
+        """Every file that it will be written to."""
         homes = [folder / "clients" / name for name in self.files]
         return [
             folder / "study.toml",
@@ -54,13 +54,13 @@ class Draft:
 
     @property
     def to_confirm(self) -> dict[int, str]:
-        """By line of the study, what a person has to look at there."""
+        """What a person has to confirm, by line of the study."""
         lines = enumerate(self.study.splitlines(), start=1)
         marked = {number: line.partition(f"# {CONFIRM}: ")[2] for number, line in lines}
         return {number: text for number, text in marked.items() if text}
 
     def write(self, folder: Path) -> None:
-        """Write everything; rows and settings of a client are its owner's alone to read."""
+        """Write everything; only its owner can read the rows and settings of a client."""
         for name, text in self.files.items():
             home = folder / "clients" / name
             write_atomically(home / FILE_NAME, text.encode(), mode=0o600)
@@ -127,7 +127,7 @@ def _settings(table: _Table, folder: Path) -> str:
 
 
 def _split(tables: list[_Table], column: str) -> tuple[list[str], dict[str, pa.Table]]:
-    """The clients by the values of a column, and the rows of each."""
+    """The clients, which are the values of a column, and the rows of each."""
     if len(tables) > 1:
         raise OptionError(
             "client-column: expected one table, with a column that names the client of each row"
@@ -155,7 +155,7 @@ def _split(tables: list[_Table], column: str) -> tuple[list[str], dict[str, pa.T
 
 
 def _typed(table: _Table) -> Columns:
-    """The columns, with numbers where a text holds nothing else."""
+    """The columns; text that holds only numbers becomes numbers."""
     found = profiles([table.columns], [table.text.decimal])
     return {
         name: _as_numbers(column, table.text.decimal) if found[name].numbers is not None else column

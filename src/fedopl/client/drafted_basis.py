@@ -1,4 +1,4 @@
-"""A basis for the given features: where effects may bend, and which may act together."""
+"""A basis for the given features: where effects may bend, and which features may interact."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from fedopl.base.toml_file import toml_key, toml_text
 from fedopl.policies.basis import FAMILIES, Basis, lacking
 from fedopl.policies.terms import Terms
 
-# A standard deviation to either side of the middle, where a feature is normal.
+# One standard deviation to either side of the middle, if a feature is normal.
 KNOT_QUANTILES = (0.16, 0.5, 0.84)
-FEWEST_VALUES = 6  # a number with fewer is a grade or a flag, and bends nowhere
+FEWEST_VALUES = 6  # a number with fewer values is a grade or a flag, and does not bend
 MOST_PRODUCTS = 60
 MOST_THRESHOLDS = 6
 MOST_SAMPLED = 10_000
@@ -28,13 +28,13 @@ def drafted_basis(
     may_screen: bool = False,
     seed: int = 0,
 ) -> Basis | None:
-    """The basis for features of these values, an array for each client; None if nothing bends.
+    """The basis for features with these values, one array per client; None if nothing bends.
 
-    Knots are round numbers near the quantiles of all clients together, each client counting by
-    its rows: nobody's value is meant. With "auto" there are no more terms than these: products are
-    left out first, and then everything. Where there are too many products, those that matter are
-    found by screening if that is possible, else they are of numbers only. Waves, which are there
-    only if they are asked for, are drawn by the seed.
+    Knots are round numbers near the quantiles of all clients together, in which each client counts
+    by its rows. So no knot stands for anybody's value. With "auto" there are at most `most_terms`
+    terms: products are left out first, and then everything. If there are too many products,
+    screening finds those that matter. If screening is not possible, products are of numbers only.
+    There are waves only if `kind` asks for them, and the seed draws them.
     """
     kinds = [family for family in FAMILIES if family != "thresholds"]
     if kind not in ("auto", *kinds):
@@ -50,7 +50,7 @@ def drafted_basis(
         return plain.model_copy(update={"screened_pairs": math.floor(room)})
     for products in dict.fromkeys((_multiplied(names, knots), ())):
         basis = plain.model_copy(update={"products": products})
-        # A corner of two thresholds is three terms.
+        # A corner of two thresholds takes three terms.
         left = math.floor(min((most - Terms(basis, names).n_terms) / 3, MOST_THRESHOLDS))
         if left >= 0:
             screened = left if may_screen and kind == "auto" else 0
@@ -59,7 +59,7 @@ def drafted_basis(
 
 
 def basis_lines(basis: Basis | None, confirm: str) -> Iterator[str]:
-    """A basis as a draft of a study says it, with what to confirm."""
+    """The lines of a basis in a drafted study, with what to confirm."""
     if basis is None:
         return
     yield from ("", f"[basis]  # {confirm}: may effects bend? Without this, all is linear")
@@ -93,14 +93,14 @@ def _knots(parts: Sequence[FloatArray]) -> tuple[float, ...]:
     apart = (high - low) / 2
     if not apart > 0:
         return ()
-    # To a tenth of the distance between knots, in powers of ten.
+    # To a tenth of the distance between knots, as a power of ten.
     digits = 1 - math.floor(math.log10(apart))
     found = sorted({round(float(knot), digits) + 0.0 for knot in (low, middle, high)})
     return () if lacking(tuple(found)) else tuple(found)
 
 
 def _multiplied(names: tuple[str, ...], knots: Mapping[str, object]) -> tuple[str, ...]:
-    """All features, the numbers among them, or none, as there is room for their products."""
+    """The features to multiply: all, the numbers among them, or none, as their products fit."""
     for some in (names, tuple(knots)):
         if math.comb(len(some), 2) <= MOST_PRODUCTS:
             return some

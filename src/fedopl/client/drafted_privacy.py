@@ -1,6 +1,6 @@
 """Differential privacy in a drafted study: ranges and overlap to confirm, if noise leaves enough.
 
-Ranges are round numbers about what most rows have, so that they show no single row's value.
+Ranges are round numbers around the values of most rows, so that they show no single row's value.
 """
 
 import math
@@ -22,18 +22,20 @@ from fedopl.study.private.private_setting import (
 )
 
 EPSILON = 8.0
-# Of numbers, and of outcomes: what lies beyond counts for less, or as at an end.
+# Quantiles of numbers, and of outcomes. Values beyond them count for less, or as the nearest end.
 _MOST, _NEARLY_ALL = (0.02, 0.98), (0.002, 0.998)
-# Of the outcome's range: the deviation that noise may give to the value of a policy. Sampling has
-# about as much in a thousand rows, so intervals are up to half as wide again.
+# The largest standard deviation that noise may give the value of a policy, as a share of the
+# outcome's range. Sampling gives about as much with a thousand rows, so intervals are up to half as
+# wide again.
 _MOST_NOISE = 0.01
-# No action of which more is known is taken to have been less likely anywhere than so much of that.
+# Where propensities are not known: no action is assumed to have been less likely anywhere than this
+# part of its share. In any case, no overlap below the second number is drafted.
 _LESS_LIKELY, _LEAST_OVERLAP = 0.25, 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftedPrivacy:
-    """What a study with differential privacy would declare."""
+    """The declarations of a study with differential privacy."""
 
     plan: PrivacyPlan
     overlap: float
@@ -48,7 +50,7 @@ class DraftedPrivacy:
         overlap: float,
         sizes: Sequence[int],
     ) -> "DraftedPrivacy":
-        """From the columns that numbers come from, and the one that says whose a row is."""
+        """The declarations for these features and outcome; `person` says whose each row is."""
         numbers = {p.name: _range_of(p) for p in features if p.numbers is not None or p.years}
         delta = min(1e-6, 10.0 ** -(2 + math.floor(math.log10(max(sizes)))))
         said = {"epsilon": EPSILON, "delta": delta, "ranges": numbers}
@@ -60,12 +62,12 @@ class DraftedPrivacy:
 
     @property
     def why_not(self) -> str:
-        """What keeps values from being known with so much noise; nothing if they would be."""
+        """Why values would be too uncertain with this noise; empty if they would not be."""
         n_held_out = EvaluationPlan().share * sum(self.sizes)
         moves = self.plan.most_rows_per_person * longest_turned(self.overlap)
         deviation = moves / (self.plan.mu * math.sqrt(VALUE_SHARE))
         deviation *= math.sqrt(noise_of_scores(self.overlap)[0, 0] * len(self.sizes)) / n_held_out
-        if deviation / 2 <= _MOST_NOISE:  # in whole ranges, not in halves
+        if deviation / 2 <= _MOST_NOISE:  # in whole ranges, not in half ranges
             return ""
         return (
             f"with {sum(self.sizes):,} rows, noise for epsilon = {EPSILON:g} would move the value "
@@ -78,11 +80,11 @@ class DraftedPrivacy:
         return most_terms(self.plan, [round((1 - EvaluationPlan().share) * n) for n in self.sizes])
 
     def likely_values(self, names: Sequence[str]) -> Mapping[str, FloatArray]:
-        """Values of these numbers such as their ranges make likely."""
+        """Likely values of these numbers, given their ranges."""
         return likely_values(tuple(names), self.plan.ranges)
 
     def lines(self, confirm: str) -> Iterator[str]:
-        """The same in a study file, with questions behind this mark."""
+        """The lines of the study file; questions come after the mark `confirm`."""
         ranges = {toml_key(name): range_in_toml(own) for name, own in self.plan.ranges.items()}
         question = (
             "differential privacy; without this section sums are exact, and clients' limits protect"
@@ -109,7 +111,7 @@ def range_in_toml(own: Range) -> str:
 
 
 def drafted_overlap(propensity: Profile | None, shares: Sequence[float]) -> float:
-    """How unlikely an action was anywhere, at the least: as known, or a part of its share."""
+    """The smallest propensity of any action: as known, or else a part of the smallest share."""
     if propensity is not None and propensity.numbers is not None:
         least = float(propensity.numbers.min())
     else:
@@ -129,7 +131,7 @@ def _outcome_range(profile: Profile) -> Range:
 
 
 def _rounded(numbers: FloatArray, quantiles: tuple[float, float]) -> Range:
-    """From quantiles outwards, to a twentieth of their distance or so, in round numbers."""
+    """The range of these quantiles, rounded outwards to about a twentieth of their distance."""
     low, high = (float(bound) for bound in np.quantile(numbers, quantiles))
     if set(np.unique(numbers[:1000]).tolist()) <= set(OF_FLAGS):
         return OF_FLAGS

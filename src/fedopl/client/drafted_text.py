@@ -1,4 +1,4 @@
-"""A drafted study as text: which column seems to be what, and a question where that is a guess."""
+"""A drafted study as text: the role of each column, with a question wherever it is a guess."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,33 +21,34 @@ from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
 
-# What marks a line that a person has to look at.
+# Marks a line that a person has to confirm.
 CONFIRM = "CONFIRM"
-# More labels than these are no actions, and are pooled in features, with so many that keep a name.
+# A column with more labels than the first is not an action. A feature with more labels than the
+# second is pooled, and at most the third keep a name.
 MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
-# Of the rows that are there: folds are not all alike.
+# The share of rows to count on, because folds are not all alike.
 SLACK = 0.8
-# The share of rows with a missing feature up to which they are rather left out than marked.
+# Rows with a missing feature are left out up to this share of rows. Beyond it, they are marked.
 FEW_GAPS = 0.05
-# Of fewer rows of an action, a quarter held out says little.
+# With fewer rows of an action, a held-out quarter of them says little.
 FEW_OF_AN_ACTION = 60
-# Numbers of which there are so few may be codes.
+# A number with at most this many different values may be a code.
 FEW_CODES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hints:
-    """What the person who asks for a draft knows already."""
+    """What the person who asks for a draft already knows."""
 
     action: str | None = None  # the column of actions
     outcome: str | None = None
-    client_column: str | None = None  # whose values are the clients, all in one table
-    private: bool | None = None  # whether noise is to protect rows, not rules; if enough is left
+    client_column: str | None = None  # its values are the clients, all in one table
+    private: bool | None = None  # noise, not rules, protects rows; None: if values stay accurate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column seems to be what."""
+    """The role that each column seems to have."""
 
     action: str
     outcome: str
@@ -57,7 +58,7 @@ class Roles:
 
     @classmethod
     def guessed(cls, found: Mapping[str, Profile], hints: Hints) -> "Roles":
-        """By their names and what they hold; an error if nothing is called an action or outcome."""
+        """The roles, by names and values; an error if no name suggests an action or an outcome."""
         few = {n: p for n, p in found.items() if 2 <= len(p.labels) <= MOST_ACTIONS}
         action = _known(hints.action, found, "action") or the_one(few, ACTION_WORDS)
         varied = {
@@ -89,7 +90,7 @@ class Roles:
 
     @property
     def columns(self) -> set[str | None]:
-        """All of them; whatever else there is may be a feature."""
+        """All columns with a role; any other column may be a feature."""
         return {self.action, self.outcome, self.propensity, self.weight, self.group}
 
 
@@ -119,10 +120,10 @@ def _in_order(profile: Profile) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSizes:
-    """How many rows clients have."""
+    """The number of rows that clients have."""
 
     rows: Sequence[int]  # by client
-    rarest: int  # of those of a client that took its rarest action; they limit features
+    rarest: int  # rows of the rarest action at any client; they limit features
 
 
 def study_lines(
@@ -134,7 +135,7 @@ def study_lines(
     only_somewhere: list[str],
     private: bool | None,
 ) -> Iterator[str]:
-    """The lines of a study file; what was guessed has a mark and a question."""
+    """The lines of a study file; each guess has a mark and a question."""
     outcome, action, n_rarest = found[roles.outcome], found[roles.action], sizes.rarest
     yield f"# A draft from tables. Lines with {CONFIRM} are guesses: look at each before it is run."
     yield f"name = {toml_text(title)}"
@@ -192,7 +193,7 @@ def _privacy(
     *,
     private: bool | None,
 ) -> tuple[DraftedPrivacy | None, str]:
-    """Differential privacy, or why there is none if the caller did not choose."""
+    """Differential privacy, or the reason why there is none if the caller did not choose."""
     if private is False:
         return None, ""
     if roles.weight:
@@ -213,7 +214,7 @@ def _privacy(
 
 
 def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iterator[str]:
-    """Where numbers may bend, by public ranges and sizes alone."""
+    """Where numbers may bend, from public ranges and sizes alone."""
     likely = privacy.likely_values([p.name for p in features if p.numbers is not None])
     others = len(features) - len(likely)
     columns = {name: [values] for name, values in likely.items()}
@@ -224,7 +225,7 @@ def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iter
 def _basis(
     features: Sequence[Profile], room: "_Room", n_rarest: int, *, may_screen: bool
 ) -> Iterator[str]:
-    """Where numbers may bend, as richly as the rows of an action in a fold allow."""
+    """Where numbers may bend, with as many terms as the rows of an action in a fold allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
     rows = SLACK * n_rarest * (1 - EvaluationPlan().share) / room.folds
     most_terms = rows * Limits().parameter_share - 1 - (room.n_features - len(numbers))
@@ -234,10 +235,10 @@ def _basis(
 
 
 def _is_small(n_rarest: int, n_actions: int, room: "_Room", *, is_grouped: bool) -> bool:
-    """Whether values had better be cross-fitted, and every fold has rows enough for that."""
+    """Whether values should be cross-fitted, and every fold has enough rows for that."""
     limits = Limits()
     needed = room.folds * limits.rows_needed(room.n_features + 1)
-    # Groups stay together, so their folds have not the same share of every action.
+    # Groups stay together, so folds differ in their share of each action.
     takers = room.folds * limits.minimum_cell * (2 if is_grouped else 1.2)
     return takers <= n_rarest < FEW_OF_AN_ACTION and n_rarest * n_actions >= needed
 
@@ -265,7 +266,7 @@ def _missing_rule(found: Mapping[str, Profile], roles: Roles) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Room:
-    """How many features there are, and what fits beside them."""
+    """The number of features, and what fits beside them."""
 
     n_features: int
     named_levels: int  # of each column whose labels are pooled
@@ -273,7 +274,7 @@ class _Room:
 
     @classmethod
     def left_by(cls, features: Sequence[Profile], n_rarest: int, *, marks: bool) -> "_Room":
-        """By the limits that clients usually have: numbers to be fitted, and rows in a fold."""
+        """The room under the default limits of clients: numbers to fit, and rows in a fold."""
         folds, share = NuisancePlan().folds, Limits().parameter_share
         rows = SLACK * n_rarest * (1 - EvaluationPlan().share)
         widths = [_width(profile) for profile in features]
@@ -288,7 +289,7 @@ class _Room:
 
 
 def _width(profile: Profile) -> int | None:
-    """How many features a column becomes; unknown where its labels are pooled."""
+    """The number of features that a column becomes; None where its labels are pooled."""
     if _left_out(profile):
         return 0
     if profile.years or profile.numbers is not None:
@@ -297,7 +298,7 @@ def _width(profile: Profile) -> int | None:
 
 
 def _usual(profile: Profile) -> list[str]:
-    """Labels that say nothing of a few people, those of most rows first; a study is no secret."""
+    """Labels that do not identify a few people, the commonest first: a study file is no secret."""
     cell = Limits().minimum_cell
     return [label for label, count in profile.labels.most_common() if count >= cell]
 
@@ -307,7 +308,7 @@ def _is_pooled(profile: Profile) -> bool:
 
 
 def _left_out(profile: Profile) -> str:
-    """Why a column is no feature; nothing if it may be one."""
+    """Why a column is not a feature; empty if it may be one."""
     if len(profile.labels) < 2:
         return "the same in every row"
     if profile.is_id:

@@ -1,4 +1,4 @@
-"""Values far outside the rest of their column, and codes for missing ones, such as −999."""
+"""Finds values far outside the rest of their column, and codes for missing values, such as −999."""
 
 from collections.abc import Mapping
 
@@ -6,16 +6,17 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 
-# Repeated nines, of either sign: what people write where a number is missing.
+# Repeated nines of either sign, which people write where a number is missing.
 CODES = tuple(sign * (10**digits - 1) for digits in range(2, 8) for sign in (-1, 1))
-# A code lies outside the others by at least this part of their range.
+# A code lies outside the other values by at least this share of their range.
 APART = 0.5
-# Beyond the quartiles, in interquartile ranges; of a normal column nothing lies beyond five.
+# The distance beyond the quartiles, in interquartile ranges. In a normal column nothing lies beyond
+# five. At most the second share of the rows may be that far.
 FAR, MOST_FAR = 30.0, 0.05
 
 
 def far_values(columns: Mapping[str, FloatArray]) -> list[str]:
-    """In words, for the client alone: column, count and pattern of values that look like errors."""
+    """For the client alone, in words: column, count and pattern of values that look wrong."""
     found = []
     for name, column in columns.items():
         codes = _codes(column)
@@ -30,7 +31,7 @@ def far_values(columns: Mapping[str, FloatArray]) -> list[str]:
 
 
 def _codes(column: FloatArray) -> dict[float, int]:
-    """Codes that some rows have, and that lie outside all other values."""
+    """Codes that some rows have and that lie outside all other values, with counts of rows."""
     found: dict[float, int] = {}
     for code in CODES:
         own = column == code
@@ -45,12 +46,12 @@ def _codes(column: FloatArray) -> dict[float, int]:
 
 
 def _far(name: str, column: FloatArray) -> list[str]:
-    """Values many interquartile ranges beyond the quartiles, if they are few."""
+    """A description of values many interquartile ranges beyond the quartiles, if they are few."""
     if len(column) < 8:
         return []
     first, third = np.quantile(column, [0.25, 0.75])
     spread = float(third - first)
-    if spread <= 0:  # most rows have one value, and what is rare among the others is no error
+    if spread <= 0:  # most rows have one value; a rare other value is then no error
         return []
     far = (column > third + FAR * spread) | (column < first - FAR * spread)
     n_far = int(far.sum())

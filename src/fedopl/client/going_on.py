@@ -1,7 +1,7 @@
 """A study that screens for terms or measures ranges continues as a new one with those found.
 
-The server says once which they are. A client stores that with its rows and continues with that
-study and no other, so that the server cannot get sums of one set of terms after another.
+The server says once which they are. A client stores them with its rows and continues with that
+study and no other. So the server cannot get sums of one set of terms after another.
 """
 
 from fedopl.base.errors import WireError
@@ -15,9 +15,9 @@ from fedopl.study.study import Study
 def study_gone_on_as(
     study: Study, history: ReleaseHistory, content: bytes, decoder: Decoder
 ) -> Study | None:
-    """The study that this one goes on as, by what was said first; None if nothing was.
+    """The study that this one continues as, by the first query that said so; None if none did.
 
-    A query whose hash is that of the study with the terms that it names is the first to say so.
+    A query says so if its hash is that of the study with the terms that it names.
     """
     kind = f"found for {study.digest.hex()}"
     if kept := history.first(kind):
@@ -34,7 +34,7 @@ def study_gone_on_as(
 
 
 def _told(content: bytes, decoder: Decoder) -> TakeFound | TakeRanges | None:
-    """The query that says what was found, if it does."""
+    """The query, if it says what was found, else None."""
     try:
         query = decoder.decode(content)
     except WireError:

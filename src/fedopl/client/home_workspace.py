@@ -1,7 +1,7 @@
-"""A client's rows in a study with differential privacy, as it may look at them for itself.
+"""A client's rows in a study with differential privacy, as the client may use them for itself.
 
-All is exact here: scores, sums and values. So nothing of it may leave, and no answer is made of it.
-Which rows are held out is as in the study: what was learned there has not seen them.
+Everything here is exact: scores, sums and values. So none of it may leave, and no answer is made
+from it. The study's held-out rows are held out here, too: what was learned there has not seen them.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ from fedopl.study.study import Study
 
 
 def study_at_home(study: Study) -> Study:
-    """The study without noise, in which the shared models stand in for actions unseen here."""
+    """The study without noise; the shared models stand in for actions that no row here took."""
     nuisances = study.nuisances.model_copy(update={"kind": "federated", "unseen": "borrow"})
     return study.model_copy(update={"privacy": None, "nuisances": nuisances})
 
 
 class HomeRows(StudyRows):
-    """The rows with those held out that the private study holds out."""
+    """The rows; held-out rows are those that the private study holds out."""
 
     def __init__(self, given: LoggedData, study: Study, space: PrivateWorkspace) -> None:
         super().__init__(given, study, 0, space.draws)
@@ -45,15 +45,15 @@ class HomeRows(StudyRows):
 
 
 class SharedModels(StudyOutcomes):
-    """Outcome models as they were released: nothing is weighed beside them."""
+    """Outcome models as they were released; no other models are weighted in."""
 
     def by(self, models: FloatArray) -> Outcomes:
-        """The same models of every action in all folds."""
+        """The same models for every action, in all folds."""
         return federated_outcomes(models, self._rows)
 
 
 class HomeWorkspace(Workspace):
-    """Scores by the models that everybody shares, and by the client's own; for itself alone."""
+    """Scores by the shared models and by the client's own models, for the client alone."""
 
     def __init__(self, space: PrivateWorkspace, shared: FloatArray) -> None:
         study, given = study_at_home(space.study), space.rows.given

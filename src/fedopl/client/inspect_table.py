@@ -31,9 +31,9 @@ from fedopl.study.guardrail import guarded_columns
 from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.study import Study
 
-# A share of rows that may repeat another without changing anything.
+# The share of rows that may repeat another row without consequence.
 FEW_REPEATED = 0.001
-# Rows in memory are all inspected; of rows on disk the first so many.
+# All rows in memory are inspected. Of rows on disk, only this many are, from the first on.
 MOST_EXAMINED = 200_000
 
 
@@ -45,7 +45,7 @@ class FeatureSummary:
     deviation: float
     least: float
     most: float
-    is_flag: bool  # whether there is nothing but 0 and 1
+    is_flag: bool  # whether all values are 0 or 1
 
     @classmethod
     def of(cls, column: FloatArray) -> Self:
@@ -60,13 +60,13 @@ class FeatureSummary:
 
     @property
     def is_constant(self) -> bool:
-        """Whether every row has the same."""
+        """Whether every row has the same value."""
         return self.least == self.most
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Examined:
-    """Findings about one client's table; without data, the table could not be read."""
+    """Findings about one client's table; `data` is None if the table could not be read."""
 
     name: str
     problems: tuple[str, ...]  # what keeps the client from taking part
@@ -75,12 +75,12 @@ class Examined:
     overlap: Overlap | None = None
     fit: FitCheck | None = None
     features: dict[str, FeatureSummary] | None = None
-    attrition: Attrition | None = None  # where rows without an outcome were left out
-    is_target: bool = False  # so that it has contexts only
+    attrition: Attrition | None = None  # if rows without an outcome were left out
+    is_target: bool = False  # then it has contexts only
 
     @property
     def in_words(self) -> str:
-        """What its table holds."""
+        """A description of what its table holds."""
         if self.data is None or not self.is_target:
             return repr(self.data) if self.data else ""
         return f"the target, {self.data.n_rows:,} rows of {self.data.n_features:,} features alone"
@@ -146,7 +146,7 @@ def examine(client: Client, study: Study) -> Examined:
 def _examined_target(
     client: Client, study: Study, data: LoggedData, problems: list[str], cautions: list[str]
 ) -> Examined:
-    """What is found in a table of contexts: nothing of overlap or outcomes, which it has not."""
+    """The findings in a table of contexts, which has no overlap or outcomes to inspect."""
     limits = client.settings.limits
     needed = max(limits.minimum_rows, limits.rows_needed(2 * study.n_features + 1))
     if data.n_rows < needed:
@@ -171,7 +171,7 @@ def _attrition(caught: list[warnings.WarningMessage]) -> Attrition | None:
 
 
 def _readable_data(client: Client) -> list[str]:
-    """A hint where everybody on the machine can read the rows."""
+    """A hint if everybody on the machine can read the rows."""
     name = client.settings.data.file
     path = client.path.parent / name if name else None
     if path is None or who_else_reads(path) != ANYBODY_HERE:
@@ -180,12 +180,12 @@ def _readable_data(client: Client) -> list[str]:
 
 
 def _space(data: LoggedData, study: Study, limits: Limits) -> Workspace:
-    # In memory only, and with no secret: inspecting a table leaves nothing behind.
+    # In memory only, and without a secret, so that inspecting a table leaves nothing behind.
     return Workspace(data, study, limits, PrivateDraws(study.seed, "", SEED_ALONE))
 
 
 def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
-    """The rows, and both nuisances fitted on these rows alone."""
+    """The rows, and both nuisances fitted to these rows alone."""
     plan = study.nuisances
     if study.basis is None:
         fitted = cross_fit(
@@ -203,12 +203,12 @@ def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
 
 
 def _of_all_rows(study: Study) -> Study:
-    # Which of them are held out follows from a secret that may not be made yet.
+    # The secret that decides which rows are held out may not be made yet.
     return study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
 
 
 def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """Where a study's basis has more terms than the rows of an action in a fold allow."""
+    """A caution if a study's basis has more terms than the rows of an action in a fold allow."""
     if study.basis is None:
         return []
     rarest = int(_space(data, study, limits).rows_by_fold_action.min())
@@ -224,7 +224,7 @@ def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]
 
 
 def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
-    """How often what was done is what may no longer be given, by action."""
+    """By action, how often it was given where the study now forbids it."""
     forbidden = ObeyedScores(study, client).forbidden(data.contexts)
     if forbidden is None:
         return []
@@ -242,21 +242,21 @@ def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
 
 
 def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """In words, each bound that the study declares for every row and that rows here exceed."""
+    """Each bound, in words, that the study declares for every row and that rows here exceed."""
     try:
         found = beyond_declared(_space(data, study, limits))
-    except RefusedError:  # without propensities it cannot be scored, and that was said
+    except RefusedError:  # no propensities, so no scores, which was already reported
         return []
     return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
 
 
 def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """Columns whose sums of squares are nearly one row's, for which no sums are released."""
+    """Columns whose sum of squares is nearly all one row's, so that no sums are released."""
     space = _space(data, _of_all_rows(study), limits)
     is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
     try:
-        shares = None if is_refused else space.row_shares  # of so few rows there are no sums anyway
-    except RefusedError:  # propensities that cannot be true, and that was said
+        shares = None if is_refused else space.row_shares  # so few rows have no sums anyway
+    except RefusedError:  # impossible propensities, which were already reported
         return []
     if shares is None:
         return []
@@ -286,7 +286,7 @@ def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
 
 
 def _dominated_guardrails(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """The guardrails' columns by which no policy is valued, as nearly all is one row's."""
+    """Guardrail columns by which no policy is valued, because nearly all of a sum is one row's."""
     columns = guarded_columns(study)
     shares = {column: column_events(data, column).largest_share for column in columns}
     return [
@@ -312,7 +312,7 @@ def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
 
 
 def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: int) -> list[str]:
-    # That nothing is missing is good news.
+    # A feature without missing values has a constant mark, which needs no caution.
     marks = [f"{name} is missing" for name in data.schema.feature_columns] if data.schema else []
     constant = [
         name
@@ -321,7 +321,7 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
     ]
     cautions = [f"feature '{name}' is {columns[name][0]:g} in every row" for name in constant]
     for name, column in columns.items():
-        usual = np.median(column)  # the value of most rows, if one has; a 0/1 column always has one
+        usual = np.median(column)  # the value of most rows, if there is one, as in any 0/1 column
         few = int((column != usual).sum())
         if 0 < few < minimum_cell:
             cautions.append(
@@ -331,7 +331,7 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
             )
     features = {f"feature '{name}'": column for name, column in columns.items()}
     is_lower = data.schema is not None and data.schema.direction == "lower"
-    outcome = -data.rewards if is_lower else data.rewards  # as it stands in the table
+    outcome = -data.rewards if is_lower else data.rewards  # as in the table
     cautions += far_values({**features, "the outcome": outcome})
     if np.ptp(data.rewards) == 0:
         cautions.append("the outcome is the same in every row: nothing can be learned from it")
@@ -343,11 +343,12 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
 
 
 def _repeated_rows(data: LoggedData) -> int:
-    """How many rows agree with another in everything, if that is no coincidence.
+    """How many rows agree with another in everything, if that is not a coincidence.
 
-    Rows of a few coarse columns agree by chance. So they are counted again with other decisions and
-    outcomes beside the contexts, and with every column in an order of its own, as one column may
-    follow from another: only if either leaves less than half of them do they point to duplicates.
+    Rows of a few coarse columns agree by chance. So rows are counted again in two ways: with other
+    actions and outcomes beside the contexts, and with each column shuffled by itself, because one
+    column may follow from another. Only if both counts are less than half do the rows point to
+    duplicates.
     """
     rng = generator_for(0, purpose="repeated rows")
     repeated = _n_alike(data.contexts, data.actions, data.rewards)
@@ -362,7 +363,7 @@ def _repeated_rows(data: LoggedData) -> int:
 
 
 def _n_alike(contexts: FloatArray, actions: IntArray, rewards: FloatArray) -> int:
-    """How many rows agree with another in everything, contexts compared by a hash."""
+    """How many rows agree with another in everything; contexts are compared by a hash."""
     (keys,) = row_keys(contexts, 0, ("repeated rows",))
     order = np.lexsort((rewards, actions, keys))
     same = np.ones(len(actions) - 1, bool)

@@ -1,7 +1,7 @@
 """The same rows valued by a further outcome: scores with the client's own models of it.
 
-Propensities are those of the study, and so are folds, held-out rows and the local policy; noise on
-answers is drawn anew, since noise that two answers share could be subtracted.
+Propensities, folds, held-out rows and the local policy are those of the study. Noise on answers is
+drawn anew, because noise that two answers share could be subtracted.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from fedopl.messages.refusal import RefusalCode
 
 
 def column_events(data: LoggedData, outcome: str) -> Events:
-    """Of one of the further outcomes."""
-    assert data.outcomes is not None  # noqa: S101  (whoever asks has looked at the names)
+    """The events of one of the further outcomes."""
+    assert data.outcomes is not None  # noqa: S101  (callers have checked the names)
     place, outcomes = data.outcome_names.index(outcome), data.outcomes
     return Events.among(outcomes[rows][:, place] for rows in data.slices())
 
 
 class OutcomeWorkspace(Workspace):
-    """What answers about a further outcome work on."""
+    """The workspace for answers about a further outcome."""
 
     def __init__(self, space: Workspace, outcome: str) -> None:
         given, study = space.study_rows.given, space.study
@@ -41,18 +41,18 @@ class OutcomeWorkspace(Workspace):
         self.study_rows = StudyRows(given, study, cell, space.draws, outcome=outcome)
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, space.regressor)
         self.propensities = space.propensities
-        self.study = study.model_copy(update={"costs": None})  # they are the first outcome's
+        self.study = study.model_copy(update={"costs": None})  # costs belong to the first outcome
         events = column_events(given, outcome)
         if not events.size:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         if events.largest_share > space.limits.dominance:
             raise RefusedError(RefusalCode.DOMINATED)
-        # Of a rare outcome a usual row says next to nothing, and one that has it says all: what
-        # noise has to hide is an event, with the weight that its score has on average.
+        # If an outcome is rare, a usual row says next to nothing, and a row with an event says all.
+        # So noise has to hide an event, with the weight that its score has on average.
         self.least_spread = self.event_spread = events.least_spread(study.n_actions)
 
     def noise_for(self, *asked: object) -> np.random.Generator:
-        """Draws of its own: the same question about another outcome has other noise."""
+        """A generator of its own: the same question about another outcome has other noise."""
         return super().noise_for("outcome", self._outcome, *asked)
 
     @cached_property
@@ -72,5 +72,5 @@ class OutcomeWorkspace(Workspace):
 
     @property
     def scored(self) -> StudyScores:
-        """The scores by this outcome; nothing is stored of them but a file beside rows on disk."""
+        """The scores by this outcome; they are not stored, except in a file beside rows on disk."""
         return self._scores

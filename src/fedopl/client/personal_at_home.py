@@ -1,8 +1,8 @@
 """A client's personal policy in a study with differential privacy: solved and valued at home.
 
-The shared policy, which was released with noise, is moved toward the client's own rows, which need
-none here. Nothing of it leaves. Not its value either: that depends on every row that the policy was
-solved from, and nobody could say how far one of these can move it.
+The shared policy was released with noise. It is moved toward the client's own rows, which need no
+noise here. Nothing of the result leaves, not even its value. The value depends on every row that
+the policy was solved from, and nobody could say how far one of them can move it.
 """
 
 import math
@@ -41,20 +41,20 @@ from fedopl.solvers.personal_ridge import NO_OTHERS, Scaling
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AtHome:
-    """A personal policy, and what it is worth on the client's own held-out rows, without noise."""
+    """A personal policy and its value on the client's own held-out rows, without noise."""
 
     policy: Policy
-    values: ValueTable  # of the shared policy, the personal one, what was done, and one alone
+    values: ValueTable  # shared policy, personal policy, logging policy and local policy
     gains: PersonalTable  # of the personal policy over each of the others
 
 
 def solve_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> Policy:
-    """The shared policy, moved toward own rows as far as these speak for it."""
+    """The shared policy, moved toward own rows as far as they support it."""
     return _solved(_opened(space, shared), shared)
 
 
 def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
-    """The same, with what it is worth beside the shared policy and what own rows alone teach."""
+    """The same, with its value beside those of the shared policy and of the local policy."""
     home = _opened(space, shared)
     policy = _solved(home, shared)
     valued: dict[str, Any] = packed([shared], home.study)
@@ -93,7 +93,7 @@ def _in_words(space: PrivateWorkspace, refused: RefusedError) -> DataError:
 
 
 def _solved(home: HomeWorkspace, shared: LinearPolicy) -> Policy:
-    """Strengths are weighed by own rows alone: of others' nobody is told how likely they are."""
+    """Solve with strengths weighted by own rows alone: others' likelihoods are not sent."""
     gram = client_sums(home.chunks, home.study_rows).gram
     task = PersonalTask(
         study=home.study,
@@ -107,7 +107,7 @@ def _solved(home: HomeWorkspace, shared: LinearPolicy) -> Policy:
 
 
 def _used(home: HomeWorkspace, shared: LinearPolicy) -> BoolArray:  # (n_terms + 1,)
-    """The features, and of further terms those that the shared policy uses."""
+    """The features, and those further terms that the shared policy uses."""
     used: BoolArray = np.asarray(shared.numbers().any(axis=0))
     used[: home.study.n_features] = used[-1] = True
     return used

@@ -1,4 +1,4 @@
-"""Scores beside decisions: margins, ranks, and who gets actions of limited supply."""
+"""Scores beside decisions: margins, ranks, and which rows get actions of limited supply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,20 +18,20 @@ MARGIN, RANK, COST = "margin", "rank", "cost"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Affordable:
-    """What a decision may cost on average over the rows of a table, and what actions cost."""
+    """The largest mean cost of a decision over the rows of a table, and the costs of actions."""
 
     most: float
     costs: FloatArray  # (n_actions, n_features + 1), linear in features
 
     def check(self, n_actions: int, n_features: int) -> None:
-        """Raise an error, unless something may be spent and costs are of these actions."""
+        """Raise an error unless the budget is above 0 and costs are of these actions."""
         if not (np.isfinite(self.most) and self.most > 0):
             raise OptionError(f"budget: expected a number above 0, came {self.most:g}")
         if self.costs.shape != (n_actions, n_features + 1):
             raise OptionError("budget: costs are of other actions or features than the policy's")
 
     def of(self, contexts: FloatArray, features: tuple[str, ...]) -> FloatArray:
-        """What each action would cost each row, (n_rows, n_actions)."""
+        """The cost of each action in each row, (n_rows, n_actions)."""
         for place in np.flatnonzero(self.costs[:, :-1].any(axis=0)):
             name = features[place]
             gap = f"{name} is missing"
@@ -47,15 +47,15 @@ class Affordable:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """What is added to decisions, and how many of an action there are."""
+    """The columns to add to decisions, and how many places each action has."""
 
-    over: str | None = None  # what margins are over; the best other action if not said
+    over: str | None = None  # the action that margins are over; by default the best other one
     places: Mapping[str, int] = field(default_factory=dict)  # by action
-    fill: bool = False  # every place, even by rows that are better off without
-    affordable: Affordable | None = None  # or what all rows together may cost
+    fill: bool = False  # fill every place, even with rows that are better off without
+    affordable: Affordable | None = None  # a budget for all rows together
 
     def check(self, actions: tuple[str, ...]) -> None:
-        """Raise an error, unless all that is named is there."""
+        """Raise an error unless all named actions exist and the options fit together."""
         named = [*self.places, *([self.over] if self.over is not None else [])]
         unknown = [action for action in named if action not in actions]
         if unknown:
@@ -70,9 +70,9 @@ class Ranking:
 
 
 class RankedRows:
-    """The scores of all rows, 8 bytes for each row and action; and what follows from them.
+    """The scores of all rows, 8 bytes for each row and action, and margins and ranks from them.
 
-    Where there is a budget, costs are kept as well.
+    With a budget, costs are kept as well.
     """
 
     def __init__(self, policy: Policy, ranking: Ranking) -> None:
@@ -82,7 +82,7 @@ class RankedRows:
         if ranking.affordable:
             ranking.affordable.check(len(self._actions), len(policy.feature_names))
         self._costs: list[FloatArray] = []
-        self.cost: FloatArray = np.empty(0)  # of what is decided, where there is a budget
+        self.cost: FloatArray = np.empty(0)  # of what is decided, if there is a budget
         self._parts: list[tuple[FloatArray, IntArray]] = []
         self.codes: IntArray = np.empty(0, np.int64)
         self._scores = self._margins = np.empty(0)
@@ -90,12 +90,12 @@ class RankedRows:
 
     @property
     def names(self) -> list[str]:
-        """What the columns of scores, and the margin and rank, are called."""
+        """The names of the columns of scores, cost, margin and rank."""
         cost = [COST] if self._ranking.affordable else []
         return [*(f"score: {action}" for action in self._actions), *cost, MARGIN, RANK]
 
     def see(self, contexts: FloatArray, codes: IntArray, kept: BoolArray | slice) -> None:
-        """Take note of a batch: of the rows kept, these are the contexts; others are undecided."""
+        """Add a batch: `contexts` are those of the kept rows; the other rows are undecided."""
         scores = np.full((len(codes), len(self._actions)), np.nan)
         worth = self._policy.worth(contexts)
         scores[kept] = np.where(self._policy.forbidden(contexts), np.nan, worth)
@@ -106,7 +106,7 @@ class RankedRows:
             self._costs.append(costs)
 
     def finish(self) -> None:
-        """Give places away, and rank."""
+        """Assign places, and rank the rows."""
         scores, codes = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         self._parts.clear()
         self._scores, self.codes = scores, codes.astype(np.int64)
@@ -114,7 +114,7 @@ class RankedRows:
         if self._ranking.places or self._ranking.affordable:
             self._fill(decided)
         self._margins = self._margin(decided)
-        order = np.argsort(-self._margins, kind="stable")  # what has no margin comes last
+        order = np.argsort(-self._margins, kind="stable")  # rows without a margin come last
         self._ranks = np.empty(len(order), np.int64)
         self._ranks[order] = np.arange(1, len(order) + 1)
 
@@ -137,9 +137,9 @@ class RankedRows:
         self.codes[decided] = fill_places(usable, places, fill=self._ranking.fill)
 
     def _margin(self, decided: BoolArray) -> FloatArray:  # (n_rows,)
-        """What is decided over the second best, or over what is named.
+        """The score of what is decided, less that of the second best, or of the named action.
 
-        Where one action has places, it is what that action gains over the best other one.
+        If one action has places, the margin is what that action gains over the best other one.
         """
         scores = np.where(np.isnan(self._scores), -np.inf, self._scores)
         rows, codes = np.arange(len(scores)), np.where(decided, self.codes, 0)

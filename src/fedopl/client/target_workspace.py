@@ -1,4 +1,4 @@
-"""What the answers of a site without outcomes work on: contexts, all of which may be described."""
+"""The workspace of a site without outcomes: contexts, all of which may be described."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from fedopl.client.workspace import Workspace
 class TargetWorkspace(Workspace):
     """The contexts of a target in one study.
 
-    Nothing is learned from them, so none are held out: all have what is rare among them masked, as
-    training rows of other clients have. Actions and rewards are zeros that no answer looks at.
+    Nothing is learned from them, so none are held out. Rare values are masked in all of them, as in
+    the training rows of other clients. Actions and rewards are zeros that no answer uses.
     """
 
     def __init__(self, *given: Any, **options: Any) -> None:

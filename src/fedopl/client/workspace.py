@@ -1,4 +1,4 @@
-"""What answers work on: one client's rows in one study, their scores, and its local policy."""
+"""What answers are computed from: one client's rows in one study, scores, its local policy."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +52,7 @@ Rule = Callable[[FloatArray], NDArray[np.generic]]
 class Workspace:
     """One client's rows in one study, with their scores and what was released about them.
 
-    Answers are computed from it; nothing in it leaves the client by itself.
+    Answers are computed from it. Nothing in it leaves the client by itself.
     """
 
     def __init__(
@@ -72,20 +72,20 @@ class Workspace:
         self.local_training = LocalTraining(study, Batches(self.draws))
         self.obeyed = ObeyedScores(study, draws.client, limits.rows_needed(study.n_actions))
         self.network_training = NetworkTraining(study, self.obeyed)
-        # Behind any sum of scores that may be released.
+        # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)
         self.regressor = regressor
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
-        self.event_spread = 0.0  # of scores, by an event that values are made as unsure by
-        self.new_scores: StudyScores | None = None  # not kept before their sums may be released
+        self.event_spread = 0.0  # an event's size in scores, which adds to the variance of values
+        self.new_scores: StudyScores | None = None  # not stored before their sums may be released
         self._whole: ScoredChunk | None = None
 
     # --- rows ----------------------------------------------------------------------------------
 
     @property
     def data(self) -> LoggedData:
-        """The rows in their order, with rare values masked; where rows are in memory."""
+        """The sorted rows with rare values masked, if rows are in memory."""
         return self.study_rows.whole.data
 
     @property
@@ -95,29 +95,29 @@ class Workspace:
 
     @cached_property
     def least_spread(self) -> float:
-        """How far a row may move scores, for noise on values to hide it.
+        """How far an event moves scores, for noise on values to hide it; 0 if events are not rare.
 
-        Of a rare outcome a usual row says next to nothing, and one that has it says all.
+        If an outcome is rare, a usual row says next to nothing, and a row with an event says all.
         """
         given = self.study_rows.given
         events = Events.among(given.rewards[rows] for rows in given.slices())
         return events.least_spread(self.study.n_actions) if events.are_rare else 0.0
 
     def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
-        """Counts as they may be released, with noise that follows from what was asked."""
+        """Counts as they may be released, with noise that depends on the question."""
         return noisy_counts(counts, self.limits.minimum_cell, self.noise_for("counts", *asked))
 
     def noise_for(self, *asked: object) -> np.random.Generator:
-        """Draws for noise on the answer to this question, about these rows."""
+        """A generator for noise on the answer to this question, about these rows."""
         rows = self.study_rows.fingerprint if self.draws.secret else ""
         return self.draws.noise_for(rows, *asked)
 
     def unscored_chunks(self) -> Iterator[Chunk]:
-        """The rows, some at a time where they are on disk."""
+        """The rows, in chunks if they are on disk."""
         return self.study_rows.chunks()
 
     def chunks(self) -> Iterator[ScoredChunk]:
-        """The same with their scores."""
+        """The same chunks with their scores."""
         return self.scored.of(self.unscored_chunks())
 
     def scored_rows(self) -> Iterator[ScoredRows]:
@@ -126,16 +126,16 @@ class Workspace:
 
     @property
     def training(self) -> slice:
-        """The rows that may be learned from, where rows are in memory."""
+        """The training rows, if rows are in memory."""
         return self.rows(RowSplit.TRAINING)
 
     @property
     def n_training(self) -> int:
-        """How many rows may be learned from."""
+        """The number of training rows."""
         return self.n_rows(RowSplit.TRAINING)
 
     def check_rows_for_sums(self) -> None:
-        """Refuse sums of squares where there are too few training rows, or one dominates them."""
+        """Refuse sums of squares if there are too few training rows, or one dominates the sums."""
         if self.n_training < self.rows_needed:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
         if self.row_shares and dominated(self.row_shares, self.study, self.limits).any():
@@ -163,7 +163,7 @@ class Workspace:
         return bool(basis and basis.waves and limits.minimum_cell and limits.dominance < 1)
 
     def check_combinations_by_fold(self) -> None:
-        """Refuse sums by fold where a few rows of one have too much of a combination of terms."""
+        """Refuse sums by fold if a few rows of a fold have too much of a combination of terms."""
         if not self._minds_combinations:
             return
         shares = shares_of_few(
@@ -189,7 +189,7 @@ class Workspace:
 
     @property
     def row_shares_in_cells(self) -> FloatArray | None:  # (n_folds, n_actions)
-        """The same for outcome sums, which leave out what is rare in a fold and action."""
+        """The same for outcome sums, which leave out values that are rare in a fold and action."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
             return None
         shape = self.rows_by_fold_action.shape
@@ -208,11 +208,11 @@ class Workspace:
         return shares.reshape(shape)
 
     def rows(self, split: RowSplit) -> slice:
-        """The rows of a split, where rows are in memory."""
+        """The rows of a split, if rows are in memory."""
         return self.study_rows.whole.rows(split)
 
     def n_rows(self, split: RowSplit) -> int:
-        """How many rows a split has."""
+        """The number of rows of a split."""
         return self.study_rows.n_rows(split)
 
     @property
@@ -228,25 +228,25 @@ class Workspace:
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
         sums = self.study_rows.outcome_sums()
-        # A copy: what is too small to be released is struck out, and own models need it all.
+        # A copy: sums that are too small to release are removed, but own models need all of them.
         return measured_from_zero(sums), sums.squared_weights.copy()
 
     @cached_property
     def blocks(self) -> list[IntArray] | None:
-        """Each action's own columns, where the policy has them."""
+        """Each action's own columns, if the policy has such columns."""
         return None if self.study.has_intercept else action_blocks(self.study_rows.given)
 
     @cached_property
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
-        """Which parameters an oracle may move, if not all."""
+        """Which parameters an oracle may change; None if all."""
         return movable(self.blocks, self.study.n_features)
 
     # --- scores --------------------------------------------------------------------------------
 
     def scored_with(self, models: FloatArray) -> StudyScores:
-        """All that later queries need, for these outcome models or, without any, for our own.
+        """The scores by these outcome models or, without any, by own ones, and what they rest on.
 
-        Nothing is kept yet: what may not be released must not be used later either.
+        Nothing is stored yet: what may not be released must not be used later either.
         """
         key = np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
         kept = self._archive.get()
@@ -266,19 +266,19 @@ class Workspace:
             self.study.evaluation,
         )
         local = np.empty(0)
-        # To compare with on held-out rows, or because it is what a single party is after.
+        # For comparison on held-out rows, or because a single party learns this policy.
         if self.study.policy.learned_by_one or self.study.evaluation.share > 0:
             local = self._learn_local_policy(scorer, scores)
         return replace(scores, models=key, local=local)
 
     def keep(self, scores: StudyScores) -> None:
-        """Keep the scores, so that a fresh process answers later queries without a fit."""
+        """Store the scores, so that a new process answers later queries without a fit."""
         self._archive.put(scores)
         self._whole = None
 
     @property
     def whole(self) -> ScoredChunk:
-        """All rows with their scores, where rows are in memory."""
+        """All rows with their scores, if rows are in memory."""
         if self.study_rows.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         if self._whole is None:
@@ -287,11 +287,11 @@ class Workspace:
 
     @property
     def scores(self) -> FloatArray:  # (n_rows, n_actions)
-        """The scores of all rows, where rows are in memory: of training rows, to learn from."""
+        """The scores of all rows, if rows are in memory; of training rows, those to learn from."""
         return self.whole.scores
 
     def own_chunks_by_fold(self) -> Iterator[ScoredChunk]:
-        """The rows with scores computed from them alone, where the study has scores of them."""
+        """The rows with scores computed from them alone, for actions the study has scores of."""
         masked = np.ones(self.study.n_actions, np.bool_)
         for chunk in self.chunks():
             masked &= np.isnan(chunk.scores).all(axis=0)
@@ -299,9 +299,9 @@ class Workspace:
         return (one.chunk for one in scorer.scored(self.unscored_chunks()))
 
     def own_chunks(self) -> Iterator[ScoredChunk]:
-        """The rows with scores computed from them alone, some at a time if they are on disk.
+        """The rows with scores computed from them alone, in chunks if they are on disk.
 
-        No score where the study has none.
+        There is no score where the study has none.
         """
         hidden, few = self.scored.hidden, self.rows_per_action < max(self.limits.minimum_cell, 1)
         masked = hidden | (few & (self.study.nuisances.unseen_rule == "mask"))
@@ -312,32 +312,32 @@ class Workspace:
 
     @property
     def client(self) -> str:
-        """What the client is called in the study."""
+        """The client's name in the study."""
         return self.draws.client
 
     @property
     def local_policy(self) -> Policy:
-        """What this client would have learned alone."""
+        """The policy that this client would have learned alone."""
         return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
 
     def keep_personal(self, policy: Policy) -> None:
-        """Keep the client's personal policy, for its own use."""
+        """Store the client's personal policy, for its own use."""
         keep_personal(self.store, self.study, self.client, policy)
 
     def keep_candidate(self, chosen: Arrays) -> None:
-        """Keep which candidate the client chose for itself: its numbers, or those of a rule."""
+        """Store the candidate that the client chose for itself: its numbers, or those of a rule."""
         keep_candidate(self.store, self.study, self.client, chosen)
 
     @property
     def personal_policy(self) -> Policy | None:
-        """The client's personal policy, once it was solved for."""
+        """The client's personal policy; None until it is solved for."""
         return kept_personal(self.store, self.study, self.client)
 
     @cached_property
     def history(self) -> ReleaseHistory:
-        """Answers that were released before, in this study.
+        """The history of answers that were released before, in this study.
 
-        Where no rows are held out, all studies have the same rows, and one history.
+        If no rows are held out, all studies have the same rows, and share one history.
         """
         if self.study.evaluation.share:
             return ReleaseHistory(self.store, self.key)
@@ -345,7 +345,7 @@ class Workspace:
 
     @property
     def scored(self) -> StudyScores:
-        """The scores that were kept, with what supports them."""
+        """The stored scores, and what they rest on."""
         kept = self._archive.get()
         if kept is None:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -357,14 +357,14 @@ class Workspace:
 
     @cached_property
     def key(self) -> str:
-        """Names what is stored for these rows, this study and these limits."""
-        # A store that dies with the process has these rows alone, and need not wait for their hash.
+        """The name under which it stores results for these rows, this study and these limits."""
+        # A store that ends with the process has only these rows, and need not wait for their hash.
         rows = self.study_rows.fingerprint if self.store.is_lasting else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
     @cached_property
     def propensities(self) -> Propensities:
-        """How likely each action was in each row: known, or fitted out of fold."""
+        """The propensity of each action in each row: known, or fitted out of fold."""
         try:
             return fit_propensities(
                 self.study_rows, self.study.nuisances.propensity, self.study.seed
@@ -387,10 +387,10 @@ class Workspace:
     def _learn_local_policy(
         self, scorer: Scorer, scores: StudyScores
     ) -> FloatArray:  # the numbers of a policy
-        """From own nuisances and own scores, which may be those of the study.
+        """The local policy, from own nuisances and own scores, which may be those of the study.
 
-        They are made as the study says, and it may only choose what the study has scores for: on
-        held-out rows it is valued by these.
+        They are computed as the study says. The policy may only choose actions that the study has
+        scores for, because on held-out rows these scores value it.
         """
         shared = scorer.models.outcomes is self.outcomes.own
         own = self._own_scorer(scorer.masked | scores.hidden, scorer.few_took)
@@ -410,7 +410,7 @@ class Workspace:
         )
 
     def score_means(self, scores: StudyScores) -> ScoreMeans:
-        """What the exact oracle needs to know of the training rows."""
+        """The sums over training rows that the exact oracle needs."""
         return means_of(
             lambda: scores.of(self.unscored_chunks()),
             self.study_rows,

@@ -1,1 +1,1 @@
-"""One file for each message a client answers."""
+"""One file for each message that a client answers."""

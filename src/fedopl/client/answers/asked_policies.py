@@ -18,7 +18,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
 
-# Fields whose policies are weighed sums of features; trees have thresholds, which are exact.
+# Fields of policies that are weighted sums of features. Trees have thresholds, which are exact.
 _SLOPES = (LinearPolicy.message_field, PairwisePolicy.message_field)
 _NETWORKS = (NeuralPolicy.message_field,)
 
@@ -28,9 +28,9 @@ Decides = Callable[[FloatArray], IntArray]
 def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
     """The policies of a query, each as the field that carried it and its numbers.
 
-    Slopes, and weights of networks, count to eight digits, in what is decided as in what noise
-    follows from: so a study has the same values whatever processor its policy was solved on, and no
-    two policies that differ have the same noise.
+    Slopes and network weights are rounded to eight digits, both for decisions and for the noise
+    that is derived from them. So a study has the same values on whatever processor its policy was
+    solved, and no two policies that differ have the same noise.
     """
     return [
         {name: as_counted(name, np.asarray(one))}
@@ -40,15 +40,15 @@ def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
 
 
 def as_counted(field: str, numbers: FloatArray) -> FloatArray:  # shaped as numbers
-    """The numbers of one policy, to as many digits as count."""
-    if field in _NETWORKS:  # one behind the other, each in a unit of its own
+    """The numbers of one policy, rounded to the digits that count."""
+    if field in _NETWORKS:  # one flat array, in which each number has a unit of its own
         (counted,) = to_eight_digits(numbers[None, :])
         return np.asarray(counted)
     return to_eight_digits(numbers) if field in _SLOPES else numbers
 
 
 def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
-    """What each of these policies decides, as functions of contexts."""
+    """The decisions of each of these policies, as functions of contexts."""
     return [_decider(space, *next(iter(one.items()))) for one in policies]
 
 
@@ -62,15 +62,15 @@ def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
 
 
 def _rule(space: Workspace, position: float) -> Decides:
-    """A rule of the client's own code; anything it answers but action codes is a failure."""
+    """A rule of the client's own code; any answer other than action codes is a failure."""
     if position not in range(len(space.study.candidates)):
         raise RefusedError(RefusalCode.MALFORMED)
     rule = space.rules[space.study.candidates[int(position)]]
-    alone = Lock()  # several threads work on the rows, of which the rule need not know
+    alone = Lock()  # several threads work on the rows; the rule need not be thread-safe
 
     def decide(contexts: FloatArray) -> IntArray:
         with alone:
-            # Frozen, as a rule must not change the rows.
+            # Frozen, because a rule must not change the rows.
             answered = np.asarray(rule(frozen(contexts)))
         if answered.shape != (len(contexts),) or answered.dtype.kind not in "iub":
             raise RefusedError(RefusalCode.FAILED)

@@ -1,7 +1,7 @@
 """What classifiers of contexts predict for the client's own contexts, without a label.
 
-A classifier distinguishes one target's contexts from all others'. The means that leave have no
-label in them: the server subtracts the mean context where the rows are the target's own.
+A classifier distinguishes one target's contexts from all others'. The means that a client sends
+contain no label. Where the rows are the target's own, the server subtracts the mean context.
 """
 
 import math
@@ -32,7 +32,7 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
         by_target = _slopes(space, query.parameters, needed)
     else:
         if space.limits.minimum_cell:
-            # Once: over many classifiers the noise on shares would be averaged out.
+            # Only once: over many classifiers, the noise on shares would average out.
             space.history.require_first("classifiers", parameters=query.parameters)
         by_target = _shares(space, query.parameters)
     width = query.parameters.shape[1]
@@ -63,8 +63,8 @@ def _weighed(
 
 
 def _slopes(space: Workspace, classifiers: FloatArray, needed: int) -> list[dict[str, Any]]:
-    """Mean loss, pulls and Hessian by target, or nothing where they rest on a few rows."""
-    from scipy.special import expit  # here, as it is slow to import
+    """Loss and gradient without labels, and Hessian, by target; empty if few rows are behind."""
+    from scipy.special import expit  # here, because it is slow to import
 
     width = classifiers.shape[1]
     losses, pulls = np.zeros(len(classifiers)), np.zeros((len(classifiers), width))
@@ -80,8 +80,9 @@ def _slopes(space: Workspace, classifiers: FloatArray, needed: int) -> list[dict
             losses[target] += weights @ np.logaddexp(0.0, margins)
             pulls[target] += pull @ features
             hessians[target] += (features * curvature[:, None]).T @ features
-    # A steep classifier is undecided about a few rows, or sure of all but a few, and its sums would
-    # be theirs. With the mean context, which θ = 0 discloses, the rest follows from the pulls.
+    # A steep classifier can be undecided about a few rows only, or sure of all but a few. Its sums
+    # would then describe those few rows. The sum over `rest` follows from the pulls and the mean
+    # context, which θ = 0 discloses.
     return [
         {"released": 1.0, "loss": float(loss), "pulls": pull, "hessian": hessian}
         if rows.fewest() >= needed
@@ -91,18 +92,18 @@ def _slopes(space: Workspace, classifiers: FloatArray, needed: int) -> list[dict
 
 
 def _shares(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
-    """The share of held-out rows that each classifier takes for its target's."""
+    """The share of held-out rows that each classifier assigns to its target."""
     sums = [JointSums() for _ in classifiers]
     for features, weights, groups in _weighed(space, RowSplit.EVALUATION):
         for own, parameters in zip(sums, classifiers, strict=True):
-            # One product for each: the bits of several at once would depend on how many there are.
+            # One product each: with several at once, the bits would depend on their number.
             taken = (features @ parameters > 0).astype(np.float64)
             own.add(taken[:, None], weights, groups)
     return [_share(space, *both) for both in zip(sums, classifiers, strict=True)]
 
 
 def _share(space: Workspace, sums: JointSums, parameters: FloatArray) -> dict[str, Any]:
-    """The share of held-out rows that one classifier takes for its target's, with noise."""
+    """The share of held-out rows that one classifier assigns to its target, with noise."""
     n_rows, minimum_cell = space.n_rows(RowSplit.EVALUATION), space.limits.minimum_cell
     found = sums.estimate()
     if found is None:
@@ -114,14 +115,14 @@ def _share(space: Workspace, sums: JointSums, parameters: FloatArray) -> dict[st
         effect = _design_effect(share, variance, n_rows)
         noisy = space.noisy(np.array(share * n_rows), "share", parameters)
         share = min(float(noisy), n_rows) / n_rows
-        # The exact variance would undo the noise; this has that of the noise in it.
+        # The exact variance would reveal the noise. This one includes the variance of the noise.
         step = count_scale(minimum_cell) / n_rows
         variance = effect * max(share * (1 - share), step) / n_rows + 2 * step**2
     return {"released": 1.0, "target_share": share, "target_share_variance": variance}
 
 
 def _design_effect(share: float, variance: float, n_rows: int) -> float:
-    """What weights and groups multiply the variance by, rounded up to a power of two."""
+    """The factor by which weights and groups raise the variance, rounded up to a power of two."""
     plain = share * (1 - share) / max(n_rows - 1, 1)
     ratio = variance / plain if plain > 0 else 1.0
     return float(2.0 ** max(0, math.ceil(math.log2(max(ratio, 1.0)) - 1e-9)))

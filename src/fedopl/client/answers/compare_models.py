@@ -1,7 +1,8 @@
 """How far others' models are from the client's own at its contexts: the parts of Theorem 3.
 
 Two noisy models differ even if the truth does not. How much a model changes without a part of its
-rows shows how much of the difference is noise. That is subtracted, and it gives the standard error.
+rows shows how much of the difference is noise. That amount is subtracted. It also gives the
+standard error.
 """
 
 from collections.abc import Callable
@@ -23,19 +24,21 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.theory import discrete
 from fedopl.theory.gaussian import gaussian_outcome_kl
 
-# A divergence at each row (n_rows,), of own models from theirs, each without a part or whole.
+# Divergence of own models from theirs at each row (n_rows,). The two arguments say which part of
+# the rows each model was fitted without, or `WHOLE`.
 Divergence = Callable[[int, int], FloatArray]
-N_DIVERGENCES = 3  # that are released for each client's models
-# Propensities that jump from row to row would count the rows on either side. An honest model's
-# log-odds vary by a few units; these still rise over a large part of the rows.
+N_DIVERGENCES = 3  # released for each client's models
+# The largest standard deviation of log-odds. If propensities jump from one row to the next, their
+# comparison counts the rows on either side. An honest model's log-odds vary by a few units.
+# Log-odds within this limit still rise over a large part of the rows.
 STEEPEST = 10.0
-SHARE_TOLERANCE = 1e-12  # so that log(0) does not come up where a chance underflows
+SHARE_TOLERANCE = 1e-12  # avoids log(0) where a propensity underflows
 
 
 def answer(space: Workspace, query: CompareModels) -> ModelShifts:
     """Divergences from every model; a comparison that rests on a few rows is suppressed."""
     own = own_models(space)
-    # To eight digits, so that noise does not follow from the last bits of another's processor.
+    # To eight digits, so that noise does not depend on the last bits of another client's processor.
     query = replace(query, propensities=to_eight_digits(query.propensities))
     theirs = _models_of(query)
     space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
@@ -47,7 +50,7 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
             comparison.add(rows, ours)
     found = [comparison.found(space.rows_needed) for comparison in compared]
     if space.limits.value_noise:
-        # The signs of models without a part can jump wherever their sender likes, between two rows.
+        # The sender of models without a part can make their signs jump between any two rows.
         influence = space.limits.value_noise / space.n_training
         for one, others in zip(found, query.propensities, strict=True):
             drawn = space.noise_for("total variation", others).standard_normal()
@@ -58,7 +61,7 @@ def answer(space: Workspace, query: CompareModels) -> ModelShifts:
 
 
 class ComparedRows:
-    """Training rows of a chunk, as what models say of them is averaged."""
+    """Training rows of a chunk, over which predictions of models are averaged."""
 
     def __init__(self, chunk: Chunk, parts: Folds) -> None:
         training = chunk.training
@@ -67,14 +70,14 @@ class ComparedRows:
         self.weights = chunk.data.weights_of(training)
 
     def means(self, parameters: FloatArray) -> FloatArray:  # (n_repeats, n_rows, n_actions)
-        """What linear models say of each row."""
+        """The predictions of linear models for each row."""
         slopes = np.swapaxes(parameters[..., :-1], -1, -2)
         linear: FloatArray = self.contexts @ slopes + parameters[:, None, :, -1]
         return linear
 
     def chances(self, parameters: FloatArray) -> FloatArray:  # (n_repeats, n_rows, n_actions)
-        """How likely each action is in each row."""
-        from scipy.special import softmax  # here, as it is slow to import
+        """The propensity of each action in each row."""
+        from scipy.special import softmax  # here, because it is slow to import
 
         chances = np.maximum(softmax(self.means(parameters), axis=-1), SHARE_TOLERANCE)
         shares: FloatArray = chances / chances.sum(axis=-1, keepdims=True)
@@ -82,7 +85,7 @@ class ComparedRows:
 
 
 class _Average:
-    """A weighted mean over rows that come some at a time."""
+    """A weighted mean over rows that arrive in blocks."""
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
@@ -90,7 +93,7 @@ class _Average:
     def add(
         self, rows: ComparedRows, values: FloatArray, which: BoolArray | slice = slice(None)
     ) -> None:
-        """Add these values (n_rows,), of those rows that count."""
+        """Add the values (n_rows,) of the selected rows."""
         weights = rows.weights[which]
         self._sum += float((values[which] * weights).sum())
         self._weight += float(weights.sum())
@@ -102,11 +105,11 @@ class _Average:
 
 
 class _Steepness:
-    """The largest standard deviation of an action's scores, less those of all actions."""
+    """The largest standard deviation over rows of an action's score, less the mean over actions."""
 
     def __init__(self) -> None:
         self._n_rows = 0
-        self._middle: Any = None  # of the first rows, for the sake of digits
+        self._middle: Any = None  # of the first rows; subtracting it saves digits
         self._sums: Any = 0.0
         self._squares: Any = 0.0
 
@@ -124,13 +127,13 @@ class _Steepness:
 
     @property
     def largest(self) -> float:
-        """Over all rows added."""
+        """The largest standard deviation, over all rows added."""
         variances = self._squares / self._n_rows - (self._sums / self._n_rows) ** 2
         return float(np.sqrt(np.maximum(variances, 0.0)).max())
 
 
 def _models_of(query: CompareModels) -> list[OwnModels]:
-    """The models in the query, one client's after the other's."""
+    """The models in the query, client by client."""
     arrays = query.propensities, query.outcomes, query.variances, query.supported > 0
     if len({len(array) for array in arrays}) > 1:
         raise RefusedError(RefusalCode.MALFORMED)
@@ -144,7 +147,7 @@ def _models_of(query: CompareModels) -> list[OwnModels]:
 
 @dataclass(frozen=True, eq=False)
 class _Said:
-    """One client's models, and what they say of our rows."""
+    """One client's models, and their predictions for our rows."""
 
     models: OwnModels
     chances: FloatArray  # (n_repeats, n_rows, n_actions)
@@ -156,7 +159,7 @@ def _said(models: OwnModels, rows: ComparedRows) -> _Said:
 
 
 class _Comparison:
-    """One client's models against ours, over rows that come some at a time."""
+    """One client's models compared with ours, over rows that arrive in blocks."""
 
     def __init__(self, own: OwnModels, theirs: OwnModels) -> None:
         self._own, self._theirs = own, theirs
@@ -166,7 +169,7 @@ class _Comparison:
         self._variation = [_Average() for _ in range(N_PARTS)]
 
     def add(self, rows: ComparedRows, own: _Said) -> None:
-        """Compare what both models say of these rows."""
+        """Compare the predictions of both models for these rows."""
         both, theirs = self._both, _said(self._theirs, rows)
 
         def of_propensities(ours: int, other: int) -> FloatArray:
@@ -190,7 +193,7 @@ class _Comparison:
         _add_variation(self._variation, rows, own.chances, theirs.chances)
 
     def found(self, needed: int) -> dict[str, float]:
-        """What was found, or zeros where it rests on a few rows."""
+        """The results, or zeros where they rest on a few rows."""
         tv, tv_variance = _total_variation(self._variation)
         found = {
             "compared": 1.0,
@@ -199,7 +202,7 @@ class _Comparison:
             "propensity_tv_variance": tv_variance,
             **_named("outcome_kl", self._of_outcomes.found()),
         }
-        # Models just like ours, or of no action that we know, differ in no row at all.
+        # Models equal to ours, or of no action that we know, differ in no row. Zeros do not count.
         few = self._behind.fewest_without_zeros() < needed
         steep = needed > 1 and self._steepness.largest > STEEPEST
         return dict.fromkeys(found, 0.0) if few or steep else found
@@ -210,12 +213,12 @@ def _named(name: str, found: tuple[float, float, float]) -> dict[str, float]:
 
 
 class _WithoutNoise:
-    """The mean divergence less its noise, the noise, and the variance of what is left.
+    """The mean divergence less its noise, the noise, and the variance of the difference.
 
-    Divergences are about quadratic in the models, so noise raises them by what is inversely
-    proportional to the rows behind a model: leaving a part out shows by how much (Quenouille 1956;
-    for the variance, Tukey 1958). Our contexts are left out with our model, so that the variance
-    has theirs in it.
+    Divergences are about quadratic in the models. So noise raises them by an amount that is
+    inversely proportional to the rows behind a model. Leaving a part out shows how large that
+    amount is (Quenouille 1956; for the variance, Tukey 1958). Our contexts are left out together
+    with our model, so that the variance includes that of the contexts.
     """
 
     def __init__(self) -> None:
@@ -224,7 +227,7 @@ class _WithoutNoise:
         self._without_theirs = [_Average() for _ in range(N_PARTS)]
 
     def add(self, rows: ComparedRows, divergence: Divergence) -> None:
-        """Average the divergence over these rows, too."""
+        """Add the divergence over these rows to the averages."""
         self._whole.add(rows, divergence(WHOLE, WHOLE))
         for part, own in enumerate(self._without_ours):
             own.add(rows, divergence(part, WHOLE), rows.parts != part)
@@ -232,7 +235,7 @@ class _WithoutNoise:
             own.add(rows, divergence(WHOLE, part))
 
     def found(self) -> tuple[float, float, float]:
-        """Over all rows added."""
+        """The three numbers, over all rows added."""
         whole = self._whole.mean
         each = [[one.mean for one in own] for own in (self._without_ours, self._without_theirs)]
         noise = sum((N_PARTS - 1) * (np.mean(t) - whole) for t in each)
@@ -253,11 +256,13 @@ def _add_variation(
 def _total_variation(averages: list[_Average]) -> tuple[float, float]:
     """A lower bound on the mean total variation of propensities, and its variance.
 
-    ½ Σ_a s·(e_c − e_k), the signs s from models without a part, the differences from that part
-    alone. So noise in one does not add up with noise in the other: without a shift it is 0 on
-    average. Where signs are found rightly, it is the total variation. Parts lend their signs to
-    each other: without a shift the spread over parts is too small by 2(K − 1)/(K − 2), for which
-    the variance is enlarged; with one, it is that much too large.
+    The bound is ½ Σ_a s·(e_c − e_k). The signs s are from models without a part, the differences
+    from that part alone. So noise in one does not add to noise in the other: without a shift the
+    mean is 0. Where the signs are right, the bound is the total variation.
+
+    The signs for each part come from the other parts. Without a shift, the variance over parts is
+    therefore too small by the factor 2(K − 1)/(K − 2), and it is enlarged by that factor. With a
+    shift the enlarged variance is too large by the same factor.
     """
     by_part = [average.mean for average in averages]
     enlarged = 2 * (N_PARTS - 1) / (N_PARTS - 2)
@@ -265,6 +270,6 @@ def _total_variation(averages: list[_Average]) -> tuple[float, float]:
 
 
 def _of_part_alone(chances: FloatArray, part: int) -> FloatArray:  # (n_rows, n_actions)
-    """What the part adds: models of all rows are about the average of those of the parts."""
+    """The part's propensities: those of all rows are about the average of those of the parts."""
     alone: FloatArray = N_PARTS * chances[WHOLE] - (N_PARTS - 1) * chances[part]
     return alone

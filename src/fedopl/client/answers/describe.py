@@ -1,4 +1,4 @@
-"""How one policy's decisions split over groups, and how well the logged actions support it."""
+"""How one policy's decisions divide over groups, and how well the logged actions support it."""
 
 from itertools import chain
 
@@ -19,7 +19,7 @@ ROWS_COUNTED_AT_ONCE = 1 << 14
 
 
 def answer(space: Workspace, query: Describe) -> Description:
-    """Counts by group and action, with noise: none discloses single rows."""
+    """Counts by group and action, with noise, so that none discloses single rows."""
     space.check_rows_for_sums()
     if query.n_policies != 1 or (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
@@ -38,7 +38,7 @@ def answer(space: Workspace, query: Describe) -> Description:
 
     decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros((2, *shape)))
     chances = space.noisy(space.scored.chances, "chances")
-    # A handful of rows is as likely noise, and would be taken for poor overlap.
+    # So few rows are as likely to be noise, and would be taken for poor overlap.
     chances[chances < 4 * space.limits.minimum_cell] = 0.0
     return Description(
         decided=space.noisy(decided, "decided", query.cuts, *chain(*asked.items())),
@@ -55,9 +55,9 @@ def _shown_effective_rows(space: Workspace) -> FloatArray:  # (n_actions,)
 
 
 def _bins(cuts: FloatArray, contexts: FloatArray) -> IntArray:  # (n_features + 1, n_rows)
-    """The bin of each row by each feature, and by the one that every row has."""
+    """The bin of each row by each feature, and by a last feature that is one in every row."""
     columns = np.vstack([contexts.T, np.ones(len(contexts))])  # each feature's values together
-    # Faster than a search among so few cuts.
+    # Faster than a binary search, because there are few cuts.
     bins = np.zeros(columns.shape, np.int64)
     for own in cuts.T:
         bins += columns > own[:, None]

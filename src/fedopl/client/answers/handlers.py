@@ -89,7 +89,7 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     number_moments.measure_numbers,
     number_moments.take_ranges,
 )
-# By the query that a function answers, the type of its second argument.
+# The key is the query that a function answers: the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {
     [*get_type_hints(handler).values()][1]: handler for handler in _ANSWERING
 }

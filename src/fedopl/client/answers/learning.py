@@ -1,4 +1,4 @@
-"""Answers that a policy is learned from: counts, sums of scores, local steps, a slope."""
+"""Answers that a policy is learned from: counts, sums of scores, local steps and a gradient."""
 
 import numpy as np
 
@@ -40,19 +40,19 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.network import Network, network_numbers, network_of
 from fedopl.policies.neural import widths_in
 
-# What "direct" learns from, and what it tries that on.
+# The oracle "direct" learns on the first split and tries the result on the second.
 _SIDES = (RowSplit.FITTING, RowSplit.VALIDATION)
 
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:
-    """How many rows there are to learn from, and by action; small counts are suppressed."""
+    """The number of training rows, in all and by action; small counts are suppressed."""
     counts = space.rows_per_action
     shown = suppress_small_counts(counts, space.limits.minimum_cell)
     return Enrolment(n_rows=int(counts.sum()), rows_per_action=shown.astype(np.float64))
 
 
 def tell_weight(space: Workspace, _query: TellWeight) -> TotalWeight:
-    """What training rows weigh together, with noise; where rows have no weights, how many."""
+    """The total weight of training rows, with noise; their number, where rows have no weights."""
     found = space.study_rows.training_weight
     if found is None:
         return TotalWeight(weight=float(space.n_training))
@@ -64,9 +64,9 @@ def tell_weight(space: Workspace, _query: TellWeight) -> TotalWeight:
 
 
 def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:
-    """Sums for outcome models of every fold and action with enough rows; the others are zero."""
+    """Sums for the outcome models of each fold and action with enough rows; the others are zero."""
     counts, shares = space.rows_by_fold_action, space.row_shares_in_cells
-    if shares is not None:  # what one row dominates counts as that row
+    if shares is not None:  # a cell that one row dominates counts as one row
         counts = np.where(shares > space.limits.dominance, np.minimum(counts, 1), counts)
     enough = releasable_cells(counts, space.rows_needed)
     if not enough.any():
@@ -78,13 +78,13 @@ def sum_outcomes(space: Workspace, _query: SumOutcomes) -> OutcomeSums:
 
 
 def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
-    """Score all rows with the models that came, or with own ones, and sum the training rows."""
+    """Score all rows with the models of the query, or with own ones, and sum the training rows."""
     space.check_rows_for_sums()
     expected = space.study.n_outcome_models
     if len(query.models) != expected or len(query.supported) != expected:
         raise RefusedError(RefusalCode.MALFORMED)
-    # Support that differs from fold to fold would disclose the sums of single folds. Models without
-    # two folds only serve to choose weights, and may all be lacking.
+    # Support that differs from fold to fold would disclose the sums of single folds. Models fitted
+    # without two folds serve only to choose weights, and may all be missing.
     n_used = (space.study.nuisances.folds + 1) * max(1, len(space.study.stacked_sizes))
     for part in (query.supported[:n_used], query.supported[n_used:]):
         if space.limits.minimum_cell and (part != part[:1]).any():
@@ -104,8 +104,8 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
     check_parts(sides.values(), space.rows_needed)
     first, *others = space.rows_by_fold_action
     check_takers(np.array([first, np.sum(others, axis=0)]), space.limits.minimum_cell)
-    # The means over all training rows are released, too: differencing gives those of the first
-    # fold. So a value is masked that few rows of either side have.
+    # The means over all training rows are released, too. Their difference from these gives the
+    # means of the first fold. So a value that few rows of either side have is masked.
     rows = space.study_rows
     means = means_without_first_fold(
         lambda: space.scored.of(rows.chunks_by_side()), rows, space.blocks
@@ -114,7 +114,7 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
 
 
 def sum_pairs(space: Workspace, _query: SumPairs) -> PairSums:
-    """Means for every pair of actions, rows weighted by what the choice is worth."""
+    """Means for every pair of actions; a row's weight is the difference that the choice makes."""
     space.check_rows_for_sums()
     n_actions, n_features = space.study.n_actions, space.study.n_features
     behind = rows_behind_pairs(space.chunks(), n_actions)
@@ -139,7 +139,7 @@ def improve_policy(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
     n_used = min(rows.n_rows, plan.batch_size * plan.local_steps)
     limits.check_parameters(n_parameters, n_used)
     if not space.draws.secret:
-        # Whoever can tell what the batches hold could solve for rows, given enough rounds.
+        # Anyone who can tell which rows the batches hold could solve for rows, given enough rounds.
         limits.check_parameters(plan.rounds, rows.n_rows)
     improved = training.improved(query.parameters, rows, query.round, space.mask)
     return ImprovedPolicy(parameters=improved)
@@ -148,8 +148,8 @@ def improve_policy(space: Workspace, query: ImprovePolicy) -> ImprovedPolicy:
 def train_network(space: Workspace, query: TrainNetwork) -> TrainedNetwork:
     """The network after the steps of one round, and its loss before them on the first fold.
 
-    With noise no number of it can be solved for rows. Without, a network may have no more numbers
-    than the rows can hide.
+    With noise, no number of the network can be solved for rows. Without noise, a network may have
+    no more numbers than the rows can hide.
     """
     space.check_rows_for_sums()
     plan, limits, history = space.study.neural, space.limits, space.history
@@ -183,7 +183,7 @@ def train_network(space: Workspace, query: TrainNetwork) -> TrainedNetwork:
 def _held_out_loss(
     space: Workspace, query: TrainNetwork, network: Network, rows: NetworkRows
 ) -> tuple[float, float]:
-    """The mean and its variance; with noise, no row moves it by more than a usual row's loss."""
+    """The mean loss and its variance; with noise, losses are clipped to the loss of a usual row."""
     plan, noise = space.study.neural, space.limits.value_noise
     objective = LOSSES[plan.loss]
     found = losses(network, rows, objective)
@@ -198,11 +198,11 @@ def _held_out_loss(
 
 
 def slope_of_value(space: Workspace, query: SlopeOfValue) -> Slope:
-    """Which way a softened policy's value rises, on training rows without the first fold."""
+    """The gradient of a softened policy's value, on training rows without the first fold."""
     space.check_rows_for_sums()
     chunks = space.obeyed.allowed_in(space.chunks())
     slope, n_effective = value_slope(chunks, query.parameters, query.temperature)
-    # A hard policy's slope rests on the few rows where it is undecided; NaN is refused, too.
+    # A hard policy's gradient rests on the few rows where it is undecided. NaN is refused, too.
     if not n_effective >= space.rows_needed:
         raise RefusedError(RefusalCode.SMALL_CELLS)
     return Slope(gradient=slope if space.mask is None else slope * space.mask)

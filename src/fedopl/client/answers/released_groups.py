@@ -1,4 +1,4 @@
-"""Groups of rows that trees divide: no group may be differenced against one released before."""
+"""Checks that groups of rows cannot be differenced against groups released before."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.trees.nodes import MOST_NODES, Node, from_array
 
-# As many as a tree has leaves, and one for all that are finished or suppressed.
+# One for each leaf of a tree, and one for all rows that are finished or suppressed.
 MOST_GROUPS = MOST_NODES + 1
 
 
@@ -24,7 +24,7 @@ def check_groups(
     labels: Callable[[Arrays], Callable[[ScoredChunk], IntArray]],
     needed: int,
 ) -> None:
-    """Refuse groups from which, with those released before, a few rows could be isolated."""
+    """Refuse groups that, combined with those released before, could isolate a few rows."""
     earlier = space.history.released(what)
     own, others = labels(item), [labels(one) for one in earlier]
     crossed = [np.zeros((MOST_GROUPS, MOST_GROUPS)) for _ in others]
@@ -32,7 +32,7 @@ def check_groups(
         group = own(chunk)
         for table, other in zip(crossed, others, strict=True):
             np.add.at(table, (group, other(chunk)), 1.0)
-    # The search for a cut takes long in a large table, and groups that no row is in add nothing.
+    # The search for a cut takes long in a large table, and groups without rows add nothing.
     filled = (table[table.any(axis=1)][:, table.any(axis=0)] for table in crossed)
     if any(has_small_cut(table, needed) for table in filled):
         raise RefusedError(RefusalCode.SMALL_CELLS)
@@ -40,7 +40,7 @@ def check_groups(
 
 
 def tree_of(space: Workspace, numbers: FloatArray, leaves: range) -> Node:
-    """The tree in these numbers; refused if it is none of this study."""
+    """The tree in these numbers; refused if it does not fit this study."""
     try:
         return from_array(numbers, space.study.columns, leaves)
     except ValueError:

@@ -26,7 +26,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 
 def count_bins(space: Workspace, query: CountBins) -> BinCounts:
-    """Training rows between cuts, with noise: even a narrow bin discloses no single row."""
+    """Training rows between cuts, with noise, so that even a narrow bin discloses no single row."""
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
     counts = np.zeros((len(query.cuts), query.cuts.shape[1] + 1))
@@ -40,12 +40,12 @@ def count_bins(space: Workspace, query: CountBins) -> BinCounts:
 
 
 def sum_cells(space: Workspace, query: SumCells) -> CellSums:
-    """The sums of every open node, in which no number rests on fewer rows than needed."""
+    """The sums of every open node; no number rests on fewer rows than needed."""
     n_actions, is_doubted = space.study.n_actions, space.study.doubts_leaves
     needed = space.limits.rows_needed(n_actions * (1 + is_doubted))
     try:
         grid = query.grid(space.study)
-    except ValueError:  # none that the study allows
+    except ValueError:  # the study does not allow this grid
         raise RefusedError(RefusalCode.MALFORMED) from None
     partition = _partition(space, query.partition, grid)
     binning = Binning(columns=space.study.columns, grid=grid, partition=partition)
@@ -76,7 +76,7 @@ def _doubts(space: Workspace, binning: Binning) -> FloatArray:  # (n_parts, n_ce
 
 
 def counts_by_score(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:
-    """By cell all rows, and those with each action's score, if not all have one."""
+    """All rows by cell, and the rows with each action's score, if not all have one."""
     first_known = FIRST_ACTION + space.study.n_actions
     if n_numbers == first_known:
         return None
@@ -85,7 +85,7 @@ def counts_by_score(space: Workspace, binning: Binning, n_numbers: int) -> Float
 
 
 def with_lacking(counts: FloatArray | None) -> FloatArray | None:
-    """With the rows that lack each action's score; kinds that no row is of are left out."""
+    """The counts, and the rows that lack each action's score; kinds without rows are left out."""
     if counts is None:
         return None
     every = np.concatenate([counts, counts[..., [ROWS]] - counts[..., 1:]], axis=-1)
@@ -93,7 +93,7 @@ def with_lacking(counts: FloatArray | None) -> FloatArray | None:
 
 
 def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed: int) -> None:
-    """Refuse a partition from which, with earlier ones, a few rows could be isolated."""
+    """Refuse a partition that, combined with earlier ones, could isolate a few rows."""
 
     def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
         root = tree_of(space, item["partition"], range(DONE, len(item["partition"])))
@@ -109,7 +109,7 @@ def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed
 
 
 def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:
-    """The tree of the query, if it is one that a search on this grid could have come to."""
+    """The tree of the query, if a search on this grid could have reached it."""
     root = tree_of(space, numbers, range(DONE, len(numbers)))
     opened = sorted(leaf.action for leaf in leaves_of(root) if leaf.action != DONE)
     if (

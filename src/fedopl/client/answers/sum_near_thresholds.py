@@ -1,4 +1,4 @@
-"""What a tree found on a grid would gain from thresholds close to its own."""
+"""What a tree that was found on a grid would gain from thresholds close to its own."""
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 
 
 def answer(space: Workspace, query: SumNearThresholds) -> ThresholdGains:
-    """Sums over narrow bins, none of which discloses a few rows beside the cells of the grid."""
+    """Sums over narrow bins; none discloses a few rows when combined with the cells of the grid."""
     try:
         look = query.look(space.study)
-    except ValueError:  # none that the study allows
+    except ValueError:  # the study does not allow this
         raise RefusedError(RefusalCode.MALFORMED) from None
     needed = space.limits.rows_needed(space.study.n_actions)
     if needed > 1:
@@ -36,7 +36,7 @@ def answer(space: Workspace, query: SumNearThresholds) -> ThresholdGains:
         first = suppression_of(cells[..., [ROWS]] if rows is None else rows, look.grid, needed)
     known = _known_scores(cells, space.study.n_actions)
     found = near_sums(space.scored_rows(), look, binning, known, first)
-    # Shares of all weight, as cells are.
+    # As shares of the total weight, like the cells.
     gains = found.gains / (cells[0, look.grid.tables[0, 0], WEIGHT].sum() or 1.0)
     if first is not None:
         beside = Beside(layers=layers, grid=look.grid, suppression=first, needed=needed)
@@ -45,6 +45,6 @@ def answer(space: Workspace, query: SumNearThresholds) -> ThresholdGains:
 
 
 def _known_scores(cells: FloatArray, n_actions: int) -> BoolArray:  # (n_actions,)
-    """The actions that any row has a score for."""
+    """The actions for which any row has a score."""
     known: BoolArray = np.any(cells[..., FIRST_ACTION + n_actions :], axis=(0, 1))
     return known if known.size else np.ones(n_actions, bool)

@@ -1,9 +1,9 @@
-"""Which features act together in what both models leave: the strongest few, roughly.
+"""Which features interact in what both models leave unexplained: the strongest few, roughly.
 
-Whoever knows everybody's features and models could solve many statistics for outcomes. So an action
-has at most `MOST_PRODUCTS_TOLD` lines, and fewer where its rows' `parameter_share` is less. A line
-is told only if both of its statistics rest on enough rows. Each carries noise as large as a few
-usual rows change it by, and is then rounded to a whole number.
+Anyone who knows everybody's features and models could solve many statistics for outcomes. So an
+action has at most `MOST_PRODUCTS_TOLD` lines, and fewer where its rows' `parameter_share` allows
+fewer. A line is released only if both of its statistics rest on enough rows. Each statistic has
+noise as large as the change that a few usual rows make, and is then rounded to a whole number.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from fedopl.messages.evaluation.interactions_left import (
     feature_products,
 )
 
-_DIGITS = 2  # that count, of what a value is too high by
+_DIGITS = 2  # significant ones, of the amount by which a value is too high
 
 
 def answer(space: Workspace, _query: TellInteractions) -> InteractionsLeft:
-    """The strongest products of every action, of those that rest on enough rows."""
+    """The strongest products of each action, among those that rest on enough rows."""
     tests = dict(zip(INTERACTION_TESTS, np.moveaxis(space.scored.interactions, -1, 0), strict=True))
     statistics = _with_noise(space, tests)
     n_columns = space.study.n_features + 1
@@ -42,16 +42,16 @@ def answer(space: Workspace, _query: TellInteractions) -> InteractionsLeft:
         own = statistics[:, action, kept]
         too_high = _rounded(own.prod(axis=0) * tests["unit"][action, kept])
         told[action, : len(kept)] = np.column_stack([places[kept], *own, too_high])
-    return InteractionsLeft(strongest=told + 0.0)  # −0 would tell of what is rounded away
+    return InteractionsLeft(strongest=told + 0.0)  # −0 would disclose a sign
 
 
 def _with_noise(
     space: Workspace, tests: dict[str, FloatArray]
 ) -> FloatArray:  # (2, n_actions, n_products)
-    """Of weights and of residuals, as whole numbers."""
+    """The statistics of weights and of residuals, as whole numbers."""
     found = np.stack([tests["weights"], tests["residuals"]])
     if space.limits.value_noise:
-        # A usual row changes a statistic by one over the root of the rows it rests on.
+        # A usual row changes a statistic by one over the root of the number of rows behind it.
         rests_on = np.stack([tests["weights_rest_on"], tests["residuals_rest_on"]])
         scale = space.limits.value_noise / np.sqrt(np.maximum(rests_on, 1.0))
         noise = space.noise_for("fit", "interactions").standard_normal(found.shape)
@@ -64,5 +64,5 @@ def _places(n_features: int) -> FloatArray:  # (n_products, 3)
 
 
 def _rounded(numbers: FloatArray) -> FloatArray:  # shaped as numbers
-    """To so many digits that count."""
+    """The numbers to `_DIGITS` significant digits."""
     return np.array([float(f"{number:.{_DIGITS - 1}e}") for number in numbers.tolist()])

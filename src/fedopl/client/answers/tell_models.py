@@ -1,8 +1,8 @@
-"""A client's own models of what was done and of what came of it, to be compared with others'.
+"""A client's own models of actions and of outcomes, to be compared with those of others.
 
-Each is fitted to all training rows, and once more without each of `N_PARTS` parts of them. What
-changes when a part is left out tells how much of a difference between two clients' models is noise
-(the delete-a-group jackknife). Groups of rows are never divided between parts.
+Each model is fitted to all training rows, and again without each of `N_PARTS` parts of them. How
+much it changes when a part is left out shows how much of a difference between two clients' models
+is noise (the delete-a-group jackknife). Groups of rows are never divided between parts.
 """
 
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from fedopl.messages.diagnosis.client_models import N_PARTS, Models, TellModels
 from fedopl.messages.refusal import RefusalCode
 from fedopl.solvers import least_squares
 
-# Models come in the order of the part they were fitted without; the last is of all rows.
+# Models are in the order of the part that they were fitted without. The last one has all rows.
 WHOLE = N_PARTS
 N_REPEATS = N_PARTS + 1
-# Least squares without a penalty, whose bias would look like a shift, needs that many rows for each
-# number, whatever part is left out.
+# Least squares needs this many rows for each number, whatever part is left out. There is no
+# penalty, because its bias would look like a shift.
 ROWS_PER_NUMBER = 2
-# Coefficients differ by little if one part is left out; that must not drown in a loose fit.
+# Coefficients change little if one part is left out. A loose fit would hide that change.
 TOLERANCE = 1e-8
-SMALLEST_VARIANCE = 1e-12  # of the mean square of rewards; below it, they are not random
+SMALLEST_VARIANCE = 1e-12  # as a share of rewards' mean square; below it, rewards are not random
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnModels:
-    """One client's models, ours or another's; the intercept is the last parameter."""
+    """One client's models, its own or another's; the intercept is the last parameter."""
 
     propensities: FloatArray  # (n_repeats, n_actions, n_features + 1)  scores of a softmax
     outcomes: FloatArray  # (n_repeats, n_actions, n_features + 1)  zero where not supported
@@ -45,18 +45,18 @@ class OwnModels:
     supported: BoolArray  # (n_actions,)
 
 
-# Two queries need them, and fits take long.
+# Two queries need the models, and fitting takes long.
 _FITTED: WeakKeyDictionary[Workspace, OwnModels] = WeakKeyDictionary()
 
 
 def answer(space: Workspace, _query: TellModels) -> Models:
-    """The models, in which actions that few rows took have none."""
+    """The models; actions that few rows took have none."""
     own = own_models(space)
     return Models(**{name: field.astype(np.float64) for name, field in vars(own).items()})
 
 
 def own_models(space: Workspace) -> OwnModels:
-    """The models of this client's rows, fitted once."""
+    """The models of this client's rows, which are fitted once."""
     space.check_rows_for_sums()
     if space not in _FITTED:
         _FITTED[space] = _fit_models(space)
@@ -70,7 +70,7 @@ def _fit_models(space: Workspace) -> OwnModels:
     for chunk, parts in rows.chunks_and_parts():
         own = parts.of_row[chunk.training], chunk.data.actions[chunk.training]
         np.add.at(counts, own, 1)
-    if not counts.any(axis=1).all():  # fewer groups than parts that each hold some of them
+    if not counts.any(axis=1).all():  # some part is empty: there are too few groups
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
     supported = _supported(counts, width, needed, space.rows_needed)
@@ -78,7 +78,8 @@ def _fit_models(space: Workspace) -> OwnModels:
     supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)
     if not supported.any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    # Scores are as many numbers as outcome models: each action has rows enough for its own.
+    # Propensity scores have as many numbers as outcome models: each action has enough rows for its
+    # own.
     if space.study.nuisances.propensity == "marginal" or supported.sum() < 2:
         scores = _shares(rows, supported)
     else:
@@ -95,9 +96,9 @@ def _fit_models(space: Workspace) -> OwnModels:
 def _supported(
     counts: IntArray, width: int, needed: int, needed_in_part: int
 ) -> BoolArray:  # (n_actions,)
-    """Actions with rows for all released numbers, and to fit them whatever part is left out.
+    """Actions with enough rows for all released numbers, and for a fit whatever part is left out.
 
-    Two models differ by one part, so each part has enough rows for a sum of squares.
+    Two models differ by one part. So each part needs enough rows for a sum of squares.
     """
     total = counts.sum(axis=0)
     fitted = total - counts.max(axis=0) >= ROWS_PER_NUMBER * width
@@ -106,9 +107,9 @@ def _supported(
 
 
 def _outcomes(rows: StudyRows) -> tuple[FloatArray, FloatArray, float]:
-    """Least squares by action, the variance of rewards about it, and the mean of their squares.
+    """Least squares by action, its residual variances, and the mean square of rewards.
 
-    Variances are with their degrees of freedom.
+    Variances take degrees of freedom into account.
     """
     sums: FoldSums | None = None
     squares, n_rows = 0.0, 0
@@ -157,8 +158,8 @@ def _shares(rows: StudyRows, supported: BoolArray) -> FloatArray:
 def _logistic(rows: StudyRows, supported: BoolArray) -> FloatArray:
     """Softmax scores of the supported actions, from the rows that took one of them.
 
-    Known propensities are not used: as all clients' models are of one kind, they can be compared.
-    Of rows on disk, models are fitted to so many that are evenly spread.
+    Known propensities are not used: all clients' models must be of one kind to be compared. Of rows
+    on disk, models are fitted to an evenly spread sample.
     """
     sample, parts = _in_memory(rows)
     learned = [
@@ -168,7 +169,7 @@ def _logistic(rows: StudyRows, supported: BoolArray) -> FloatArray:
 
 
 def _in_memory(rows: StudyRows) -> tuple[Chunk, Folds]:
-    """All rows, or of those on disk as many as propensities are fitted to, and their parts."""
+    """All rows and their parts; of rows on disk, as many as propensities are fitted to."""
     step = -(-rows.given.n_rows // MOST_FITTED) if rows.given.is_on_disk else 1
     pieces: list[Chunk] = []
     numbers, start = [], 0
@@ -193,7 +194,7 @@ def _logistic_scores(
     scaler, regression = model[0], model[-1]
     slopes = regression.coef_ / scaler.scale_
     fitted = np.column_stack([slopes, regression.intercept_ - slopes @ scaler.mean_])
-    # Of two actions, only the second has scores; the first one's are zero.
+    # For two actions, only the second has scores. Those of the first are zero.
     parameters[regression.classes_[-len(fitted) :]] = fitted
     return parameters
 
@@ -201,11 +202,12 @@ def _logistic_scores(
 def _with_rare_actions(
     scores: FloatArray, space: Workspace, supported: BoolArray, chance: float
 ) -> FloatArray:  # shaped as scores
-    """Actions that are not supported are about as likely as if half the rows needed took them.
+    """Give unsupported actions the propensity they would have if half the needed rows took them.
 
-    How many did is not disclosed; a chance of zero would be infinitely far from any other.
+    The number of rows that took them is not disclosed. A propensity of zero would be infinitely far
+    from any other.
     """
-    from scipy.special import logsumexp  # here, as it is slow to import
+    from scipy.special import logsumexp  # here, because it is slow to import
 
     n_rare = int((~supported).sum())
     if not n_rare:

@@ -1,4 +1,4 @@
-"""How large scores are: their mean squares, which regret bounds use (Theorem 1)."""
+"""How large scores are: their mean squares, which the regret bounds use (Theorem 1)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedopl.messages.refusal import RefusalCode
 
 
 def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
-    """Mean squares; one that rests on a few rows is suppressed."""
+    """Mean squares of scores; a mean that rests on a few rows is suppressed."""
     space.check_rows_for_sums()
     if beyond_declared(space):
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
@@ -26,8 +26,8 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
         squares = chunk.scores[rows] ** 2  # (n_training, n_actions)
         weights, groups = chunk.data.weights_of(rows), chunk.data.groups_of(rows)
         largest = _largest(squares)
-        # Where one action has the largest score in all rows but a few, the mean less that action's
-        # would be theirs.
+        # One action may have the largest score in all rows but a few. Then the mean of the largest,
+        # less that action's mean, would describe those few rows.
         left = np.column_stack([largest, largest[:, None] - np.nan_to_num(squares)])
         columns = [(largest, left), *((own, own[:, None]) for own in squares.T)]
         for place, (column, pulls) in enumerate(columns):
@@ -44,17 +44,17 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
 
 
 def _largest(squares: FloatArray) -> FloatArray:  # (n_rows,)
-    """The largest of each row's squares that are known, NaN where none is."""
+    """The largest known square of each row, NaN where none is known."""
     known = np.isfinite(squares)
     largest = np.where(known, squares, 0.0).max(axis=1)
     return np.where(known.any(axis=1), largest, np.nan)
 
 
 def beyond_declared(space: Workspace) -> dict[str, int]:
-    """How many rows contradict each bound of `Declared` that some contradict, held-out ones too.
+    """How many rows contradict each bound of `Declared`, held-out rows included.
 
-    Propensities are those that scores use: known ones, or else those that were fitted, as they are
-    before anything is clipped.
+    Bounds that no row contradicts are left out. Propensities are those that scores use, before
+    clipping: known ones, or else fitted ones.
     """
     declared = space.study.declared
     counts = {"reward": 0, "overlap": 0}

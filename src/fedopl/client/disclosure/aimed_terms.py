@@ -1,9 +1,10 @@
-"""Terms aimed at a few rows: knots that a study's author put around them would disclose them.
+"""Protects a few rows from terms aimed at them: knots that a study's author puts around them.
 
-Hinges at neighbouring knots combine to a function that is zero outside these knots, and products
-of two numbers to one that is zero outside a corner: if a cell has few rows there, sums with it are
-those rows. So before terms are summed, a number between knots where the cell has few is moved to
-a knot beside many, and a product that few rows of the cell make vary is constant there.
+Hinges at neighbouring knots combine to a function that is zero outside these knots. Products of two
+numbers combine to a function that is zero outside a corner. If a cell has few rows where such a
+function is not zero, sums with it disclose those rows. So two changes are made before terms are
+summed. A number between knots where the cell has few rows is moved to a knot beside many rows. A
+product that varies only because of a few rows of the cell is made constant there.
 """
 
 from collections.abc import Mapping
@@ -21,9 +22,10 @@ from fedopl.policies.terms import Stretch, Terms
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MovedNumbers:
-    """Of one feature: where numbers between its knots are moved to, in each cell.
+    """Where numbers of one feature between its knots are moved to, in each cell.
 
-    Places are counted from below: beneath the first knot, at it, between it and the second one.
+    Places are counted from below: 0 is beneath the first knot, 1 at it, 2 between it and the
+    second.
     """
 
     feature: int
@@ -31,7 +33,7 @@ class MovedNumbers:
     onto: FloatArray  # (n_cells, 2 · n_knots + 1), NaN where numbers stay
 
     def __call__(self, numbers: FloatArray, cells: IntArray) -> FloatArray:  # (n_rows,)
-        """The numbers, where they are moved to."""
+        """The numbers after the move."""
         onto: FloatArray = self.onto[cells, _places(self.knots, numbers)]
         return np.where(np.isnan(onto), numbers, onto)
 
@@ -39,7 +41,7 @@ class MovedNumbers:
 def moved_numbers(
     parts: ContextParts, knots: Mapping[int, FloatArray], n_cells: int, minimum: int
 ) -> tuple[MovedNumbers, ...]:
-    """Which numbers are moved, found in one pass; the first columns of contexts are features."""
+    """The numbers to move, found in one pass; the first columns of contexts are features."""
     counts = {
         feature: np.zeros((n_cells, 2 * len(own) + 1), np.int64) for feature, own in knots.items()
     }
@@ -56,13 +58,13 @@ def moved_numbers(
 
 
 def _places(knots: FloatArray, numbers: FloatArray) -> IntArray:  # (n_rows,)
-    """Even between knots, odd at one."""
+    """The place of each number: even between knots, odd at a knot."""
     below: IntArray = np.searchsorted(knots, numbers, side="left")
     return below + np.searchsorted(knots, numbers, side="right")
 
 
 def _onto(counts: IntArray, knots: FloatArray, minimum: int) -> FloatArray:  # shaped as counts
-    """The nearest knot beside rows enough, or with enough at it; else the middle one."""
+    """The nearest knot with enough rows beside or at it, else the middle one; NaN for no move."""
     moved = np.zeros(counts.shape, bool)
     for place in range(0, counts.shape[1], 2):
         moved[:, place] = cells_to_mask(counts[:, place], minimum)
@@ -70,7 +72,7 @@ def _onto(counts: IntArray, knots: FloatArray, minimum: int) -> FloatArray:  # s
     for place in range(1, counts.shape[1], 2):
         lonely = ~stays[:, place - 1] & ~stays[:, place + 1]
         moved[:, place] = cells_to_mask(np.where(lonely, counts[:, place], 0), minimum)
-    # Numbers are moved to knots at which a function that is not zero there is not zero for many.
+    # Numbers are moved to knots where a function that is not zero is not zero for many rows.
     many = (counts[:, 1::2] >= minimum) & ~moved[:, 1::2]
     beside = many | stays[:, :-1:2] | stays[:, 2::2]
     onto = np.full(counts.shape, np.nan)
@@ -87,10 +89,10 @@ def _onto(counts: IntArray, knots: FloatArray, minimum: int) -> FloatArray:  # s
 def rare_products(
     parts: ContextParts, terms: Terms, n_cells: int, minimum: int
 ) -> tuple[RareValues, ...]:
-    """Products that few rows of a cell make vary, found in two passes or three.
+    """Products that vary only because of a few rows of a cell, found in two or three passes.
 
-    Less what one factor is at an end, times what the other is less that at one of its own, a
-    product is zero wherever either factor is at its end.
+    Sums can subtract from each factor its value at one of its ends. The product of these
+    differences is zero wherever either factor is at that end.
     """
     stretches = {stretch for pair in terms.varying.values() for stretch in pair}
     if not stretches:
@@ -121,7 +123,7 @@ _Ends = tuple[float, float]
 def _at_ends(
     parts: ContextParts, stretches: set[Stretch], n_cells: int
 ) -> tuple[dict[Stretch, _Ends], IntArray, dict[Stretch, IntArray]]:
-    """Where each factor ends among these rows, rows by cell, and those at either end."""
+    """Each factor's ends among these rows, the rows of each cell, and those at either end."""
     features = sorted({stretch.feature for stretch in stretches})
     lowest, highest = dict.fromkeys(features, np.inf), dict.fromkeys(features, -np.inf)
     for contexts, _ in parts():

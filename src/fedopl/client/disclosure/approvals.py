@@ -1,9 +1,9 @@
 """Approval by hand: queries wait in the client's folder until its owner decides about them.
 
-The process that answers and the one that serves the owner's page are two, and meet in small files:
+One process answers queries. Another serves the owner's page. They communicate through small files:
 
     served          locked while a page is served
-    paused          there while the owner holds all answers back
+    paused          exists while the owner holds all answers back
     SHA.waiting     a query that was asked and not decided; touched while somebody waits for it
     SHA.approved    a query that may be answered, however often: its answer has the same bytes
     SHA.refused     a query that is refused the next time it is looked at
@@ -25,7 +25,8 @@ from fedopl.base.file_lock import is_locked, locked
 from fedopl.base.files import refuse_link, write_atomically
 
 _LOOK_SECONDS = 0.2
-# Whoever waits for a decision says so by touching its file; after so long it waits no more.
+# A process that waits for a decision touches the query's file. After this long without a touch,
+# nobody waits any more.
 WAITED_FOR_SECONDS = 10.0
 _SERVED, _PAUSED = "served", "paused"
 _WAITING, _APPROVED, _REFUSED = ".waiting", ".approved", ".refused"
@@ -50,7 +51,7 @@ class OwnerDecision(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A query as its owner sees it before it is answered."""
+    """A query as the owner sees it before it is answered."""
 
     sha256: str
     query: str  # the message's type
@@ -64,12 +65,12 @@ class Waiting(Question):
 
     to: str  # who asks, as far as the client can tell
     since: str
-    is_waited_for: bool  # or the server's time for it is over
+    is_waited_for: bool  # False if the server's time for it is over
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approvals:
-    """The folder in which the door and the owner's page meet.
+    """The folder that the door and the owner's page share.
 
     Args:
         folder: where the files are.
@@ -92,9 +93,9 @@ class Approvals:
     # --- the door's side -----------------------------------------------------------------------
 
     def decided(self, questions: Sequence[Question | None]) -> list[OwnerDecision]:
-        """What the owner decided about each; waits until all are.
+        """What the owner decided about each query; waits until all are decided.
 
-        None is a query that the owner was not shown, as the door refuses it.
+        None stands for a query that the owner was not shown, because the door refuses it.
         """
         open_ = {one.sha256: one for one in questions if one is not None}
         found: dict[str, OwnerDecision] = {}
@@ -114,7 +115,7 @@ class Approvals:
         return [OwnerDecision.NOT_SHOWN if one is None else found[one.sha256] for one in questions]
 
     def _ending(self, end: float) -> OwnerDecision | None:
-        """Why nobody can decide any more, if so."""
+        """The reason why nobody can decide any more, None if somebody can."""
         if not self.is_served:
             return OwnerDecision.NO_PAGE
         return OwnerDecision.TOO_LATE if time.monotonic() > end else None
@@ -140,7 +141,7 @@ class Approvals:
                 os.utime(self._file(sha256, _WAITING))
 
     def _taken_down(self, sha256: str, decision: OwnerDecision) -> None:
-        """Remove what is decided; what nobody decided stays, to be approved for the next time."""
+        """Remove the files of a decided query; others stay, to be approved for the next time."""
         if decision.lets_through or decision is OwnerDecision.REFUSED:
             self._file(sha256, _WAITING).unlink(missing_ok=True)
         if decision is OwnerDecision.REFUSED:
@@ -149,7 +150,7 @@ class Approvals:
     # --- the owner's side ----------------------------------------------------------------------
 
     def serving(self) -> AbstractContextManager[None]:
-        """A context in which queries may wait, as a page is served on which they are decided."""
+        """A context in which queries may wait, because a page is served to decide on them."""
         refuse_link(self.folder)
         return locked(self.folder / _SERVED, _TAKE_SECONDS)
 
@@ -179,7 +180,7 @@ class Approvals:
         self._write(self._known(sha256) + _APPROVED, "")
 
     def refuse(self, sha256: str) -> None:
-        """Refuse a query that waits, this time."""
+        """Refuse a query that waits, this time only."""
         self._write(self._known(sha256) + _REFUSED, "")
         self._file(sha256, _WAITING).unlink(missing_ok=True)
 
@@ -192,7 +193,7 @@ class Approvals:
         (self.folder / _PAUSED).unlink(missing_ok=True)
 
     def _known(self, sha256: str) -> str:
-        """The hash, if such a query waits: what comes from a page is never made a path."""
+        """The hash, if such a query waits; so no path is ever made from what a page sends."""
         if sha256 not in (one.sha256 for one in self.waiting()):
             raise OptionError("approve, refuse: no such question waits; it may have been decided")
         return sha256

@@ -1,8 +1,8 @@
 """The dominance rule: no released sum of squares may rest, for more than a share, on one row.
 
-Where one row has nearly all of Σ x_j², the sums of products Σ x_j·x_k are that row's other values
-times a known number: a typo by three digits would disclose the row it is in. Whoever has the sums
-can measure columns from wherever it likes, so squares are about the middle of each column.
+If one row has nearly all of Σ x_j², the sums of products Σ x_j·x_k are that row's other values
+times a known number. So a number that is wrong by three digits would disclose its row. A reader of
+the sums can measure columns from any origin. So squares are about the middle of each column.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ class RowShares:
         self._sums = np.zeros((n_cells, len(centre)))
 
     def add(self, cells: IntArray, columns: FloatArray, weights: FloatArray | None) -> None:
-        """Take note of rows (n_rows, n_columns) that come cell after cell."""
+        """Add rows (n_rows, n_columns) that are sorted by cell."""
         if not len(cells):
             return
         squares = np.square(columns - self._centre)
@@ -34,16 +34,16 @@ class RowShares:
 
     @property
     def by_cell(self) -> FloatArray:  # (n_cells,)
-        """Of the column in which it is largest."""
+        """The largest share in each cell, over all columns."""
         largest: FloatArray = _shares(self._largest, self._sums).max(axis=1)
         return largest
 
     @property
     def by_column(self) -> FloatArray:  # (n_columns,)
-        """Of the sums over all cells."""
+        """The share of each column's sum over all cells."""
         return _shares(self._largest.max(axis=0), self._sums.sum(axis=0))
 
 
 def _shares(largest: FloatArray, sums: FloatArray) -> FloatArray:
-    """Zero where there is nothing to have a share of."""
+    """The shares, zero where a sum is zero."""
     return np.divide(largest, sums, out=np.zeros_like(sums), where=sums > 0)

@@ -1,6 +1,6 @@
-"""The ledger: an append-only record, kept by the client, of everything it ever answered.
+"""The ledger: the client's append-only record of everything it ever answered.
 
-Budgets of queries are counted from it, so that they last as long as the ledger does.
+Budgets of queries are counted from it. So they last as long as the ledger does.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from fedopl.privacy.accountant import mu_for, mu_of_several
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
-# An entry that is no answer: the client's owner opened the door again.
+# An entry that is not an answer: the client's owner opened the door again.
 UNLOCK = "unlock"
 
 # How long one process waits while another answers for the same client.
@@ -53,21 +53,21 @@ class Entry:
     query_sha256: str
     study_name: str = ""
     to: str = ""  # who asked, as far as the client can tell
-    amount: int = 1  # of a budget over the lifetime of the rows that the query cost
-    why: str = ""  # what a refusal rests on, for the client's own eyes: only `reason` crossed
+    amount: int = 1  # what the query cost of a budget over the lifetime of the rows
+    why: str = ""  # why a query was withheld, for the client alone: only `reason` was sent
     privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
-    slip: float = 0.0  # the probability with which it may tell more than that
-    agreed: str = ""  # the digest of the study that was agreed on, where it went on as another
-    owner: str = ""  # what the client's owner decided about the query, where it was asked
+    slip: float = 0.0  # the probability with which it may disclose more than that
+    agreed: str = ""  # the digest of the agreed study, where that continued as another
+    owner: str = ""  # what the client's owner decided about the query, if asked
 
     @property
     def counts_for(self) -> str:
-        """The digest of the study that it counts for, of those that are ever answered."""
+        """The digest of the agreed study, for which the entry counts."""
         return self.agreed or self.study
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers left in arrays."""
+        """How many numbers were released in arrays."""
         axes = {kind.__name__: array_axes(kind) for kind in MESSAGES.values()}.get(self.answer, {})
         return sum(n_sent(axes[name], shape) for name, shape in self.shapes.items())
 
@@ -76,7 +76,7 @@ class Ledger(Protocol):
     """A list of entries that only grows."""
 
     def append(self, entry: Entry) -> None:
-        """Add an entry; it must be safe before the answer leaves."""
+        """Add an entry; it must be stored safely before the answer leaves."""
 
     def entries(self) -> list[Entry]:
         """Everything so far, oldest first."""
@@ -85,7 +85,7 @@ class Ledger(Protocol):
         """The entries from a position on, 0 at first, and the position after them."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """A context in which nobody else answers by this ledger."""
+        """A context in which no other process answers with this ledger."""
 
 
 class MemoryLedger(list[Entry]):
@@ -96,17 +96,17 @@ class MemoryLedger(list[Entry]):
         return list(self)
 
     def since(self, position: int) -> tuple[list[Entry], int]:
-        """The entries after a number of first ones, and how many there are."""
+        """The entries from this position on, and the number of all entries."""
         return self[position:], len(self)
 
     def locked(self) -> AbstractContextManager[None]:
-        """No other process can have it."""
+        """An empty context: no other process can use this ledger."""
         return NOBODY_ELSE
 
 
 @dataclass(frozen=True)
 class FileLedger:
-    """A ledger of JSON lines, in which every answer is to the same asker."""
+    """A ledger of JSON lines; all answers it adds are to the same asker."""
 
     path: Path
     asker: str = ""
@@ -117,11 +117,11 @@ class FileLedger:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_unfinished_line()
-            # Unbuffered: a line is one write, which lines of other processes cannot divide.
+            # Unbuffered: a line is one write, so lines of other processes cannot get in between.
             with open(self.path, "ab", buffering=0, opener=owner_only) as file:
                 size = file.tell()
                 written = file.write(line)
-                # On the disk before the answer leaves: a crash must not give a budget back.
+                # On the disk before the answer leaves: a crash must not restore a budget.
                 os.fsync(file.fileno())
                 if written != len(line):
                     file.truncate(size)
@@ -151,7 +151,7 @@ class FileLedger:
                 if position > size:
                     raise StorageError(f"{self.path}: was cut off by something else")
                 file.seek(position)
-                content = file.read(size - position)  # a device would never end
+                content = file.read(size - position)  # a device would have no end
         except FileNotFoundError:
             return [], 0
         except OSError as error:
@@ -165,8 +165,8 @@ class FileLedger:
             raise StorageError(f"{self.path}: was changed by something else") from None
 
     def locked(self) -> AbstractContextManager[None]:
-        """A context in which no other process answers by this ledger."""
-        # The lock is on the ledger itself: whoever deletes it deletes the budgets, too.
+        """A context in which no other process answers with this ledger."""
+        # The lock is on the ledger itself: deleting it deletes the budgets, too.
         return locked(self.path, WAIT_SECONDS)
 
 
@@ -193,7 +193,7 @@ def entry_for(
 
 
 def unlocking(study: str) -> Entry:
-    """The entry by which a client's owner opens the door again for the study of this digest."""
+    """The entry with which a client's owner opens the door again for the study of this digest."""
     return Entry(
         when=_now(),
         study=study,
@@ -222,11 +222,11 @@ def _text_of(digest: bytes) -> str:
 class Budgets:
     """How many different queries of a kind are answered; a repeated query is free.
 
-    An answer that is withheld costs as much as one that is given: where answers begin to be
-    withheld is itself information about rows. After a number of them the door is locked for the
-    study, until its owner unlocks it. Some budgets are for all studies together, over the lifetime
-    of the rows. All is counted from the ledger, which has what other processes answered, before or
-    since.
+    An answer that is withheld costs as much as one that is given, because where answers begin to be
+    withheld is itself information about rows. After a number of withheld answers the door is locked
+    for the study, until its owner unlocks it. Some budgets are for all studies together, over the
+    lifetime of the rows. Everything is counted from the ledger, which also has the answers of other
+    processes, before or since.
     """
 
     def __init__(
@@ -235,13 +235,13 @@ class Budgets:
         self._study, self._limits, self._budgets, self._ledger = study, limits, budgets, ledger
         self._digest = study.digest.hex()
         self._agreed = study.before_screening.digest.hex()
-        # Of this study, and of all: kind of query → SHA-256 of each → its amount.
+        # For this study, and for all: kind of query → SHA-256 of each → its amount.
         self._paid: dict[str, dict[str, int]] = {}
         self._lifetime: dict[str, dict[str, int]] = {}
         self._others: set[str] = set()  # other studies that were answered
-        # μ and slip by study, of those with differential privacy
+        # μ and slip by study, for studies with differential privacy
         self._promised: dict[str, tuple[float, float]] = {}
-        self._gone_on: set[str] = set()  # studies that the agreed one went on as
+        self._gone_on: set[str] = set()  # studies that the agreed one continued as
         self._n_withheld = 0  # since the door was last unlocked
         self._read_to = 0
 
@@ -291,15 +291,15 @@ class Budgets:
                 raise RefusedError(RefusalCode.BUDGET_SPENT)
 
     def _ever_paid(self, limit: str) -> int:
-        """What all studies asked of these rows that counts by this limit, whatever the query."""
+        """What queries of all studies have spent of this limit over the lifetime of the rows."""
         alike = (kind.__name__ for kind in QUERIES if kind.lifetime == limit)
         return sum(sum(self._lifetime.get(name, {}).values()) for name in alike)
 
     def _check_promises(self) -> None:
-        """Refuse a study that would, with all before it, tell more than the owner allows.
+        """Refuse a study that, with all before it, would disclose more than the owner allows.
 
-        A study is paid for as a whole by its first answer, so one that resumes is not paid twice.
-        It goes on as one other: of two, each would be answered.
+        The first answer pays for the whole study, so a study that resumes does not pay twice. A
+        study can continue as only one other study: if there were two, both would be answered.
         """
         if self._digest != self._agreed and self._gone_on - {self._digest}:
             raise RefusedError(RefusalCode.BUDGET_SPENT)
@@ -312,7 +312,7 @@ class Budgets:
 def most_promised(limits: Limits, slip: float) -> float:
     """The μ that all studies with differential privacy may have together.
 
-    Where they tell more with some probability, δ has to cover that, too.
+    Where they may disclose more with some probability, δ has to cover that probability, too.
     """
     if not math.isfinite(limits.epsilon):
         return math.inf

@@ -1,8 +1,9 @@
-"""Flags that leave out a few rows: these rows have no flag, and sums of the others disclose them.
+"""Protects a few rows that have none of some flags: sums of the flags would disclose them.
 
-If each row is on one of three wards, and the third, which has no flag of its own, has two of the
-rows, then 1 − x₁ − x₂ is one in these two and zero elsewhere. So where flags of which a row has one
-at most leave few rows of a cell over, these get the commonest of them.
+Suppose that each row is on one of three wards. The third ward has two of the rows, and no flag of
+its own. Then 1 − x₁ − x₂ is one in these two rows and zero elsewhere. So take flags of which each
+row has at most one. If only a few rows of a cell have none of them, these rows get the commonest
+flag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +15,18 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.rare_values import ContextParts, cells_to_mask
 
-Flag = tuple[int, float]  # a feature of two values, and which of these is meant
+Flag = tuple[int, float]  # a feature of two values, and the value that is meant
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeftOver:
-    """Flags, the commonest first, and the cells in which rows that have none of them are few."""
+    """Flags, the commonest first, and the cells in which few rows have none of them."""
 
     flags: tuple[Flag, ...]
     masked: BoolArray  # (n_cells,)
 
     def __call__(self, contexts: FloatArray, cells: IntArray) -> FloatArray:  # shaped as contexts
-        """The contexts, the same array where nothing is masked."""
+        """The contexts after masking; the same array if nothing is masked."""
         few = self.masked[cells] & _has_none(self.flags, contexts)
         if not few.any():
             return contexts
@@ -38,10 +39,10 @@ class LeftOver:
 def left_over(
     parts: ContextParts, values: Mapping[int, tuple[float, ...]], n_cells: int, minimum: int
 ) -> tuple[LeftOver, ...]:
-    """Sets of flags that leave few rows over, found in one pass or two; both values by feature."""
+    """Sets of flags that few rows have none of, found in one pass or two; `values` by feature."""
     if len(values) < 2:
         return ()
-    # All flags of higher values come first, then those of lower ones in the same order.
+    # First the flags of all higher values, then those of lower ones in the same order.
     flags = [(feature, own[side]) for side in (1, 0) for feature, own in values.items()]
     found = {
         tuple(flags[place] for place in places): np.zeros(n_cells, np.int64)
@@ -63,7 +64,7 @@ def _has_none(flags: tuple[Flag, ...], contexts: FloatArray) -> BoolArray:  # (n
 
 
 def _together(parts: ContextParts, flags: Sequence[Flag]) -> dict[int, FloatArray]:
-    """By cell, how many rows have both of two flags; after these, one that all rows have."""
+    """By cell, how many rows have both of two flags; the last flag is one that all rows have."""
     features, values = zip(*flags, strict=True)
     found: dict[int, FloatArray] = {}
     for contexts, cells in parts():
@@ -76,7 +77,7 @@ def _together(parts: ContextParts, flags: Sequence[Flag]) -> dict[int, FloatArra
 
 
 def _sets(both: FloatArray, minimum: int) -> set[tuple[int, ...]]:
-    """Flags of which no row of the cell has two, and that few of its rows have none of."""
+    """Sets of flags such that no row of the cell has two of them, and few rows have none."""
     high, n_rows, n_features = both[-1, :-1], both[-1, -1], len(both) - 1
     counts = np.concatenate([high, n_rows - high])
     high_both = both[:-1, :-1]
@@ -93,7 +94,7 @@ def _sets(both: FloatArray, minimum: int) -> set[tuple[int, ...]]:
 def _grown(
     counts: FloatArray, apart: BoolArray, n_rows: float, minimum: int
 ) -> set[tuple[int, ...]]:
-    """From each flag on, the commonest that goes with those before, until few rows are left."""
+    """Sets grown from each flag by the commonest that excludes the others, until few are left."""
     order = np.argsort(-counts, kind="stable")
     found, seen = set(), set()
     for first in order.tolist():

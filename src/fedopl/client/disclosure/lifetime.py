@@ -1,4 +1,4 @@
-"""What a client has released over the lifetime of its rows, study by study, from its ledger."""
+"""What a client has released over the lifetime of its rows, by study, from its ledger."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,29 +15,29 @@ from fedopl.study.study import Study
 
 @dataclass(kw_only=True)
 class StudySummary:
-    """One study's answers."""
+    """A summary of one study's answers."""
 
     study: str  # its digest
     name: str = ""
-    to: list[str] = field(default_factory=list)  # all who asked
+    to: list[str] = field(default_factory=list)  # everybody who asked
     first: str = ""
     last: str = ""
-    answers: dict[str, int] = field(default_factory=dict)  # different ones, by query
+    answers: dict[str, int] = field(default_factory=dict)  # the number of different ones, by query
     refusals: int = 0
     withheld: int = 0  # since the door was last unlocked
     n_bytes: int = 0
-    counts: bool = False  # as one of the studies that are ever answered
+    counts: bool = False  # whether it counts toward the limit on studies
     spent: dict[str, int] = field(default_factory=dict)  # of lifetime budgets, by limit
     privacy: float = 0.0  # μ of its promise of differential privacy; 0 where it has none
-    slip: float = 0.0  # the probability with which it may tell more than that
+    slip: float = 0.0  # the probability with which it may disclose more than that
 
     def is_locked(self, limits: Limits) -> bool:
-        """Whether its owner has to unlock the door before the study goes on."""
+        """Whether its owner has to unlock the door before the study can continue."""
         return self.withheld >= limits.withheld_answers
 
 
 def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
-    """Every study that is in the ledger, in the order in which it was first answered."""
+    """All studies in the ledger, in the order in which they were first answered."""
     amounts = {query.__name__: query.lifetime for query in QUERIES if query.lifetime}
     found: dict[str, StudySummary] = {}
     seen: set[tuple[str, str]] = set()
@@ -54,7 +54,7 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
         if entry.reason not in ("", RefusalCode.WITHHELD.name):
             continue
         if (entry.study, entry.query_sha256) in seen:
-            continue  # asked again, which tells nothing new and costs nothing
+            continue  # a repeated query discloses nothing new and costs nothing
         seen.add((entry.study, entry.query_sha256))
         own.counts, own.privacy, own.slip = True, entry.privacy, entry.slip
         own.withheld += bool(entry.reason)
@@ -66,7 +66,7 @@ def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
 
 
 def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
-    """What all studies together promise, of what the owner allows."""
+    """The epsilon that all studies together have spent of what the owner allows, in words."""
     answered = [study for study in studies if study.counts]
     others = sum(not one.privacy for one in answered)
     spent = _epsilon([(one.privacy, one.slip) for one in answered], limits)
@@ -77,13 +77,13 @@ def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
 
 
 def _epsilon(promises: Sequence[tuple[float, float]], limits: Limits) -> float:
-    """The ε of promises, each a μ and a slip, at the owner's δ, which covers slips, too."""
+    """The ε of promises, each a μ and a slip, at the owner's δ; δ covers slips, too."""
     left = limits.delta - sum(slip for _, slip in promises)
     return epsilon_for(mu_of_several(mu for mu, _ in promises), left) if left > 0 else math.inf
 
 
 def left_for(study: Study, studies: Iterable[StudySummary], limits: Limits) -> str:
-    """What of an owner's limit is spent, and what this study would add to it."""
+    """How much of an owner's limit is spent, and with this study, in words."""
     if study.privacy is None:
         raise TypeError("the study has no differential privacy")
     others = [

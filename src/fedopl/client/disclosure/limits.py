@@ -92,7 +92,7 @@ class Limits(Checked):
 
     @classmethod
     def open(cls) -> Self:
-        """No limits: for somebody who holds every row anyway."""
+        """No limits: for a caller who holds every row anyway."""
         budgets = [name for name in cls.model_fields if name.endswith(("queries", "descriptions"))]
         return cls(
             minimum_rows=1,
@@ -110,7 +110,7 @@ class Limits(Checked):
 
     def rows_needed(self, n_columns: int) -> int:
         """The fewest rows whose sums of squares in this many columns may be released."""
-        # As many sums as columns could be solved for the rows themselves.
+        # With as many sums as columns, one could solve for the rows themselves.
         return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
 
     def lacking(self, grants: Grants) -> list[str]:
@@ -118,7 +118,7 @@ class Limits(Checked):
         lacks = []
         for name, wanted in grants:
             allowed = getattr(self, name)
-            is_minimum = name in ("minimum_rows", "minimum_cell")  # of which less allows more
+            is_minimum = name in ("minimum_rows", "minimum_cell")  # a smaller minimum allows more
             if wanted is not None and (allowed > wanted if is_minimum else allowed < wanted):
                 enough = f"{wanted:g} or {'less' if is_minimum else 'more'}"
                 needed = "true" if wanted is True else enough
@@ -126,12 +126,12 @@ class Limits(Checked):
         return lacks
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse to answer for too few rows."""
+        """Refuse to answer if there are too few rows."""
         if n_rows < self.minimum_rows:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
 
     def check_parameters(self, n_parameters: int, n_rows: int) -> None:
-        """Refuse to fit more numbers than a share of the rows."""
+        """Refuse to fit more numbers than the allowed share of the rows."""
         if n_parameters > self.parameter_share * n_rows:
             raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
 
@@ -141,7 +141,7 @@ def _plain(value: float | bool) -> str:
 
 
 def as_limits(spec: object) -> Limits:
-    """Limits by name or as they are."""
+    """The limits: given by name, or as they are."""
     if isinstance(spec, Limits):
         return spec
     if spec == "open":

@@ -8,10 +8,10 @@ from fedopl.messages.secure.mask_shares import UnmaskingShares
 
 
 def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> None:
-    """Refuse to forget: where the ledger has a study's sums of scores, the store has the scores.
+    """Raise an error if the ledger has a study's sums of scores and the store has no scores.
 
-    All history is kept beside them, for these rows and limits, which `key` names. A store in memory
-    never outlives its process.
+    All history is kept with the scores, under `key`, which stands for these rows and limits. A
+    store in memory never outlives its process.
     """
     if not store.is_lasting or store.has(key):
         return
@@ -31,9 +31,10 @@ def require_history(ledger: Ledger, study: bytes, store: Store, key: str) -> Non
 
 
 def require_survivors(ledger: Ledger, study: bytes, store: Store, key: str) -> None:
-    """Refuse to forget over whom masks were taken off a sum: over others, one could be read.
+    """Raise an error if the store has lost over which clients masks were removed from a sum.
 
-    All of a study is kept under one key.
+    If they were removed over other clients, too, one client's sum could be read. The store keeps
+    this for a whole study under one key.
     """
     if not store.is_lasting or store.has(key):
         return

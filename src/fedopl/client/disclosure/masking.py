@@ -19,9 +19,9 @@ from fedopl.policies.terms import Terms
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mask:
-    """What is hidden of rows by the cell that each is in."""
+    """What to mask in rows, by the cell that each row is in."""
 
-    terms: Terms | None = None  # what contexts are made of, if they are more than features
+    terms: Terms | None = None  # the terms in contexts, if these are more than features
     moved: tuple[MovedNumbers, ...] = ()
     rare: tuple[RareValues, ...] = ()
     left: tuple[LeftOver, ...] = ()
@@ -30,7 +30,7 @@ class Mask:
         return bool(self.moved or self.rare or self.left)
 
     def __call__(self, contexts: FloatArray, cells: IntArray) -> FloatArray:  # shaped as contexts
-        """The contexts with what is rare masked; the same array if that is nothing."""
+        """The contexts with rare values masked; the same array if there are none."""
         masked = mask_rare(self.rare, self._moved(contexts, cells), cells)
         for one in self.left:
             masked = one(masked, cells)
@@ -46,7 +46,7 @@ class Mask:
 
 
 def find_mask(parts: ContextParts, n_cells: int, minimum: int, terms: Terms | None = None) -> Mask:
-    """What has to be masked of these rows, step by step; nothing if cells may have a single row."""
+    """All that must be masked in these rows; nothing if a cell may have a single row."""
     if minimum < 2:
         return Mask()
     moved = moved_numbers(parts, terms.knots, n_cells, minimum) if terms else ()
@@ -62,5 +62,5 @@ def find_mask(parts: ContextParts, n_cells: int, minimum: int, terms: Terms | No
 
 
 def _masked(parts: ContextParts, mask: Mask) -> ContextParts:
-    """The same parts with so much of them masked."""
+    """The same parts, with this mask applied."""
     return lambda: ((mask(contexts, cells), cells) for contexts, cells in parts())

@@ -1,8 +1,8 @@
-"""Noise on counts and values: as much as a few rows change them, so far below their own errors.
+"""Noise on counts and values, as large as the change by a few rows: far below their own errors.
 
-Without it a server could add and subtract what is released about overlapping groups of rows until a
-single row is left. Noise is drawn by the client's secret from the question, so the same question
-has the same answer, and other questions, even about the same rows, have other noise.
+Without noise, a server could add and subtract what is released about overlapping groups of rows
+until a single row is left. Noise is drawn from the question with the client's secret. So the same
+question has the same answer. Other questions, even about the same rows, have other noise.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,22 @@ from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.messages.refusal import RefusalCode
 
-# Averaged over so many policies, noise of two usual rows still hides one.
+# Even averaged over this many policies, noise of two usual rows hides one row.
 FEW_POLICIES = 48
-# Of so many at once, the covariances of each with all others say no more than its mean.
+# With up to this many policies in one answer, the covariances of each with all others disclose no
+# more than its mean.
 FEW_TOGETHER = 6
-# Averaged over so many rounds of a network's training, too, where one look is all it takes.
+# Even averaged over this many rounds of a network's training, noise hides one row. For networks,
+# one look is enough for an attack.
 FEW_ROUNDS = 4
-# Of a total, what noise may move it by.
+# The largest share of a total by which noise may move it.
 MOST_OF_TOTAL = 0.25
 
 
 def noisy_counts(
     counts: FloatArray, minimum_cell: int, rng: Generator
 ) -> FloatArray:  # shaped as counts
-    """Counts with two-sided geometric noise, empty ones too; none is below zero.
+    """Counts with two-sided geometric noise, zero counts included; none becomes negative.
 
     One row more or less makes no outcome more than e^(2/minimum_cell) times as likely.
     """
@@ -45,9 +47,9 @@ def count_scale(minimum_cell: int) -> float:
 
 
 def noisy_total(total: float, one_row: float, rng: Generator) -> float:
-    """A sum of weights with noise as large as `one_row`, in proportion: it stays above zero.
+    """A sum of weights with noise as large as `one_row`; it is multiplied, so it stays above zero.
 
-    Refused where noise would move it by a quarter and more: one row then weighs too much of it.
+    Refused if `one_row` is more than a quarter of the sum: one row then weighs too much.
     """
     share = one_row / total
     if share > MOST_OF_TOTAL:
@@ -56,7 +58,7 @@ def noisy_total(total: float, one_row: float, rng: Generator) -> float:
 
 
 def round_noise(value_noise: float, n_rounds: int) -> float:
-    """Noise on each round, in rows; more rounds, more noise: all could be spent on one person."""
+    """Noise on each round, in rows; it grows with the rounds, as all could target one person."""
     return value_noise * float(np.sqrt(max(n_rounds / FEW_ROUNDS, 1.0)))
 
 
@@ -69,10 +71,10 @@ def values_with_noise(
 ) -> tuple[FloatArray, FloatArray]:
     """Means and their covariances, with noise of this influence on a mean.
 
-    Its square is the noise on covariances, which include the noise on the means as well, so that
-    intervals do. There are draws for each mean, and in the end for all covariances. Noise is larger
-    where `most` policies that may be asked about are many: whoever spends them all on one person
-    averages over policies, and over all covariances of each.
+    The noise on covariances is the square of the influence. Covariances also include the noise on
+    the means, so that intervals include it. `draws` has one generator for each mean, and a last one
+    for all covariances. Noise is larger if many policies may be asked about (`most`): an attacker
+    who spends them all on one person averages over policies, and over all covariances of each.
     """
     if not influence:
         return means, covariances
@@ -83,7 +85,8 @@ def values_with_noise(
     drawn = np.array([rng.standard_normal() for rng in own])
     crossed = all_together.standard_normal(covariances.shape)
     symmetric = np.tril(crossed) + np.tril(crossed, -1).T
-    # No contrast may seem surer than it is: what noise made negative is zero.
+    # No contrast may seem more certain than it is. Eigenvalues that noise made negative become
+    # zero.
     sizes, axes = np.linalg.eigh(covariances + on_pairs * symmetric)
     possible = (axes * np.maximum(sizes, 0.0)) @ axes.T
     return means + on_means * drawn, possible + on_means**2 * np.eye(len(means))

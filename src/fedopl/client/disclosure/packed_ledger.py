@@ -1,4 +1,4 @@
-"""The ledgers of many clients in one process: what all entries share is kept once."""
+"""The ledgers of many clients in one process; what entries have in common is stored once."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -9,16 +9,16 @@ from operator import attrgetter
 
 from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
 
-# Which form an entry has, the millisecond of its time, and the hash of its answer.
+# The form of an entry, its time in milliseconds, and the hash of its answer.
 _HEAD = struct.Struct("<Iq32s")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_OWN = {"when", "sha256", "norms", "shapes"}  # the fields that a form does not share as they are
+_OWN = {"when", "sha256", "norms", "shapes"}  # fields that entries of a form do not simply share
 _shared = attrgetter(*(field.name for field in fields(Entry) if field.name not in _OWN))
 
 
 class EntryForms:
-    """What entries of all clients have in common: everything but when, norms and hashes."""
+    """What entries of all clients have in common: everything except time, norms and hashes."""
 
     def __init__(self) -> None:
         self._forms: list[Entry] = []
@@ -26,7 +26,7 @@ class EntryForms:
         self._places: dict[tuple[object, ...], int] = {}
 
     def packed(self, entry: Entry) -> bytes:
-        """The entry as few bytes."""
+        """The entry, packed into few bytes."""
         shapes = tuple((name, *shape) for name, shape in entry.shapes.items())
         key = (*_shared(entry), shapes, tuple(entry.norms))
         if key not in self._places:
@@ -78,7 +78,7 @@ class PackedLedger:
         return list(self._forms.unpacked(self._content[position:])), len(self._content)
 
     def locked(self) -> AbstractContextManager[None]:
-        """No other process can have it."""
+        """An empty context: no other process can use this ledger."""
         return NOBODY_ELSE
 
 

@@ -1,7 +1,7 @@
-"""Randomness that only the client can repeat: keyed by its secret.
+"""Random draws that only the client can repeat, because its secret is their key.
 
-A secret decides which rows are held out, which rows a batch takes, and the noise on what is
-released. Only where the caller holds all rows anyway may the study's seed decide alone.
+The secret decides which rows are held out, which rows a batch takes, and the noise on what is
+released. The study's seed may decide alone only if the caller holds all rows anyway.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from fedopl.base.errors import StorageError
 from fedopl.base.files import owner_only, write_atomically
 from fedopl.base.seeds import generator_for
 
-# In place of a secret: whoever knows the study can repeat all draws.
+# In place of a secret: then anyone who knows the study can repeat all draws.
 SEED_ALONE = ""
 
 
@@ -29,18 +29,19 @@ class PrivateDraws:
 
     @property
     def key(self) -> bytes:
-        """What keyed bits follow from: the secret and the client, and no seed."""
+        """The key of keyed bits: from the secret and the client, not from the seed."""
         return hashlib.sha256(f"{self.secret}\x1f{self.client}".encode()).digest()
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """Draws for one purpose: the same whenever they are asked for."""
+        """A generator for one purpose; its draws are always the same."""
         return generator_for(self.seed, client=self.client, purpose=f"{purpose} {self.secret}")
 
     def noise_for(self, *asked: object) -> np.random.Generator:
-        """Draws for noise on the answer to this question: asked again, it has the same answer.
+        """A generator for noise on the answer to this question; the same if it is asked again.
 
-        They follow from the question, not from what comes of it: answers that are the same only if
-        nobody is between two questions would tell whether somebody is.
+        The draws depend on the question, not on its answer. If they depended on the answer, two
+        questions would have the same answer only if no row lies between them. That would disclose
+        whether one does.
         """
         digest = hashlib.sha256()
         for part in asked:
@@ -51,8 +52,9 @@ class PrivateDraws:
     def split_seed(self, study: bytes, fingerprint: str) -> int:
         """The seed by which rows are held out and assigned to folds.
 
-        With a secret it depends on the whole study and on the rows: two studies, whatever they
-        differ in, and rows of which one is new, share no split that could be differenced.
+        With a secret it depends on the whole study and on the rows. So two studies, whatever they
+        differ in, share no split that could be differenced. Nor do two tables of which one has a
+        new row.
         """
         if not self.secret:
             return self.seed
@@ -61,7 +63,7 @@ class PrivateDraws:
 
 
 def kept_secret(path: Path) -> str:
-    """The secret in this file, which only its owner can read; it is made if there is none."""
+    """The secret in this file, which only its owner can read; made if there is none."""
     if not path.exists():
         write_atomically(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
     try:

@@ -1,8 +1,8 @@
 """Rare values: a feature value that few rows of a sum have would disclose those rows.
 
 If one row of a cell has x_j = 1 and all others have 0, then Σ x_j·(x, 1, y) over the cell is that
-row. So before anything is summed, a value that fewer than `minimum_cell` rows of the cell have is
-masked: replaced by the cell's common value.
+row. So before anything is summed, values that fewer than `minimum_cell` rows of the cell have are
+masked: the cell's common value replaces them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,15 +13,15 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 
-# Contexts of some training rows, and the cell that each is in; called once for every pass.
+# Contexts of some training rows, and the cell of each row; called once for each pass.
 ContextParts = Callable[[], Iterable[tuple[FloatArray, IntArray]]]
-# A value of more than half of all rows is very likely that of 30 % of a sample.
+# If more than half of all rows have a value, very likely 30 % of a sample have it.
 N_SAMPLED, LEAST_SHARE = 1000, 0.3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RareValues:
-    """Of one feature: each cell's common value, and the cells in which other values are masked."""
+    """For one feature: each cell's common value, and the cells in which others are masked."""
 
     feature: int
     common: FloatArray  # (n_cells,)
@@ -32,16 +32,16 @@ class CommonValues(NamedTuple):
     """Values of a feature that most rows might have."""
 
     values: tuple[float, ...]
-    are_all: bool  # whether there are two, and no others
+    are_all: bool  # whether the feature has two values, and these are both
 
 
 def rare_values(
     parts: ContextParts, common: Mapping[int, CommonValues], n_cells: int, minimum: int
 ) -> tuple[RareValues, ...]:
-    """What has to be masked of features with common values, found in one pass.
+    """What must be masked of features with common values, found in one pass.
 
-    Sums over all cells are released, too, and differencing the two kinds of sums gives the masked
-    rows. So these must not be few in total either: then further cells are masked.
+    Sums over all cells are released, too. Differencing the two kinds of sums gives the masked rows.
+    So the masked rows must not be few in total either. If they are, further cells are masked.
     """
     if not common:
         return ()
@@ -68,15 +68,15 @@ def mask_rare(
 
 @dataclass
 class _Seen:
-    """What the parts so far show of one feature."""
+    """What the parts so far show about one feature."""
 
     values: set[float] | None = field(default_factory=set)  # None if there are more than two
-    mostly: set[float] = field(default_factory=set)  # what most rows of some part have
+    mostly: set[float] = field(default_factory=set)  # the values that most rows of some part have
 
     def see(self, column: FloatArray) -> None:
         sample = column[:: max(1, len(column) // N_SAMPLED)]
         if self.values is not None:
-            # The sample suffices for most features, as they have many values.
+            # For most features the sample is enough, because they have many values.
             found = _two_values(sample) and _two_values(column)
             self.values = self.values | found if found else None
             if self.values is not None and len(self.values) > 2:
@@ -86,19 +86,19 @@ class _Seen:
 
     @property
     def candidates(self) -> tuple[float, ...]:
-        """Both values of a feature with two, else those that most rows might have."""
+        """Both values of a feature with two values, else those that most rows might have."""
         found = self.mostly if self.values is None or len(self.values) < 2 else self.values
         return tuple(sorted(found))
 
 
 def _two_values(column: FloatArray) -> set[float]:
-    """The values of a column that has one or two, else nothing."""
+    """The values of a column that has one or two, else an empty set."""
     low, high = float(column.min()), float(column.max())
     return {low, high} if ((column == low) | (column == high)).all() else set()
 
 
 def _majority(column: FloatArray, sample: FloatArray) -> float | None:
-    """The value of more than half of the rows, if there is one; it is the median then."""
+    """The value that more than half of the rows have, if there is one; it is then the median."""
     if np.count_nonzero(sample == np.median(sample)) < LEAST_SHARE * len(sample):
         return None
     median = float(np.median(column))
@@ -106,7 +106,7 @@ def _majority(column: FloatArray, sample: FloatArray) -> float | None:
 
 
 def common_values(parts: ContextParts) -> dict[int, CommonValues]:
-    """By feature, candidates for its common value, if it has two or if most rows have the same."""
+    """Candidates for the common value of each feature that has two values or a majority value."""
     seen: dict[int, _Seen] = {}
     for contexts, _ in parts():
         for feature in range(contexts.shape[1]) if len(contexts) else ():
@@ -126,7 +126,7 @@ _Counts = dict[tuple[int, float, bool], IntArray]  # feature, value, one of two 
 def _counted(
     parts: ContextParts, candidates: Mapping[int, CommonValues], n_cells: int
 ) -> tuple[_Counts, IntArray]:
-    """How many rows of each cell have each candidate value, and how many rows there are."""
+    """How many rows of each cell have each candidate value, and how many rows the cell has."""
     counts: _Counts = {
         (feature, value, two): np.zeros(n_cells, np.int64)
         for feature, (values, two) in candidates.items()
@@ -163,7 +163,7 @@ def _masked(
 
 
 def cells_to_mask(counts: IntArray, minimum: int) -> BoolArray:  # (n_cells,)
-    """Cells with a few such rows, and the smallest others until there are enough in total."""
+    """Cells with a few such rows, and the smallest others until the total is enough."""
     chosen: BoolArray = (counts > 0) & (counts < minimum)
     for cell in np.argsort(np.where(counts > 0, counts, np.iinfo(np.int64).max), kind="stable"):
         if not 0 < counts[chosen].sum() < minimum:

@@ -38,7 +38,7 @@ class ReleaseHistory:
         return kept or {}
 
     def add(self, kind: str, new: Iterable[Arrays]) -> None:
-        """Append what is about to be released."""
+        """Append these items, which are about to be released."""
         every = [*self.released(kind), *new]
         self._store.put(
             f"{self._key} {kind}",
@@ -46,14 +46,14 @@ class ReleaseHistory:
         )
 
     def first(self, kind: str) -> Arrays:
-        """What was asked for first of this kind; empty if nothing was."""
+        """The first query of this kind; empty if there was none."""
         return self._kept(kind)
 
     def require_first(self, kind: str, **asked: FloatArray) -> None:
-        """Refuse whatever differs from the first of its kind that was asked for.
+        """Refuse a query that differs from the first of its kind.
 
-        Sums over two grids give those between their cuts; two steps from two starts give the rows
-        of a batch.
+        Sums over two grids give the sums between their cuts. Two steps from two starts give the
+        rows of a batch.
         """
         first = self._kept(kind)
         if set(first) != set(asked):

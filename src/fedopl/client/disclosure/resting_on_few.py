@@ -1,10 +1,11 @@
-"""Combinations of terms that rest on a few rows: with waves, no single term shows who is meant.
+"""Finds combinations of terms that rest on a few rows, which no single term of waves shows.
 
-Sums of terms give the sums of every combination of them. Hinges and products single somebody out by
-a knot beside them, which is found term by term; a combination of many waves may do so anywhere.
-With U a basis of the span of all terms over the rows of a cell, UᵀU = I, the largest share of a
-combination's sum of squares that rows G have is the largest eigenvalue of U_G·U_Gᵀ. So where fewer
-rows than a cell may have can have more than a share of it, no sums are released.
+Sums of terms give the sums of every combination of them. Hinges and products single out a person by
+a knot nearby, which is found term by term. A combination of many waves may single out anyone,
+anywhere. Let U be a basis of the span of all terms over the rows of a cell, with UᵀU = I. The
+largest share of a combination's sum of squares that rows G have is the largest eigenvalue of
+U_G·U_Gᵀ. If rows that are too few for a cell can have more than a share of it, no sums are
+released.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,19 +14,19 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 
-# Terms of some rows, what the rows weigh, and the cell that each is in; called once for every pass.
+# Terms of some rows, their weights, and the cell of each row; called once for each pass.
 TermParts = Callable[[], Iterator[tuple[FloatArray, FloatArray, IntArray]]]
-# Directions in which terms vary less, beside those in which they vary most, are rounding.
+# Directions in which terms vary less, relative to those in which they vary most, are rounding.
 LEAST_VARYING = 1e-11
-# Rows that have less of every combination hardly add to what others have.
+# Rows with a smaller share of every combination hardly add to the share of others.
 LEAST_SHARE = 0.05
-MOST_SEARCHED = 4_000  # rows of a cell among which groups are looked for, those with most first
+MOST_SEARCHED = 4_000  # rows of a cell searched for groups, those with the largest shares first
 
 
 def largest_shares_of_few(parts: TermParts, n_cells: int, n_few: int) -> FloatArray:  # (n_cells,)
-    """By cell, the largest share of a combination's sum of squares that so few rows have.
+    """By cell, the largest share of a combination's sum of squares that `n_few` rows have.
 
-    Groups are grown from each row by those that a combination about it cannot tell from it.
+    Each row is grouped with the rows that a combination aimed at it can distinguish least.
     """
     grams: dict[int, FloatArray] = {}
     for terms, weights, cells in parts():
@@ -51,7 +52,7 @@ def _with_constant(terms: FloatArray, weights: FloatArray) -> FloatArray:  # (n_
 
 
 def _whitening(gram: FloatArray) -> FloatArray:  # (n_terms + 1, rank)
-    """What makes combinations of columns with unit sums of squares that go with no other."""
+    """The matrix that makes orthogonal combinations of columns with unit sums of squares."""
     scale = np.sqrt(np.diagonal(gram))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
@@ -60,11 +61,11 @@ def _whitening(gram: FloatArray) -> FloatArray:  # (n_terms + 1, rank)
 
 
 def _largest_share(rows: FloatArray, n_few: int) -> float:
-    """Of all groups of so few of these rows that are grown from one of them."""
+    """The largest share of any group of `n_few` rows that is grown from one of these rows."""
     if not len(rows) or n_few < 1:
         return 0.0
     order = np.argsort(-(rows**2).sum(axis=1), kind="stable")[:MOST_SEARCHED]
-    together = rows[order] @ rows[order].T  # in its diagonal, what each row may have alone
+    together = rows[order] @ rows[order].T  # the diagonal has the share of each row alone
     n_few = min(n_few, len(together))
     groups = np.argpartition(-np.abs(together), n_few - 1, axis=1)[:, :n_few]
     shares = np.linalg.eigvalsh(together[groups[:, :, None], groups[:, None, :]])

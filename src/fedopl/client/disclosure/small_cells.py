@@ -1,8 +1,8 @@
-"""Small cells: what may be released of counts and sums without disclosing a few rows.
+"""Small cells: which counts and sums may be released without disclosing a few rows.
 
-Several queries release sums of the same rows, so what one of them suppresses could be recovered by
-differencing. Hence one rule throughout: what is released, what is suppressed, and what two answers
-differ in rest on either no row or on enough of them.
+Several queries release sums of the same rows. So differencing could recover what one of them
+suppresses. Hence one rule holds throughout: what is released, what is suppressed, and what two
+answers differ in rest either on no row or on enough rows.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,9 @@ ROWS_PER_COUNT = 8192
 
 
 def suppress_small_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped as counts
-    """The counts with small ones set to zero, and the next smallest if it would be just one.
+    """The counts with small ones set to zero, and the next smallest if only one would be zero.
 
-    A single suppressed count is the total less the others: it needs secondary suppression.
+    A single suppressed count is the total less the others. So it needs secondary suppression.
     """
     if counts.min() >= minimum:
         return counts
@@ -30,7 +30,7 @@ def suppress_small_counts(counts: IntArray, minimum: int) -> IntArray:  # shaped
 
 
 def releasable_cells(counts: IntArray, needed: int) -> BoolArray:  # (n_folds, n_actions)
-    """Cells whose sums may be released, such that no fold, nor all, suppress only a few rows."""
+    """Cells whose sums may be released; neither a fold nor all folds suppress only a few rows."""
     if counts.min() >= needed:
         return np.ones(counts.shape, np.bool_)
     releasable = np.stack([_releasable_in_fold(fold, needed) for fold in counts])
@@ -52,7 +52,7 @@ def _releasable_in_fold(counts: IntArray, needed: int) -> BoolArray:  # (n_actio
 
 
 class ScoreCounts:
-    """How many training rows have a score for each action, and for both of every two."""
+    """How many training rows have a score for each action, and for both of each two actions."""
 
     def __init__(self, n_actions: int) -> None:
         self.n_rows = 0
@@ -77,8 +77,8 @@ class ScoreCounts:
     def to_suppress(self, needed: int) -> BoolArray:  # (n_actions,)
         """The actions whose scores only a few rows lack.
 
-        Refused if another action has only a few scores, or if two actions have scores in nearly
-        the same rows: the difference of their sums would disclose the rows they do not share.
+        Refused if another action has only a few scores, or if two actions have scores in nearly the
+        same rows. The difference of their sums would disclose the rows that they do not share.
         """
         if self.are_complete and (self.n_rows >= needed or self.n_rows == 0):
             return np.zeros(len(self.both), np.bool_)
@@ -96,11 +96,11 @@ class ScoreCounts:
 
 
 def check_takers(counts: IntArray, minimum: int) -> None:
-    """Refuse sums of scores by part if in some part a few rows took an action.
+    """Refuse sums of scores by part if only a few rows of some part took an action.
 
-    `counts` (n_parts, n_actions) are training rows. Less the model, which the server knows, the
-    sums of an action's scores are those of its takers. Actions that few took anywhere are scored by
-    the model alone, so nobody stands out in theirs.
+    `counts` (n_parts, n_actions) are training rows. The server knows the model. Without the model's
+    part, the sums of an action's scores are those of the rows that took it. Actions that few rows
+    took anywhere are scored by the model alone, so no row stands out in their sums.
     """
     corrected = counts[:, counts.sum(axis=0) >= minimum]
     if ((corrected > 0) & (corrected < minimum)).any():
@@ -108,10 +108,11 @@ def check_takers(counts: IntArray, minimum: int) -> None:
 
 
 def check_parts(parts: Iterable[ScoreCounts], needed: int) -> None:
-    """Refuse sums by part of the rows if differencing by which scores are known gives a few.
+    """Refuse sums by part of the rows if differencing by known scores would give a few rows.
 
-    Sums are over the rows that have a score for an action. So in each part an action has none or
-    enough of them, lacks none or enough, and has them in the same rows as another or not nearly.
+    Sums are over the rows that have a score for an action. In each part, an action must have scores
+    in no row or enough rows, and lack them in no row or enough rows. The rows with scores for two
+    actions must be the same, or differ in enough rows.
     """
     for part in parts:
         counts = np.diagonal(part.both)

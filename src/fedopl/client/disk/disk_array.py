@@ -19,9 +19,9 @@ from fedopl.base.errors import DataError, StorageError, refuse_to_leave
 
 # Files may hold float32 to save space; computations are in float64.
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
-# Enough that opening the file is cheap beside reading it.
+# Large enough that opening the file takes little time compared with reading it.
 ROWS_PER_SLICE = 1 << 16
-# Unfinished files untouched for so long were left by a killed process.
+# Unfinished files that were not touched for this long were left by a killed process.
 ABANDONED_SECONDS = 3600
 
 
@@ -29,19 +29,19 @@ ABANDONED_SECONDS = 3600
 class DiskArray(NDArrayOperatorsMixin):
     """An array in a file of its own; `array[start:stop]` reads these rows and no others.
 
-    It stands for a numpy array: whatever would need all of its rows at once is refused.
+    It takes the place of a numpy array. An operation that needs all of its rows at once is refused.
     """
 
     path: Path
     shape: tuple[int, ...]
     stored: np.dtype[Any]
-    digest: str = ""  # of the file's bytes, if it was taken while writing
+    digest: str = ""  # of the file's bytes, if it was computed while writing
 
     __reduce_ex__ = refuse_to_leave
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
@@ -73,7 +73,7 @@ class DiskArray(NDArrayOperatorsMixin):
         found = np.empty((max(stop - start, 0), *self.shape[1:]), self.stored)
         into = found.reshape(-1).view(np.uint8).data
         try:
-            # Buffered, as a single read of the file itself may bring less than was asked for.
+            # Buffered, because a single read of the raw file may return less than was asked for.
             with self.path.open("rb") as file:
                 file.seek(start * self.stored.itemsize * int(np.prod(self.shape[1:])))
                 n_read = file.readinto(into)
@@ -84,12 +84,12 @@ class DiskArray(NDArrayOperatorsMixin):
         return found.astype(self.dtype, copy=False)
 
     def rows_at(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """The rows at these places (n_places,), which are read in the order of the file."""
+        """The rows at these places (n_places,), read in the order of the file."""
         found = np.empty((len(places), *self.shape[1:]), self.stored)
         width = self.stored.itemsize * int(np.prod(self.shape[1:]))
         into = found.reshape(len(places), -1).view(np.uint8)
         try:
-            # Unbuffered: rows that are wanted rarely lie beside each other.
+            # Unbuffered: the wanted rows rarely lie beside each other.
             with self.path.open("rb", buffering=0) as file:
                 for row in np.argsort(places, kind="stable"):
                     file.seek(int(places[row]) * width)
@@ -143,7 +143,7 @@ class DiskWriter:
 
     def finished(self) -> DiskArray:
         """The array, flushed to the disk."""
-        # Before it is renamed: a crash must not leave a complete name with half a file.
+        # Before the file is renamed: a crash must not leave half a file under a complete name.
         os.fsync(self._file.fileno())
         self._file.close()
         shape = (self._n_rows, *self._width)
@@ -165,9 +165,9 @@ def slices(n_rows: int, size: int = ROWS_PER_SLICE) -> Iterator[slice]:
 def cached_array(
     path: Path, n_rows: int, stored: DTypeLike, parts: Iterable[NDArray[Any]]
 ) -> DiskArray:
-    """The array in this file; where it is not complete, it is written from its parts.
+    """The array in this file; if it is not complete, it is written from its parts.
 
-    It is written beside its place and renamed, so that no process ever sees half of it.
+    It is written to another file, which is then renamed. So no process ever sees half of it.
     """
     array = DiskArray(path, (n_rows,), np.dtype(stored))
     if array.is_complete():
@@ -196,7 +196,7 @@ def remove_abandoned(folder: Path, prefix: str) -> None:
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:
-    """Refuse to start writing what the disk cannot hold."""
+    """Raise an error before writing more than the disk can hold."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise StorageError(

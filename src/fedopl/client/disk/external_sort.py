@@ -1,8 +1,8 @@
 """External sort of fixed-width records: a bucket sort in files, for more records than memory holds.
 
-Records are distributed to buckets by the leading bits of their first key, and each bucket is sorted
-in memory. Keys that are hashes fill buckets evenly, but equal rows have equal keys: a bucket that
-grew too large is distributed again, by the bits in which its keys differ, or by the next key.
+Records are distributed to buckets by the leading bits of their first key. Each bucket is sorted in
+memory. Keys that are hashes fill buckets evenly, but equal rows have equal keys. A bucket that is
+too large is distributed again, by the bits in which its keys differ, or by the next key.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,13 +26,13 @@ RECORDS_PER_BUCKET = 1 << 20
 
 
 def stable_order(keys: SortKeys) -> IntArray:
-    """The order that sorts keys; equal ones stay in the order in which they came."""
+    """The order that sorts keys; equal keys stay in the order in which they came."""
     order = np.argsort(keys)
     ascending = keys[order]
     rises = ascending[1:] != ascending[:-1]
     if rises.all():
         return order
-    # Faster than a stable sort of the keys, of which there is none by radix for 64 bits.
+    # Faster than a stable sort of the keys: numpy has no radix sort for 64 bits.
     runs = np.concatenate([[0], np.cumsum(rises)]) * len(keys)
     stable: IntArray = np.sort(runs + order) - runs
     return stable
@@ -40,11 +40,11 @@ def stable_order(keys: SortKeys) -> IntArray:
 
 @dataclass(frozen=True)
 class RecordOrder:
-    """What records are, and the fields of whole numbers to sort them by, the first foremost."""
+    """The type of records, and the whole-number fields to sort by, the most important first."""
 
     dtype: np.dtype[Any]
     by: tuple[str, ...]
-    at_most: int = RECORDS_PER_BUCKET  # records to sort in memory
+    at_most: int = RECORDS_PER_BUCKET  # the most records to sort in memory
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class _Bucket:
     highest: dict[str, int] = field(default_factory=dict)
 
     def add(self, records: Records, by: tuple[str, ...]) -> None:
-        # Opened for each piece, as there may be more buckets than files may be open.
+        # Opened for each piece, because there may be more buckets than files can be open.
         with self.path.open("ab") as file:
             records.tofile(file)
         self.n_records += len(records)
@@ -68,9 +68,9 @@ class _Bucket:
 
 
 class Sorter:
-    """Sorts records in files of a folder of its own, which is gone afterwards.
+    """Sorts records in files of a folder of its own, which is removed afterwards.
 
-    `between` are the least and the largest value of the first key that can come.
+    `between` has the smallest and the largest possible value of the first key.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Sorter:
             self._buckets[place].add(ordered[edges[place] : edges[place + 1]], by)
 
     def ascending(self) -> Iterator[Records]:
-        """All records in order, a bucket at a time; each is removed from the disk then."""
+        """All records in order, a bucket at a time; each bucket is then removed from the disk."""
         filled = [bucket for bucket in self._buckets if bucket.n_records]
         for bucket, parts in zip(filled, prefetched(self._ascending, filled), strict=True):
             yield from parts
-            bucket.path.unlink()  # at once: a table may nearly fill the disk
+            bucket.path.unlink()  # at once, because a table may nearly fill the disk
         self._folder.rmdir()
 
     def _ascending(self, bucket: _Bucket) -> Iterable[Records]:
@@ -139,6 +139,6 @@ def _sorted(records: Records, by: tuple[str, ...]) -> Records:
     ascending = values[order]
     if len(by) == 1 or (ascending[1:] != ascending[:-1]).all():
         return records.take(order)
-    # By the later keys first; a stable sort by the first one keeps that order among equals.
+    # First by the later keys. A stable sort by the first key keeps that order among equal records.
     records = _sorted(records, by[1:])
     return records.take(stable_order(np.ascontiguousarray(records[by[0]])))

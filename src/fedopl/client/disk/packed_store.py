@@ -1,4 +1,4 @@
-"""What many clients in one process keep between questions: bytes in one file, not in memory."""
+"""The stores of many clients in one process: bytes in one shared file, not in memory."""
 
 import sys
 
@@ -18,16 +18,16 @@ class PackedStore:
         self._places: dict[str, PackedPlace] = {}
 
     def get(self, key: str) -> Arrays | None:
-        """What was put under this key, if anything."""
+        """The arrays stored under this key, None if there are none."""
         place = self._places.get(key)
         return None if place is None else self._file.get(place)
 
     def put(self, key: str, arrays: Arrays) -> None:
-        """Keep these arrays."""
+        """Store these arrays."""
         held = {name: np.asarray(array) for name, array in arrays.items()}
-        # Keys are alike for all clients of a study.
+        # The keys are the same for all clients of a study.
         self._places[sys.intern(key)] = self._file.put(held)
 
     def has(self, key: str) -> bool:
-        """Whether something was put under this key."""
+        """Whether arrays are stored under this key."""
         return key in self._places

@@ -1,4 +1,4 @@
-"""A client's personal policy among what it keeps between queries; no answer ever carries it."""
+"""Stores a client's personal policy between queries; no answer ever carries it."""
 
 import hashlib
 
@@ -16,7 +16,7 @@ _SCORES, _DOUBTS, _KNOTS, _SLOPES = "scores", "doubts", "knots", "slopes"
 def keep_personal(
     store: Store, study: Study, client: str, policy: Policy, moved: Policy | None = None
 ) -> None:
-    """Keep the client's policy in this study, beside which one it was `moved` from at home."""
+    """Store the client's policy in this study; `moved` is the policy it started from at home."""
     if not isinstance(policy, LinearPolicy):
         keep_candidate(store, study, client, {policy.message_field: policy.numbers()})
         return
@@ -29,14 +29,14 @@ def keep_personal(
 
 
 def keep_candidate(store: Store, study: Study, client: str, chosen: Arrays) -> None:
-    """Keep a policy as the field of a message that carries its kind; or the place of a rule."""
+    """Store a policy in the message field of its kind, or the place of a rule."""
     store.put(_key(study, client), chosen)
 
 
 def kept_personal(
     store: Store, study: Study, client: str, moved: Policy | None = None
 ) -> Policy | None:
-    """The client's policy in this study, if it was solved for and is no rule in its code."""
+    """The client's policy in this study, if it was solved for and is not a rule in its code."""
     found = store.get(_key(study, client, moved))
     if found is None or RULES in found:
         return None
@@ -50,7 +50,7 @@ def kept_personal(
 
 
 def kept_rule(store: Store, study: Study, client: str) -> str | None:
-    """The name of the rule in the client's code that it chose for itself, if it did."""
+    """The name of the rule in the client's code that it chose for itself, None if it chose none."""
     found = store.get(_key(study, client))
     return study.candidates[int(found[RULES])] if found and RULES in found else None
 

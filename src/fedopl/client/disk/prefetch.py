@@ -1,6 +1,6 @@
 """Processes chunks of rows in a small thread pool, reading the next while the current one is used.
 
-BLAS is limited to one thread meanwhile, so that the pool's threads share the cores.
+BLAS is limited to one thread in the meantime, so that the pool's threads share the cores.
 """
 
 from collections import deque
@@ -13,12 +13,12 @@ from typing import Any, Self, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Threads, and so many results are held in memory besides the one in use.
+# The number of threads. As many results are held in memory besides the one in use.
 N_THREADS = 2
 
 
 def prefetched(make: Callable[[Item], Result], parts: Iterable[Item]) -> Iterator[Result]:
-    """`map(make, parts)`, in order, with the next results made in threads meanwhile.
+    """`map(make, parts)` in order; threads make the next results in the meantime.
 
     A single part is processed in the calling thread.
     """
@@ -44,7 +44,7 @@ def prefetched(make: Callable[[Item], Result], parts: Iterable[Item]) -> Iterato
 class _BlasLimit:
     """Limits BLAS to one thread while it is entered; re-entrant, also across threads.
 
-    The limits of before come back when the last user leaves, whoever entered first.
+    When the last user leaves, the previous limits are restored, whoever entered first.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class _BlasLimit:
         self._limits: Any = None
 
     def __enter__(self) -> Self:
-        # Imported late: it limits the libraries that are loaded by then.
+        # Imported late: it limits only libraries that are already loaded.
         from threadpoolctl import threadpool_limits
 
         with self._lock:

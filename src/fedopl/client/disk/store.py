@@ -23,13 +23,13 @@ class Store(Protocol):
         """Whether it outlives the process, and perhaps the rows."""
 
     def get(self, key: str) -> Arrays | None:
-        """What was put under this key, if anything."""
+        """The arrays stored under this key, None if there are none."""
 
     def put(self, key: str, arrays: Arrays) -> None:
-        """Keep these arrays."""
+        """Store these arrays."""
 
     def has(self, key: str) -> bool:
-        """Whether something was put under this key, even if it was damaged since."""
+        """Whether arrays are stored under this key, even if they are damaged."""
 
 
 class MemoryStore(dict[str, Arrays]):
@@ -42,16 +42,16 @@ class MemoryStore(dict[str, Arrays]):
 
 @dataclass(frozen=True)
 class FolderStore:
-    """A store of .npz files, readable by their owner alone; nothing in it is ever unpickled."""
+    """A store of .npz files that only their owner can read; nothing in it is ever unpickled."""
 
     folder: Path
     is_lasting: ClassVar[bool] = True
 
     def get(self, key: str) -> Arrays | None:
-        """What was put under this key; a damaged file counts as none, a link is an error."""
+        """The arrays under this key; a damaged file counts as none, a link is an error."""
         refuse_link(self.folder)
         try:
-            # A pickle could run code of whoever wrote the file.
+            # A pickle could run code of the person who wrote the file.
             with (
                 open(self._path(key), "rb", opener=owner_only) as file,
                 np.load(file, allow_pickle=False) as bundle,
@@ -63,7 +63,7 @@ class FolderStore:
             return None
 
     def put(self, key: str, arrays: Arrays) -> None:
-        """Keep these arrays."""
+        """Store these arrays."""
         refuse_link(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = io.BytesIO()

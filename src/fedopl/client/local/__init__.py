@@ -1,1 +1,1 @@
-"""What a client computes on its own scores: means, steps, cells, its own policy."""
+"""What a client computes from its own scores: means, steps, cells, its own policy."""

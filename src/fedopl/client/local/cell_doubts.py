@@ -1,8 +1,8 @@
-"""Doubts: how unsure sums of scores over a grid's cells are, by how likely each action was.
+"""Doubts: how uncertain sums of scores over a grid's cells are, given the propensities.
 
-A score of an action that a row got with the chance e varies by σ²/e about its mean, whether the row
-took the action or not. So Σ w²/e over the rows of a cell, times σ², is the variance of its sum. It
-is large where next to nobody got the action, where the scores at hand need not show it.
+The score of an action that a row got with propensity e varies by σ²/e about its mean, whether the
+row took the action or not. So Σ w²/e over the rows of a cell, times σ², is the variance of the
+cell's sum. It is large where hardly any row got the action. The scores at hand need not show that.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.scoring.propensity import Predict
 
-# A chance below one in so many counts as that.
+# A propensity below one in this many counts as one in this many.
 LARGEST_INVERSE = 1024.0
 
 
@@ -25,9 +25,9 @@ def doubted_rows(
     shares: FloatArray,
     obeyed: ObeyedScores,
 ) -> Iterator[ScoredRows]:
-    """Training rows with doubts in place of scores, and their squared weights.
+    """Training rows with doubts in place of scores, and with squared weights.
 
-    `shares` (n_actions,) of rows that took each action stand for chances that are not known.
+    `shares` (n_actions,) of rows that took each action replace propensities that are not known.
     """
 
     def in_doubt() -> Iterator[ScoredChunk]:
@@ -41,9 +41,10 @@ def doubted_rows(
 
 
 def inverse_chances(chances: FloatArray) -> FloatArray:  # shaped as chances
-    """1/e up to the next power of two: one row may have nearly all of a cell's sum.
+    """1/e, rounded up to a power of two.
 
-    Then the sum would tell its chance to many digits, and so of its features.
+    One row may have nearly all of a cell's sum. Without rounding, the sum would then disclose the
+    row's propensity to many digits, and so something about its features.
     """
     inverse = 1 / np.clip(chances, 1 / LARGEST_INVERSE, 1.0)
     rounded: FloatArray = 2.0 ** np.ceil(np.log2(inverse) - 1e-9)

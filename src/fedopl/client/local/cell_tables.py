@@ -1,7 +1,7 @@
-"""Sums over the cells of a grid: one pass over the rows for each two columns, block by block.
+"""Sums over the cells of a grid: one pass over the rows for each pair of columns, in blocks.
 
-A table of cells is a product of two matrices: one that has a one where a row is in a cell, and the
-numbers of every row. The first is sparse with one entry for each row, so the product adds each row
+A table of cells is a product of two matrices. One has a one where a row is in a cell, the other has
+the numbers of each row. The first is sparse, with one entry per row. So the product adds each row
 to its cell, in the order of the rows, whatever the number of threads.
 """
 
@@ -32,10 +32,10 @@ Bins = NDArray[Any]  # small whole numbers
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binning:
-    """How rows find their cell: the columns, their grid, and the parts that rows are divided into.
+    """How the cell of a row is found: by columns, their grid, and the parts that divide the rows.
 
-    A partition is a tree whose leaves say which part a row is in; leaves that are done make one
-    more, the last.
+    A partition is a tree whose leaves say which part a row is in. All leaves that are done make one
+    more part, the last.
     """
 
     columns: Sequence[Column]
@@ -44,12 +44,12 @@ class Binning:
 
     @cached_property
     def n_open(self) -> int:
-        """How many parts are asked for."""
+        """The number of parts that are asked for."""
         return 1 + max(self._leaves)
 
     @property
     def n_parts(self) -> int:
-        """With that of all leaves that are done, if there are any."""
+        """The number of all parts, with that of the leaves that are done, if there are any."""
         return self.n_open + (DONE in self._leaves)
 
     def parts(self, contexts: FloatArray) -> IntArray:  # (n_rows,)
@@ -58,7 +58,7 @@ class Binning:
         return numbers[leaf_positions(self.partition, tuple(self.columns), contexts)]
 
     def bins(self, contexts: FloatArray) -> list[Bins]:  # of each column, (n_rows,)
-        """The bin that each row is in."""
+        """The bin that each row is in, by column."""
         found: list[Bins] = []
         cut = zip(self.columns, self.grid.cuts, self.grid.is_level, self.grid.n_bins, strict=True)
         for column, cuts, is_level, n_bins in cut:
@@ -79,7 +79,7 @@ class Binning:
 def row_numbers(
     scores: FloatArray, weights: FloatArray | None, *, complete: bool
 ) -> FloatArray:  # (n_rows, n_numbers)
-    """What each row adds to its cell; see `fedopl.policies.trees.search` for the order."""
+    """The numbers each row adds to its cell, in the order of `fedopl.policies.trees.search`."""
     known = np.isfinite(scores)
     weight = np.ones((len(scores), 1)) if weights is None else weights[:, None]
     parts = [np.ones((len(scores), 1)), weight, np.where(known, scores, 0.0) * weight]
@@ -91,7 +91,7 @@ def cell_sums(
 ) -> FloatArray:  # (n_parts, n_cells, n_numbers)
     """The sums over all these rows, for each part; rows without any score are left out.
 
-    Where every row has every score, there is no need to count how many have each.
+    If every row has every score, the rows with each score are not counted.
     """
     return reduce(_added, (_sums_of(rows, binning) for rows in parts))
 
@@ -137,7 +137,7 @@ def _add_block(
     ones, ends = np.ones(len(contexts)), np.arange(len(contexts) + 1, dtype=np.int32)
 
     def add(columns: tuple[int, int]) -> None:
-        from scipy.sparse import csc_array  # here, as it is slow to import
+        from scipy.sparse import csc_array  # here, because it is slow to import
 
         first, second = columns
         table = grid.tables[columns]

@@ -1,7 +1,7 @@
-"""Training rows of local steps that are on disk: one file to gather batches from.
+"""Training rows on disk for local steps: one file, from which batches are gathered.
 
-A step takes rows from all over the table. They are written once, with their scores, to a private
-file that is gone with the process; steps read the rows that they take, and no others.
+A step takes rows from anywhere in the table. All rows are written once, with their scores, to a
+private file that is removed with the process. Steps read only the rows that they take.
 """
 
 import shutil
@@ -31,8 +31,8 @@ ABANDONED = ".examples-"
 class DiskExamples:
     """Rows in a file: contexts, scores (NaN where unknown) and, if rows have one, their weight.
 
-    They have the numbers that they would have in memory, sorted by fold and action, so that steps
-    take the same rows. In the file they come chunk after chunk.
+    They have the numbers that they would have in memory, sorted by fold and action. So steps take
+    the same rows. In the file they are in the order of the chunks.
     """
 
     def __init__(
@@ -61,23 +61,23 @@ class DiskExamples:
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self._file)
 
     @property
     def width(self) -> int:
-        """How many numbers a row has, with the one for the intercept."""
+        """How many numbers a row has, including the one for the intercept."""
         return self._n_features + 1
 
     def gathered(self, picks: IntArray) -> Batch:
-        """What steps need of these rows."""
+        """The features, scores and emphasis of these rows."""
         rows = self._file.rows_at(self._places.in_file(picks.ravel()))
         features, scores, weight = self._batch(rows)
         shaped = weight if weight is None else weight.reshape(*picks.shape, -1)
         return features.reshape(*picks.shape, -1), scores.reshape(*picks.shape, -1), shaped
 
     def blocks(self) -> "DiskExamples":
-        """All rows, some at a time."""
+        """All rows, in blocks."""
         return self
 
     def __iter__(self) -> Iterator[Batch]:
@@ -94,7 +94,7 @@ class DiskExamples:
         return features, np.where(known, scores, 0.0), emphasis(weights, known)
 
     def _standardised(self, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Features, scores, and weights of mean one, of rows as they are in the file."""
+        """Features, scores and weights of mean one, for rows as they are in the file."""
         p, both = self._n_features, self._n_features + self._n_actions
         features = np.ones((len(rows), p + 1))
         np.divide(rows[:, :p] - self._centre, self._scale, out=features[:, :-1])
@@ -103,7 +103,7 @@ class DiskExamples:
 
 
 def _written(chunks: Iterable[ScoredChunk], given: LoggedData) -> tuple[DiskArray, IntArray]:
-    """The file, and how many of its rows each chunk has of each fold and action."""
+    """The file, and the number of its rows by chunk and by fold and action."""
     folder = folder_of(given)
     remove_abandoned(folder, ABANDONED)
     width = given.n_features + given.n_actions + (given.weights is not None)
@@ -137,13 +137,13 @@ def _copied(
 
 
 class _Places:
-    """Where rows are in a file of chunks, by the numbers that they have sorted by cell."""
+    """Finds the place of rows in a file of chunks, by their numbers when sorted by cell."""
 
     def __init__(self, counts: IntArray) -> None:  # (n_chunks, n_cells)
-        self._ends = counts.cumsum(axis=0)  # of the rows of a cell, chunk by chunk
+        self._ends = counts.cumsum(axis=0)  # counts up to each chunk, by cell
         self._before = self._ends - counts
         in_order = counts.ravel().cumsum().reshape(counts.shape)
-        self._starts = in_order - counts  # in the file
+        self._starts = in_order - counts  # places in the file
         self._cells = self._ends[-1].cumsum()
 
     def in_file(self, numbers: IntArray) -> IntArray:  # (n_rows,)

@@ -1,4 +1,4 @@
-"""What one client learns without each of its folds: sums fold by fold, and policies from them."""
+"""What one client learns without each of its folds: sums by fold, and policies from them."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -27,7 +27,8 @@ def means_by_fold(
 ) -> ScoreSumsByFold:
     """Means over each fold of these chunks, whose contexts are terms.
 
-    They are `complete` where all training rows have all scores: one Gram serves all actions then.
+    They are `complete` if all training rows have all scores. Then one Gram matrix serves all
+    actions.
     """
     folds = range(rows.folds_as_given.n_folds)
     totals = [
@@ -54,7 +55,7 @@ def local_policies_by_fold(
     study: Study,
     columns: list[IntArray] | None,
 ) -> list[LinearPolicy]:
-    """What the client would learn alone without each fold, from scores that rest on nobody else."""
+    """What the client would learn alone without each fold, from scores that use only its rows."""
     complete = all(np.isfinite(chunk.scores[chunk.training]).all() for chunk in own())
     parts = (
         part.with_scores(chunk.scores[which])
@@ -69,7 +70,7 @@ def local_policies_by_fold(
         statistics = ScoreStatistics(
             study=study,
             sums={"own": sums.of_folds(others)},
-            rows=ALONE,  # how many there are plays no part where there is no other client
+            rows=ALONE,  # the number of rows does not matter with a single client
             choice=choose_terms(study, {"own": sums}, ALONE, others),
         )
         policies.append(statistics.solve(ALONE))

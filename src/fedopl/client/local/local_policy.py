@@ -32,7 +32,7 @@ from fedopl.solvers.linear_solvers import never_taken, solve_pairs
 from fedopl.solvers.value_ascent import climb, surely_rises
 from fedopl.study.study import Study
 
-# Chunks with their scores; called once for every pass.
+# Chunks with their scores; called once for each pass.
 ScoredChunks = Callable[[], Iterator[ScoredChunk]]
 
 
@@ -48,7 +48,7 @@ class LocalTask:
 
     @cached_property
     def statistics(self) -> ScoreStatistics:
-        """The sums that a server would have of this client."""
+        """The sums that a server would have from this client alone."""
         means = means_of(self.parts, self.rows, self.blocks, complete=True)
         return ScoreStatistics(
             study=self.study,
@@ -59,7 +59,7 @@ class LocalTask:
 
     @property
     def _choice(self) -> TermChoice | None:
-        """The terms that these rows alone speak for."""
+        """The terms that these rows alone support."""
         if not self.study.chooses_terms:
             return None
         sums = means_by_fold(self._in_terms(), self.rows, self.blocks, complete=self._is_complete)
@@ -75,7 +75,7 @@ class LocalTask:
         return all(np.isfinite(one.scores[one.training]).all() for one in self.parts())
 
     def chunks(self) -> Iterator[ScoredChunk]:
-        """The same chunks; those in memory are scored once."""
+        """The same chunks; those in memory are scored only once."""
         return self.parts() if self.rows.given.is_on_disk else iter(self._in_memory)
 
     @cached_property
@@ -84,15 +84,15 @@ class LocalTask:
 
     @property
     def scored(self) -> ScoredStudyRows:
-        """The rows, for local steps."""
+        """The rows with their scores, for local steps."""
         return ScoredStudyRows(self.rows.given, self.chunks, self)
 
 
 def learn_local_policy(task: LocalTask) -> FloatArray:  # the numbers of a policy of the local kind
-    """As the study learns, by its oracle or search, on scores that rest on nobody else."""
+    """Learn as the study does, by its oracle or search, from scores that use nobody else's rows."""
     if task.study.policy.local_kind == TreePolicy.kind:
         return _tree(task)
-    # What a new oracle does with one client is to be said here; until then, the exact one does it.
+    # A new oracle needs an entry for a single client here. Until then, the exact one is used.
     return _ORACLES.get(task.study.linear.oracle, _exact)(task)
 
 
@@ -135,7 +135,7 @@ def _direct(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
 
 
 def _gain(task: LocalTask, start: FloatArray, climbed: FloatArray) -> Estimate:
-    """What the climb gains on the rows of the first fold."""
+    """The gain of the climb on the rows of the first fold."""
     both = [LinearPolicy.from_numbers(numbers, task.study) for numbers in (start, climbed)]
     policies = [one.at(task.draws.client) for one in both]
     sums = JointSums()
@@ -177,6 +177,6 @@ def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
 
     found = scored
     if not is_on_disk:
-        whole = list(scored())  # scored once, and gone through for every level
+        whole = list(scored())  # scored once, and used for every level
         found = lambda: iter(whole)  # noqa: E731
     return as_array(best_local_tree(found, study.tree, study.columns, study.actions))

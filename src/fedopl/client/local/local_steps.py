@@ -13,12 +13,12 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.training_plans import TrainingPlan
 
-# Standardised or gathered at a time: enough that calls do not count, and they stay in a cache.
+# Rows standardised or gathered at a time: enough to outweigh the calls, and they fit in a cache.
 ROWS_STEPPED_AT_ONCE = 8192
 
 
-# Features (n_rows, n_features + 1), scores and emphasis of some rows: an unknown score pulls at
-# nothing, a heavy row at more; None where all pull alike.
+# Features (n_rows, n_features + 1), scores and emphasis of some rows. An unknown score has no
+# emphasis, a heavy row has more. None if all rows have the same.
 Batch = tuple[FloatArray, FloatArray, FloatArray | None]
 
 
@@ -35,17 +35,17 @@ class StandardisedRows(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     @property
     def width(self) -> int:
-        """How many numbers a row has, with the one for the intercept."""
+        """How many numbers a row has, including the one for the intercept."""
 
     def gathered(self, picks: IntArray) -> Batch:
-        """What steps need of these rows, shaped as picks."""
+        """The features, scores and emphasis of these rows, shaped as picks."""
 
     def blocks(self) -> Iterable[Batch]:
-        """All rows, as many at a time as are in memory; to be gone through again and again."""
+        """All rows, in blocks that fit in memory; can be iterated repeatedly."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,16 +61,16 @@ class Examples:
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.features)
 
     @property
     def width(self) -> int:
-        """How many numbers a row has, with the one for the intercept."""
+        """How many numbers a row has, including the one for the intercept."""
         return int(self.features.shape[1])
 
     def gathered(self, picks: IntArray) -> Batch:
-        """What steps need of these rows."""
+        """The features, scores and emphasis of these rows."""
         weights = None if self.weights is None else self.weights.take(picks)
         known = None if self.known is None else self.known.take(picks, axis=0)
         features, scores = self.features.take(picks, axis=0), self.scores.take(picks, axis=0)
@@ -90,7 +90,7 @@ def emphasis(weights: FloatArray | None, known: BoolArray | None) -> FloatArray 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalRound:
-    """Which rows the steps of one round take, and how much shorter they are than in the first."""
+    """The rows that the steps of one round take, and how much shorter steps are than at first."""
 
     picks: IntArray | None  # (n_steps, n_batch_rows), None if every step takes all rows
     decay: float
@@ -109,7 +109,7 @@ def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Example
         weights = weights[usable] / weights[usable].mean()
     features = np.ones((len(usable), rows.contexts.shape[1] + 1))
     gram = np.zeros((features.shape[1], features.shape[1]))
-    # A block at a time, so that nothing else is as large as the features.
+    # In blocks, so that no other array is as large as the features.
     for first in range(0, len(usable), ROWS_STEPPED_AT_ONCE):
         block = slice(first, first + ROWS_STEPPED_AT_ONCE)
         chosen = rows.contexts.take(usable[block], axis=0)
@@ -149,8 +149,8 @@ def improve(
 ) -> FloatArray:  # shaped as parameters
     """Take the plan's local steps of this round from these parameters.
 
-    The step is a share of the largest that is stable, 1/(curvature + trace/batch), so that one rate
-    suits features of any scale. `mask` keeps parameters outside an action's block at zero.
+    The step is a share of the largest stable step, 1/(curvature + trace/batch). So one rate suits
+    features of any scale. `mask` keeps parameters outside an action's block at zero.
     """
     batch = rows.n_rows if this.picks is None else this.picks.shape[1]
     step = plan.rate * this.decay / (rows.curvature + rows.trace / batch + plan.proximal)
@@ -183,10 +183,11 @@ def _pull(current: FloatArray, batch: Batch) -> FloatArray:  # shaped as paramet
 def _mean_of_steps(
     last: FloatArray, passed: FloatArray, n_steps: int, forgotten: float
 ) -> FloatArray:
-    """The mean of a round's steps, in which all its batches have the same say.
+    """A weighted mean of a round's steps, in which all its batches count the same.
 
-    A batch moves every step after it, less and less: a step forgets this share of all before. With
-    that share as the weight of each step but the last, which has one, later batches make up for it.
+    A batch moves every step after it, but less and less: each step forgets the share `forgotten` of
+    all before. Every step except the last has this share as its weight, and the last has weight
+    one. So later batches make up for having fewer steps after them.
     """
     weight = min(forgotten, 1.0)
     return (last + weight * passed) / (1 + weight * (n_steps - 1))
@@ -195,7 +196,7 @@ def _mean_of_steps(
 def _steps(
     rows: StandardisedRows, n_steps: int, picks: IntArray | None
 ) -> Iterator[Iterable[Batch]]:
-    """What each step sums over: one batch, or all rows; batches are gathered for many steps."""
+    """The rows that each step sums over: one batch, or all; batches are gathered for many steps."""
     if picks is None:
         yield from repeat(rows.blocks(), n_steps)
         return

@@ -1,6 +1,6 @@
-"""Rounds of local steps on one client, and what they share: examples, batches, Vowpal's state.
+"""Rounds of local steps at one client, and what they share: examples, batches, Vowpal's state.
 
-The rows that a round takes are drawn by a secret of the client.
+The client's secret determines the rows that a round takes.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,12 +28,13 @@ from fedopl.study.training_plans import TrainingPlan
 
 
 class Batches:
-    """Rows for each round of one client; the same for the same round, in whatever process.
+    """Rows for each round of one client; the same for the same round, in any process.
 
-    Rounds take consecutive parts of the shuffled rows, until these are shuffled again (an epoch):
-    steps that meet every row once before any again need fewer passes than independent draws. The
-    rows that an epoch leaves out could be found by differencing with the sum over all rows, so they
-    are none or as many as a round takes; where that cannot be, batches are independent draws.
+    Rounds take consecutive parts of the shuffled rows, until these are shuffled again (an epoch).
+    Steps that use every row once before any row again need fewer passes than independent draws. The
+    rows that an epoch leaves out could be found by differencing with the sum over all rows. So
+    there are no such rows, or as many as a round takes. Where that is not possible, batches are
+    independent draws.
     """
 
     def __init__(self, draws: PrivateDraws) -> None:
@@ -41,7 +42,7 @@ class Batches:
         self._epoch: tuple[tuple[int, int], IntArray] | None = None
 
     def of_round(self, turn: int, n_rows: int, plan: TrainingPlan) -> IntArray | None:
-        """The rows of each step, (n_steps, n_batch_rows); None where every step takes all."""
+        """The rows of each step, (n_steps, n_batch_rows); None if every step takes all rows."""
         if plan.batch_size >= n_rows:
             return None
         shape = (plan.local_steps, plan.batch_size)
@@ -61,22 +62,22 @@ class Batches:
 
 
 def rounds_per_epoch(n_rows: int, n_draws: int) -> int:
-    """How many rounds are drawn before the rows are shuffled again; none if too few rows remain."""
+    """How many rounds are drawn before the rows are shuffled again; 0 if too few rows remain."""
     n_rounds, left_out = divmod(n_rows, n_draws)
     return max(0, n_rounds - bool(left_out))
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredStudyRows:
-    """All rows with their scores: whose they are, how to go through them, and which scores."""
+    """All rows with their scores: the data, how to iterate over it, and which scores these are."""
 
     given: LoggedData
     chunks: Callable[[], Iterable[ScoredChunk]]
-    scores: object  # the same for the same scores
+    scores: object  # the same object for the same scores
 
 
 class LocalTraining:
-    """Takes the steps of one round after the other (Algorithm 2)."""
+    """Takes the steps of each round (Algorithm 2)."""
 
     def __init__(self, study: Study, batches: Batches) -> None:
         self._linear, self.batches = study.linear, batches
@@ -86,7 +87,7 @@ class LocalTraining:
     def examples(
         self, rows: ScoredStudyRows, centre: FloatArray, scale: FloatArray
     ) -> StandardisedRows:
-        """The training rows, standardised once for all rounds that agree in how."""
+        """The training rows, standardised once for all rounds with the same centre and scale."""
         key = centre.tobytes() + scale.tobytes()
         if (
             self._examples is None
@@ -102,7 +103,7 @@ class LocalTraining:
         if not rows.given.is_on_disk:
             (whole,) = rows.chunks()
             return examples(whole.scored_rows(), centre, scale)
-        if self._linear.oracle == "csoaa-vw":  # which takes all rows as lines of text
+        if self._linear.oracle == "csoaa-vw":  # it takes all rows as lines of text
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         return DiskExamples(rows.chunks, rows.given, centre, scale)
 
@@ -121,7 +122,7 @@ class LocalTraining:
     ) -> FloatArray:  # shaped as parameters
         assert isinstance(rows, Examples)  # noqa: S101  (others were refused)
         plan, rng = self._linear.training, self.batches.draws.generator(f"steps {turn}")
-        # Its labels have no room for row weights: heavier rows are drawn more often instead.
+        # Vowpal's labels cannot carry row weights, so heavier rows are drawn more often instead.
         shares = None if rows.weights is None else rows.weights / rows.weights.sum()
         drawn = rng.choice(len(rows.features), (plan.local_steps, plan.batch_size), p=shares)
         if self._vowpal is None or self._vowpal[0] is not rows:

@@ -1,4 +1,4 @@
-"""The local tree: what one party learns from its own scores, by itself."""
+"""The local tree: what one party learns from its own scores alone."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -24,9 +24,9 @@ from fedopl.policies.trees.search import ROWS, WEIGHT
 from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, SecondLook, look_close, window
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, TreePlan
 
-# The rows, some at a time; called once for every pass.
+# The rows, in blocks; called once for each pass.
 ScoredParts = Callable[[], Iterable[ScoredRows]]
-# Of rows that come in parts, quantiles are taken of one in so many.
+# If rows come in several parts, quantiles are taken of one row in this many.
 SPREAD = 16
 
 
@@ -96,7 +96,7 @@ def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | No
 def best_local_tree(
     parts: ScoredParts, plan: TreePlan, columns: tuple[Column, ...], actions: tuple[str, ...]
 ) -> Node:
-    """The best tree on these rows, on a grid of their own quantiles or on all they have."""
+    """The best tree on these rows, on a grid of their quantiles or on all observed thresholds."""
     if plan.thresholds == "observed":
         (rows,) = parts()
         return _on_observed(rows, plan, columns)
@@ -110,7 +110,7 @@ def best_local_tree(
     if plan.minimum_leaf > 1:
         held = cell_sums(parts(), binning)[0, :, ROWS]
         look = look.staying(look.cramped(held, plan.minimum_leaf))
-    # Rows need no score but those of the actions that a threshold decides between.
+    # Rows need scores only for the actions that a threshold decides between.
     needed = np.zeros(len(actions), bool)
     return look.moved(near_sums(parts(), look, binning, needed).gains)
 
@@ -118,7 +118,7 @@ def best_local_tree(
 def _close_to_own(
     root: Node, grid: Grid, contexts: FloatArray, plan: TreePlan, columns: tuple[Column, ...]
 ) -> SecondLook:
-    """A second look as a federation takes it, at quantiles of these rows."""
+    """A second look as in a federation, at quantiles of these rows."""
     refined = {column.name for column in plan.refined(columns)}
     levels = np.arange(1, BINS_TO_A_SIDE) / BINS_TO_A_SIDE
 
@@ -142,7 +142,7 @@ def _on_grid(
     columns: tuple[Column, ...],
     actions: tuple[str, ...],
 ) -> tuple[Node, float]:
-    """The best tree on this grid, and what it is worth."""
+    """The best tree on this grid, and its value."""
 
     def cells_of(partition: Node) -> list[FloatArray]:
         binning = Binning(columns=columns, grid=grid, partition=partition)
@@ -153,15 +153,15 @@ def _on_grid(
 
 
 def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
-    """The sums as shares of all weight, in place; rows are counted as they are."""
+    """The sums as shares of the total weight, in place; counts of rows stay counts."""
     total = sums[:, grid.tables[0, 0], WEIGHT].sum()
-    # Without any weight all sums are zero, and stay so.
+    # If there is no weight, all sums are zero and stay zero.
     sums[..., WEIGHT:] /= total or 1.0
     return sums
 
 
 def _own_grid(contexts: FloatArray, plan: TreePlan, columns: tuple[Column, ...]) -> Grid:
-    """Quantiles of these rows."""
+    """A grid of the quantiles of these rows."""
     levels = np.arange(1, plan.bins) / plan.bins
     proposed = {
         column.name: np.unique(np.quantile(column.values(contexts), levels)).tolist()
@@ -172,10 +172,10 @@ def _own_grid(contexts: FloatArray, plan: TreePlan, columns: tuple[Column, ...])
 
 
 def _some_contexts(parts: ScoredParts) -> FloatArray:  # (n_rows, n_features)
-    """Of rows with a score: of all in a single part, of one in `SPREAD` in each of several."""
+    """Contexts of rows with a score: all of a single part, one in `SPREAD` of several parts."""
 
     def usable(rows: ScoredRows) -> FloatArray:
-        # Where all rows have a score, nothing is copied.
+        # If all rows have a score, nothing is copied.
         return rows.contexts if rows.usable.all() else rows.contexts[rows.usable]
 
     first, *more = islice(parts(), 2)
@@ -185,7 +185,7 @@ def _some_contexts(parts: ScoredParts) -> FloatArray:  # (n_rows, n_features)
 def _finer_grid(
     rows: ScoredRows, grid: Grid, root: Node, plan: TreePlan, columns: tuple[Column, ...]
 ) -> Grid:
-    """Quantiles of the rows in the bins to either side of each threshold of the tree.
+    """Quantiles of the rows in the bins on either side of each threshold of the tree.
 
     Columns that the tree does not ask about are not cut.
     """
@@ -215,7 +215,7 @@ def _close_to(
 
 
 def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Node:
-    """The best tree over all observed thresholds; it takes only actions that every row scores."""
+    """The best tree over all observed thresholds; it uses only actions scored in every row."""
     contexts, scores = rows.contexts[rows.usable], rows.scores[rows.usable]
     known = np.flatnonzero(np.isfinite(scores).all(axis=0))
     if not len(known):

@@ -12,17 +12,17 @@ from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.trees.nodes import Branch, leaf_positions, leaves_of
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 
-# A row's way on from a question: where it would end if it said yes, and if it said no. Up to depth
-# two each side has two leaves at most.
+# A row's path from a question on: its leaf if it answered yes, and its leaf if it answered no. Up
+# to depth two, each side has at most two leaves.
 N_WAYS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class NearSums:
-    """Sums over the rows that have a say in a threshold, by question and narrow bin."""
+    """Sums over the rows that matter for a threshold, by question and narrow bin."""
 
     gains: FloatArray  # (n_questions, NEAR_BINS): Σ w·(Γ(yes) − Γ(no))
-    # By column of the grid, rows by question, narrow bin, way on, and the column's own bin.
+    # By column of the grid: rows by question, narrow bin, path, and the column's own bin.
     counts: list[FloatArray]  # each (n_questions, NEAR_BINS, N_WAYS, n_bins)
 
 
@@ -35,8 +35,9 @@ def near_sums(
 ) -> NearSums:
     """The sums over all these rows.
 
-    Without a say are rows that both answers decide alike for, and those that lack the score of a
-    `known` action; and rows in a cell of two of the tree's columns that was suppressed on the grid.
+    Three kinds of rows do not count. For some, both answers lead to the same decision. Some lack
+    the score of a `known` action. Some are in a cell of two of the tree's columns that was
+    suppressed on the grid.
     """
     shape = (len(look.questions), NEAR_BINS)
     gains = np.zeros(shape)
@@ -64,7 +65,7 @@ def near_sums(
 def _ways_on(
     branch: Branch, binning: Binning, contexts: FloatArray, scores: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """The way on of each row, −1 where both sides decide alike, and Γ(yes) − Γ(no)."""
+    """The path of each row, −1 where both sides decide alike, and Γ(yes) − Γ(no)."""
     columns, rows = tuple(binning.columns), np.arange(len(contexts))
     leaves = [leaf_positions(side, columns, contexts) for side in (branch.yes, branch.no)]
     yes, no = (

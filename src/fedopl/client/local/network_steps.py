@@ -1,8 +1,8 @@
-"""Local steps of a network on what the linear policy leaves of scores, and its loss on other rows.
+"""Local steps of a network on the residuals of the linear policy, and its loss on other rows.
 
-In every round each row is in one batch, and a batch has one step: what a row does to the network it
-does there. So noise on each step, as large as a few rows' pulls, hides a row from whoever sees
-where the steps led, whatever network the server began with.
+In each round every row is in one batch, and each batch has one step. So a row affects the network
+only in that step. Noise on each step is as large as a few rows' pulls. It hides a row from anyone
+who sees where the steps led, whatever network the server began with.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import Layer, Network, network_numbers, network_of, passed
 from fedopl.study.study import Study
 
-# Where there is noise, no row's pull on the network is longer than this, in units of the spread.
+# With noise, no row's pull on the network is longer than this, in units of the spread.
 LONGEST_PULL = 4.0
-# Adam's steps are about as long as the rate; those along slopes themselves need be longer.
+# Adam's steps are about as long as the rate. Plain gradient steps need to be longer.
 PLAIN_RATE = 100.0
 _FORGET_MEAN, _FORGET_SQUARE = 0.9, 0.999
-# Rows that a step takes at least; with fewer rows there are fewer steps.
+# The fewest rows of a step; with fewer rows there are fewer steps.
 LEAST_BATCH = 16
-# Rows whose loss is worked out at a time.
+# The number of rows whose loss is computed at a time.
 _ROWS_AT_ONCE = 8192
 
 
@@ -36,12 +36,12 @@ class NetworkRows:
 
     contexts: FloatArray  # (n_rows, n_features)
     scores: FloatArray  # (n_rows, n_actions), zero where unknown
-    linear: FloatArray  # (n_rows, n_actions), what the linear part says; zero where unknown
+    linear: FloatArray  # (n_rows, n_actions), the linear part's scores; zero where unknown
     known: BoolArray  # (n_rows, n_actions)
     weights: FloatArray | None  # (n_rows,), of mean one
 
     def taken(self, rows: IntArray | slice) -> "NetworkRows":
-        """Some of them."""
+        """Some of the rows."""
         return NetworkRows(
             contexts=self.contexts[rows],
             scores=self.scores[rows],
@@ -57,7 +57,7 @@ def network_rows(
     """The rows of a split that have any score."""
     rows = whole.rows(split)
     contexts, scores = whole.data.contexts[rows], whole.scores[rows]
-    if study.neural.loss == "softmax":  # a softened policy takes what may be given, too
+    if study.neural.loss == "softmax":  # a softened policy takes only what may be given, too
         scores = obeyed.allowed(contexts, scores)
     own = np.isfinite(scores).any(axis=1)
     contexts, scores = contexts[own], scores[own]
@@ -82,7 +82,7 @@ class NetworkTraining:
         self._kept: tuple[ScoredChunk, bytes, tuple[NetworkRows, NetworkRows]] | None = None
 
     def rows(self, whole: ScoredChunk, query: TrainNetwork) -> tuple[NetworkRows, NetworkRows]:
-        """The rows that steps take, and the first fold, which tells the loss."""
+        """The rows that steps take, and the first fold, on which the loss is measured."""
         agreed = (query.linear, query.centre, query.scale, np.array([query.spread]))
         key = b"".join(array.tobytes() for array in agreed)
         if self._kept is None or self._kept[0] is not whole or self._kept[1] != key:
@@ -94,14 +94,14 @@ class NetworkTraining:
         return self._kept[2]
 
 
-# --- what is to be made small ---------------------------------------------------------------------
+# --- loss functions -------------------------------------------------------------------------------
 
 
 class Regression:
-    """Σ_a ½(Γ̂(a) − φᵀθ_a − f_a)²: the network is to say what the linear part misses."""
+    """Σ_a ½(Γ̂(a) − φᵀθ_a − f_a)²: the network predicts what the linear part misses."""
 
     def pulls(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-        """The slope of each row's loss, by output."""
+        """The gradient of each row's loss by output."""
         missed: FloatArray = outputs - (rows.scores - rows.linear)
         return missed * rows.known
 
@@ -112,7 +112,7 @@ class Regression:
         return change
 
     def usual(self, rows: NetworkRows) -> float:
-        """What a usual row's loss is without the network."""
+        """The loss of a usual row without the network."""
         missed = rows.known * (rows.scores - rows.linear)
         return float((missed**2).sum(axis=1).mean()) / 2
 
@@ -121,7 +121,7 @@ class Softmax:
     """−Σ_a q_a Γ̂(a), where q is the softmax of φᵀθ + f: the value of a softened policy."""
 
     def pulls(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-        """The slope of each row's loss, by output."""
+        """The gradient of each row's loss by output."""
         chances = _chances(rows, outputs)
         value = (chances * rows.scores).sum(axis=1, keepdims=True)
         slopes: FloatArray = chances * (value - rows.scores)
@@ -135,7 +135,7 @@ class Softmax:
         return change
 
     def usual(self, rows: NetworkRows) -> float:
-        """How far a usual row's scores lie apart."""
+        """How far apart a usual row's scores lie."""
         high = np.where(rows.known, rows.scores, -np.inf).max(axis=1)
         low = np.where(rows.known, rows.scores, np.inf).min(axis=1)
         return float(np.sqrt(((high - low) ** 2).mean()))
@@ -167,20 +167,20 @@ class Steps:
 
 
 def dealt(n_rows: int, n_steps: int, rng: Generator) -> list[IntArray]:
-    """All rows, shuffled and dealt into batches, one for each step."""
+    """All rows, shuffled and divided into batches, one for each step."""
     n_batches = max(1, min(n_steps, n_rows // LEAST_BATCH))
     return np.array_split(rng.permutation(n_rows), n_batches)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the server's network may be anything
 def trained(network: Network, rows: NetworkRows, steps: Steps) -> Network:
-    """The network after the round's steps, each against the mean of its rows' pulls."""
+    """The network after the round's steps, each against the mean pull of its rows."""
     numbers, widths = network_numbers(network), [len(network[0].weights)]
     widths += [len(layer.biases) for layer in network]
     moments = Adam(numbers.shape)
     for own in steps.batches:
         slope = network_numbers(_slopes(network, rows.taken(own), steps))
-        # Adam divides by how large slopes are, and with noise on them that is the noise.
+        # Adam divides by the size of gradients, which with noise is the size of the noise.
         step = PLAIN_RATE * slope if steps.noise else moments.step(slope)
         numbers = numbers - steps.rate * step
         network = network_of(numbers, widths)
@@ -194,7 +194,7 @@ class Adam:
         self._mean, self._square, self._n_steps = np.zeros(shape), np.zeros(shape), 0
 
     def step(self, slope: FloatArray) -> FloatArray:  # shaped as slope
-        """The mean of recent slopes, in units of their size."""
+        """The mean of recent gradients, in units of their size."""
         self._n_steps += 1
         self._mean += (1 - _FORGET_MEAN) * (slope - self._mean)
         self._square += (1 - _FORGET_SQUARE) * (slope**2 - self._square)
@@ -204,7 +204,7 @@ class Adam:
 
 
 def _slopes(network: Network, rows: NetworkRows, steps: Steps) -> Network:
-    """The mean pull of these rows on every layer; with noise, none is longer than the longest."""
+    """The mean pull of these rows on every layer; with noise, each pull is bounded."""
     values = passed(network, rows.contexts)
     pulls = _pulls_by_layer(network, values, steps.loss.pulls(rows, values[-1]), rows.weights)
     if steps.noise:
@@ -226,10 +226,11 @@ def _slopes(network: Network, rows: NetworkRows, steps: Steps) -> Network:
 def _bounded(
     values: list[FloatArray], pulls: list[FloatArray]
 ) -> tuple[list[FloatArray], list[FloatArray]]:
-    """The same with no row's pull on all numbers together longer than the longest.
+    """The same values and pulls, where no row's pull on all numbers is longer than the longest.
 
-    The slope by a layer's weights is an outer product, so its length needs no slope itself. A row
-    whose pull is beyond numbers pulls at nothing: an answer that fails would tell that it is there.
+    The gradient by a layer's weights is an outer product, so its length follows without computing
+    it. A row whose pull is not finite gets no pull: an answer that fails would disclose that the
+    row exists.
     """
     squares = np.zeros(len(values[0]))
     for value, pull in zip(values, pulls, strict=False):
@@ -245,7 +246,7 @@ def _bounded(
 def _pulls_by_layer(
     network: Network, values: list[FloatArray], last: FloatArray, weights: FloatArray | None
 ) -> list[FloatArray]:
-    """Each row's slope by what comes out of each layer, before it is rectified."""
+    """Each row's gradient by the outputs of each layer, before they are rectified."""
     pulls = [last if weights is None else last * weights[:, None]]
     for place in range(len(network) - 1, 0, -1):
         below = pulls[0] @ network[place].weights.T
@@ -260,7 +261,7 @@ def _pulls_by_layer(
 def losses(
     network: Network, rows: NetworkRows, loss: Regression | Softmax
 ) -> FloatArray:  # (n_rows,)
-    """Each row's loss less its loss without the network; infinite where it is beyond numbers."""
+    """Each row's loss less its loss without the network; infinite where it is not a number."""
     found = np.empty(len(rows.contexts))
     for first in range(0, len(found), _ROWS_AT_ONCE):
         own = slice(first, first + _ROWS_AT_ONCE)

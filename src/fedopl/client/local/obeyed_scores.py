@@ -1,4 +1,4 @@
-"""Scores of what can be given: at this client, to each of its rows."""
+"""Scores of the actions that may be given: at this client, to each of its rows."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ from fedopl.study.study import Study
 
 
 class ObeyedScores:
-    """What permissions make of the scores of one client's rows; nothing, where there are none."""
+    """Applies a study's permissions to the scores of one client's rows; without any, no change."""
 
     def __init__(self, study: Study, client: str, minimum_cell: float = 0) -> None:
         self._study, self._minimum_cell = study, minimum_cell
@@ -21,33 +21,33 @@ class ObeyedScores:
         self._counted: BoolArray | None = None  # (n_actions,)
 
     def forbidden(self, contexts: FloatArray) -> BoolArray | None:  # (n_rows, n_actions)
-        """What rows may not get; None where everybody may get everything."""
+        """The actions that rows may not get; None if everybody may get everything."""
         if self._here is None:
             return None
         return self._here.forbidden(contexts, self._study.columns, self._study.actions)
 
     def allowed(self, contexts: FloatArray, scores: FloatArray) -> FloatArray:  # as scores
-        """The scores of what may be given, and none of anything else."""
+        """The scores of actions that may be given; NaN for all others."""
         forbidden = self.forbidden(contexts)
         return scores if forbidden is None else np.where(forbidden, np.nan, scores)
 
     def allowed_in(self, chunks: Iterable[ScoredChunk]) -> Iterator[ScoredChunk]:
-        """The chunks with the scores of what may be given, and none of anything else."""
+        """The chunks with the scores of actions that may be given; NaN for all others."""
         for chunk in chunks:
             scores = self.allowed(chunk.data.contexts, chunk.scores)
             yield chunk if scores is chunk.scores else chunk.with_scores(scores)
 
     def effective(self, contexts: FloatArray, scores: FloatArray) -> FloatArray:  # as scores
-        """What deciding on each action is worth: of a forbidden one, what is given in its place."""
+        """What deciding on each action is worth; for a forbidden one, what is given instead."""
         forbidden = self.forbidden(contexts)
         return scores if forbidden is None else _effective(scores, forbidden, forbidden)
 
     def to_sum(self, chunks: Callable[[], Iterable[ScoredChunk]]) -> Iterator[ScoredRows]:
         """Training rows with these scores, to learn a tree from and to release sums of.
 
-        Sums of scores as they are leave, too, so the two tell of the rows that a rule speaks of.
-        Where these, or all others, are but a few, sums are as if the action could be given there;
-        decisions and values obey all the same.
+        Sums of the unchanged scores are released, too. So the two together disclose the rows that a
+        rule is about. If these rows, or all others, are only a few, sums are as if the action could
+        be given there. Decisions and values still obey the rule.
         """
         for chunk in chunks():
             rows = chunk.scored_rows()
@@ -61,7 +61,7 @@ class ObeyedScores:
             yield replace(rows, scores=scores)
 
     def _enough(self, chunks: Iterable[ScoredChunk]) -> BoolArray:  # (n_actions,)
-        """Which actions are forbidden in all rows, or in enough of them and not in nearly all."""
+        """Which actions are forbidden in all rows, or in enough rows but not in nearly all."""
         n_rows, counts = 0, np.zeros(self._study.n_actions, np.int64)
         for chunk in chunks:
             forbidden = self.forbidden(chunk.data.contexts[chunk.training])
@@ -78,6 +78,6 @@ class ObeyedScores:
 def _effective(
     scores: FloatArray, forbidden: BoolArray, replaced: BoolArray
 ) -> FloatArray:  # (n_rows, n_actions)
-    """Scores, and where one is replaced that of the first action that is not forbidden."""
+    """Scores; where one is replaced, the score of the first action that is not forbidden."""
     instead = np.argmin(forbidden, axis=1)
     return np.where(replaced, scores[np.arange(len(scores)), instead][:, None], scores)

@@ -1,10 +1,10 @@
-"""The best stump of ever more rows, compiled by numba, which only this file imports.
+"""The best stump of a growing set of rows, compiled by numba, which only this file imports.
 
-Rows enter group by group. A cut lies after a rank, and is open while enough rows lie on both its
-sides; as rows only enter, a cut that has opened stays open, and open cuts are neighbours. A stump
-that takes action a up to a cut and b beyond it is worth Σ Γ(b) over all rows plus the sum of
-Γ(a) − Γ(b) up to the cut. A segment tree over the ranks has the highest and the lowest of these
-sums at its root, and takes O(log n) steps for each row that enters.
+Rows enter group by group. A cut lies after a rank. It is open while enough rows lie on both its
+sides. Rows only enter, so a cut that has opened stays open, and open cuts are neighbours. A stump
+that takes action a up to a cut and b beyond it is worth Σ Γ(b) over all rows plus the sum of Γ(a) −
+Γ(b) up to the cut. A segment tree over the ranks has the highest and the lowest of these sums at
+its root. It takes O(log n) steps for each row that enters.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ RankArray = NDArray[np.int32]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 # A node's summary of the ranks below it: the sum of their weights, and the highest and the lowest
-# sum up to an open cut among them. Node 1 is the root, nodes 2k and 2k + 1 lie below node k, and
-# the second half of a tree are its ranks.
+# sum up to an open cut among them. Node 1 is the root. Nodes 2k and 2k + 1 lie below node k. The
+# second half of a tree are its ranks.
 SUM, HIGHEST, LOWEST = 0, 1, 2
 
 
 def _compiled(function: Function) -> Function:
-    """The function as machine code, kept on disk for the next process where there is a place."""
+    """The function as machine code, stored on disk for the next process if possible."""
     try:
         return cast(Function, numba.njit(nogil=True, cache=True)(function))
     except RuntimeError:  # no directory that can be written to
@@ -37,9 +37,9 @@ def _compiled(function: Function) -> Function:
 def _open_cuts(
     entering: RankArray, n_ranks: int, ends: IntArray, minimum_leaf: int
 ) -> tuple[IntArray, IntArray]:  # (n_groups,) each
-    """After each group, the first and the last open cut; the first is the higher if none is."""
+    """After each group, the first and the last open cut; if none is open, first is above last."""
     firsts, lasts = np.empty(len(ends), np.int64), np.empty(len(ends), np.int64)
-    if minimum_leaf == 1:  # faster, and harmless: with an empty side, a stump is but a leaf
+    if minimum_leaf == 1:  # faster, and harmless: a stump with an empty side is a leaf
         firsts[:], lasts[:] = 0, n_ranks - 2
         return firsts, lasts
     first, n_up_to_first = n_ranks - 1, 0
@@ -73,7 +73,7 @@ def _join(tree: FloatArray, node: int) -> None:
 
 @_compiled
 def _join_above(tree: FloatArray, rank: int) -> None:
-    """Compute every node above a rank anew."""
+    """Recompute every node above a rank."""
     node = (len(tree) // 2 + rank) // 2
     while node:
         _join(tree, node)
@@ -82,7 +82,7 @@ def _join_above(tree: FloatArray, rank: int) -> None:
 
 @_compiled
 def _join_above_all(tree: FloatArray, first: int, last: int) -> None:
-    """Compute every node above some neighbouring ranks anew."""
+    """Recompute every node above some neighbouring ranks."""
     left, right = len(tree) // 2 + first, len(tree) // 2 + last
     while left > 1:
         left //= 2
@@ -102,7 +102,7 @@ def _open(tree: FloatArray, first: int, last: int) -> None:
 
 @_compiled
 def _extreme_sums(
-    tree: FloatArray,  # (2 · size, 3)  to work in
+    tree: FloatArray,  # (2 · size, 3)  working space
     entering: RankArray,  # (n_rows,)
     weights: FloatArray,  # (n_rows,)
     ends: IntArray,  # (n_groups,)
@@ -113,7 +113,7 @@ def _extreme_sums(
     highest, lowest = np.empty(len(ends)), np.empty(len(ends))
     tree[:, SUM], tree[:, HIGHEST], tree[:, LOWEST] = 0.0, -np.inf, np.inf
     size = len(tree) // 2
-    many = size / np.log2(size)  # rows from which on the paths above them outweigh the tree
+    many = size / np.log2(size)  # with more rows, joining the whole tree is faster
     start, first, last = 0, 0, -1
     for group in range(len(ends)):
         for row in range(start, ends[group]):

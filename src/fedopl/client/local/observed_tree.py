@@ -1,10 +1,10 @@
 """The best small tree over every threshold that one party observed: exact, from its own rows.
 
-A row's rank in a column is the place of its value among the column's distinct values; of a column
-of levels there is a question for each level, in which the level has rank 0 and the others rank 1.
-So every split asks whether a rank is at most some rank. To find the best split of a question, its
-rows enter rank by rank, once from either end, and after each rank it is updated what the best leaf
-or stump of the rows so far gains: O(p²·n·d²·log n) for depth two. Needs the `observed` extra.
+A row's rank in a column is the place of its value among the column's distinct values. A column of
+levels has one question per level, in which the level has rank 0 and the others rank 1. So every
+split asks whether a rank is at most some rank. To find the best split of a question, its rows enter
+rank by rank, once from either end. After each rank, the gain of the best leaf or stump of the rows
+so far is updated. For depth two this takes O(p²·n·d²·log n). Needs the `observed` extra.
 """
 
 import os
@@ -24,11 +24,11 @@ from fedopl.policies.trees.search import ROUNDING, WORTH_A_SPLIT, Found
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """What a tree has to keep to."""
+    """Rules that a tree has to obey."""
 
     minimum_leaf: int
     split_cost: float
-    tie: float  # a split has to add more than its cost and this
+    tie: float  # a split has to gain more than its cost plus this
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +36,16 @@ class _Question:
     """A column, or one level of it, and every rank that rows can be split after."""
 
     column: int
-    cuts: FloatArray  # (n_ranks − 1,)  what the column is split at after each rank but the last
+    cuts: FloatArray  # (n_ranks − 1,)  the column's threshold after each rank but the last
     ranks: NDArray[np.int32]  # (n_rows,)
 
     @property
     def n_ranks(self) -> int:
-        """How many ranks there are, those that no row has included."""
+        """The number of ranks, including those that no row has."""
         return len(self.cuts) + 1
 
     def among(self, rows: BoolArray) -> "_Question":
-        """The same question, put to some of the rows."""
+        """The same question for some of the rows."""
         return replace(self, ranks=self.ranks[rows])
 
 
@@ -58,7 +58,7 @@ def best_observed_tree(
     minimum_leaf: int = 1,
     split_cost: float = 0.0,
 ) -> Found:
-    """The best tree of depth 0, 1 or 2; a tie goes where `best_tree` would have it go."""
+    """The best tree of depth 0, 1 or 2; ties are resolved as `best_tree` does."""
     if depth not in (0, 1, 2):
         raise ValueError(f"depth: expected 0, 1 or 2, came {depth}")
     if split_cost < 0:
@@ -75,13 +75,13 @@ def best_observed_tree(
 
 
 def _questions(values: FloatArray, is_level: tuple[bool, ...]) -> Iterator[_Question]:
-    """All that can be asked about the columns, in their order."""
+    """All possible questions about the columns, in their order."""
     for column, has_levels in enumerate(is_level):
         distinct, ranks = np.unique(values[:, column], return_inverse=True)
         if len(distinct) < 2:
             continue
         if has_levels:
-            # The second of two levels would ask what the first asks.
+            # With two levels, the second would ask the same as the first.
             for level in range(len(distinct) if len(distinct) > 2 else 1):
                 yield _Question(column, distinct[[level]], (ranks != level).astype(np.int32))
         else:
@@ -89,9 +89,9 @@ def _questions(values: FloatArray, is_level: tuple[bool, ...]) -> Iterator[_Ques
 
 
 def _midpoints(distinct: FloatArray) -> FloatArray:  # (n_distinct − 1,)
-    """Between neighbours; the lower one where a midpoint would round to the upper."""
+    """Midpoints of neighbours; the lower neighbour where a midpoint would round to the upper."""
     lower, upper = distinct[:-1], distinct[1:]
-    middle = lower / 2 + upper / 2  # halved first, since the sum of large values may overflow
+    middle = lower / 2 + upper / 2  # halved first, because the sum of large values may overflow
     between: FloatArray = np.where((lower <= middle) & (middle < upper), middle, lower)
     return between
 
@@ -116,9 +116,10 @@ def _best_node(
 def _best_split(
     questions: Sequence[_Question], gains: FloatArray, depth: int, rules: _Rules
 ) -> tuple[_Question, int] | None:
-    """The question and the rank to split after that gain most, the first of equals; or nothing.
+    """The question and rank with the largest gain, the first of equals; None if no split gains.
 
-    Gains are scores less those of the best leaf, so what gains nothing is no better than a leaf.
+    Gains are scores less those of the best leaf. So a split that gains nothing is no better than a
+    leaf.
     """
     if depth == 0:
         return None
@@ -137,7 +138,7 @@ def _best_split(
 def _split_gains(
     question: _Question, below: Sequence[_Question], gains: FloatArray, rules: _Rules
 ) -> FloatArray:  # (n_ranks − 1,)
-    """For every cut, what the best on both its sides gains, less what the splits cost."""
+    """For each cut, what the best trees on both sides gain, less the cost of splits."""
     order = np.argsort(question.ranks, kind="stable")
     counts = np.bincount(question.ranks, minlength=question.n_ranks)
     yes = _side_gains(order, counts[:-1].cumsum(), below, gains, rules)
@@ -153,7 +154,7 @@ def _side_gains(
     gains: FloatArray,  # (n_actions, n_rows)
     rules: _Rules,
 ) -> FloatArray:  # (n_groups,)
-    """What the first rows in an order gain, up to each end, by the best leaf or the best stump."""
+    """The gain of the first rows in an order, up to each end, by the best leaf or stump."""
     entering = gains.take(order, axis=1)
     totals = entering.cumsum(axis=1).take(ends - 1, axis=1)  # without rows, too few for a leaf
     leaves: FloatArray = np.where(ends >= rules.minimum_leaf, totals.max(axis=0), -np.inf)
@@ -175,7 +176,7 @@ def _worth(
     scores: FloatArray,
     split_cost: float,
 ) -> float:
-    """The sum of the scores that the tree earns on these rows, less what its splits cost."""
+    """The sum of the scores that the tree earns on these rows, less the cost of its splits."""
     if isinstance(node, Leaf):
         return float(scores[:, node.action].sum())
     asked = values[:, node.column]

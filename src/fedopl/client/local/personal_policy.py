@@ -25,10 +25,11 @@ from fedopl.solvers.personal_ridge import (
 )
 from fedopl.study.study import Study
 
-# Scores of own outcome models are used where what a policy leaves of them is less, by more than so
-# many parts of the square root of the rows: by that it differs by chance.
+# Scores by own outcome models are used if a policy leaves less residual variance in them. The
+# difference, as a share, must exceed this number over the square root of the rows: smaller
+# differences arise by chance.
 BEYOND_CHANCE = 3.0
-# How much likelier, in logarithms, a bend has to make own rows than other slopes do.
+# By how much more than other slopes a bend must raise the log-likelihood of own rows.
 CLEARLY_LIKELIER = 3.0
 
 
@@ -36,7 +37,7 @@ Parts = TypeVar("Parts")
 
 
 class FoundBy(NamedTuple, Generic[Parts]):
-    """What one set of scores says."""
+    """The result for one set of scores."""
 
     parts: Parts  # the rows with these scores
     weighed: WeighedPath
@@ -48,16 +49,16 @@ class PersonalTask:
 
     study: Study
     rows: StudyRows
-    scored: tuple[ScoredChunks, ...]  # by the study's scores, then perhaps by own ones
+    scored: tuple[ScoredChunks, ...]  # by the study's models, then perhaps by own models
     others: FloatArray  # (n_actions, n_terms + 1): θ₋c
     scaling: Scaling
-    likelihoods: FloatArray  # (n_strengths,): the mean of the others'
-    doubts: FloatArray | None = None  # (n_actions, …): what caution takes from scores
+    likelihoods: FloatArray  # (n_strengths,): the mean over other clients
+    doubts: FloatArray | None = None  # (n_actions, …): what caution subtracts from scores
 
     def solve(self) -> Policy:
-        """Everybody else's policy with slopes moved, or with its index bent: what is likelier.
+        """Everybody else's policy with moved slopes, or with its index bent: the likelier of both.
 
-        With caution slopes are moved alone: doubts are about linear scores.
+        With caution only slopes are moved, because doubts are about linear scores.
         """
         chosen = self._chosen()
         moved = LinearPolicy.from_numbers(chosen.weighed.mean, self.study)
@@ -73,7 +74,7 @@ class PersonalTask:
         return BentPolicy.bending(given, bend.knots, bend.slopes)
 
     def _chosen(self) -> FoundBy[ScoredChunks]:
-        """By the study's scores, unless own ones are clearly less noisy.
+        """The result for the study's scores, unless own scores are clearly less noisy.
 
         Where a client differs, everybody's outcome models are wrong about it.
         """
@@ -83,14 +84,14 @@ class PersonalTask:
     def _found(self, scored: ScoredChunks) -> FoundBy[ScoredChunks]:
         parts = scored
         if not self.rows.given.is_on_disk:
-            held = list(scored())  # scored once, and gone through several times
+            held = list(scored())  # scored once, and used several times
             parts = lambda: iter(held)  # noqa: E731
         own = client_sums(parts, self.rows)
         return FoundBy(parts, WeighedPath.of(own, self.others, self.scaling, self.likelihoods))
 
 
 def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: int) -> FoundBy[Parts]:
-    """What the first scores say, unless others are clearly less noisy."""
+    """The first result, unless other scores are clearly less noisy."""
     first, *rest = found
     clearly_less = 1 - BEYOND_CHANCE / math.sqrt(max(n_rows, 1))
     most = clearly_less * first.weighed.variance
@@ -112,7 +113,7 @@ def contrast_squares(
 ) -> float:
     """The mean over rows of Σ_a (Γ̂(a) − mean of Γ̂)², over known actions.
 
-    Rows come as scores (n_rows, n_actions), and what each weighs, if not one.
+    Each part has scores (n_rows, n_actions) and the weights of rows, None if all weigh one.
     """
     squares = total = 0.0
     for all_scores, weights in parts:
@@ -127,7 +128,7 @@ def contrast_squares(
 def best_bend(
     parts: ScoredChunks, rows: StudyRows, given: LinearPolicy, compared: BoolArray
 ) -> Bend:
-    """The function of the index that own scores speak for; knots are those of the first rows."""
+    """The function of the index that own scores support; knots are those of the first rows."""
     sums: BendSums | None = None
     for chunk in parts():
         own = chunk.training

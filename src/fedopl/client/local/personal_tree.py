@@ -1,7 +1,7 @@
-"""The personal tree: the shared one, with the action in each leaf that own rows speak for.
+"""The personal tree: the shared tree, with the actions in its leaves that own rows support.
 
-Where the client's own questions make its rows likelier, by more than searching for them among all
-does by chance, it has those.
+The client's own questions replace the shared ones if they make its rows likelier. The improvement
+must exceed what a search among all questions achieves by chance.
 """
 
 import math
@@ -23,7 +23,7 @@ from fedopl.policies.trees.nodes import Leaf, Node, branches_of, leaf_positions,
 from fedopl.solvers.personal_ridge import OwnSums, Scaling, WeighedPath
 from fedopl.study.study import Study
 
-# Of a column's thresholds, about so many divide rows in ways that are not nearly the same.
+# About this many thresholds of a column divide rows in ways that are not nearly the same.
 UNLIKE_THRESHOLDS = 4
 
 
@@ -32,13 +32,13 @@ class PersonalTreeTask:
     """A client's rows with the study's scores and with its own, and what it was sent."""
 
     study: Study
-    scored: tuple[ScoredParts, ...]  # by the study's scores, then perhaps by own ones
+    scored: tuple[ScoredParts, ...]  # by the study's models, then perhaps by own models
     n_rows: int
     root: Node  # of the shared tree
     own_root: Node  # of the tree that the client learned alone
-    others: FloatArray  # (n_actions, n_leaves): what actions are worth to all others
-    likelihoods: FloatArray  # (n_strengths,): the mean of the others'
-    noise: LeafNoise  # on what the shared tree's leaves hold: somebody else chose them
+    others: FloatArray  # (n_actions, n_leaves): values of actions to all others
+    likelihoods: FloatArray  # (n_strengths,): the mean over other clients
+    noise: LeafNoise  # on the shared tree's leaves, which somebody else chose
 
     def solve(self) -> TreePolicy:
         """The best action in every leaf of the likelier tree, by own and others' rows."""
@@ -59,7 +59,7 @@ class PersonalTreeTask:
         return FoundBy(parts, WeighedPath.of(own, others, scaling, self.likelihoods))
 
     def _others_in_own_leaves(self, parts: ScoredParts) -> FloatArray:  # (n_actions, n_own_leaves)
-        """What actions are worth to others, by where own leaves' rows are in the shared tree."""
+        """Values of actions to others in own leaves, by where their rows are in the shared tree."""
         crossed = np.zeros((len(leaves_of(self.root)), len(leaves_of(self.own_root))))
         for rows in parts():
             contexts, columns = rows.contexts[rows.usable], self.study.columns
@@ -75,7 +75,7 @@ class PersonalTreeTask:
 
 
 def _evidence(weighed: WeighedPath) -> float:
-    """The logarithm of how likely own rows are, up to what is the same for every tree."""
+    """The log-likelihood of own rows, up to a constant that is the same for every tree."""
     path = weighed.path.path
     if path.n_values <= 0 or path.squares <= 0:
         return 0.0
@@ -83,7 +83,7 @@ def _evidence(weighed: WeighedPath) -> float:
 
 
 def _n_questions(study: Study) -> int:
-    """About how many different questions a tree may ask, among which one was searched for."""
+    """About how many different questions a search for one question tries."""
     return len(study.columns) * UNLIKE_THRESHOLDS
 
 
@@ -115,7 +115,7 @@ def leaf_sums(parts: ScoredParts, root: Node, study: Study, noise: LeafNoise) ->
             own = np.nan_to_num(scores[:, action]) * weights
             products[action] += np.bincount(leaf, own, minlength=n_leaves)
         n_rows += len(scores)
-    weight = shares.sum() / n_rows if n_rows else 1.0  # of a usual row
+    weight = shares.sum() / n_rows if n_rows else 1.0  # the mean weight of a row
     shares = weight * noise.on_counts(shares / weight, "shares")
     products = weight * noise.on_sums(products / weight)
     total = shares.sum() or 1.0
@@ -129,12 +129,12 @@ def leaf_sums(parts: ScoredParts, root: Node, study: Study, noise: LeafNoise) ->
 
 
 def squares_apart(parts: ScoredParts, known: BoolArray) -> float:
-    """How far scores lie apart, on average over rows with any score."""
+    """How far apart scores lie, on average over rows with any score."""
     return contrast_squares(((rows.scores[rows.usable], _weights(rows)) for rows in parts()), known)
 
 
 def scored_actions(parts: ScoredParts, n_actions: int) -> BoolArray:  # (n_actions,)
-    """Which actions every row has a score for that has any."""
+    """The actions that have a score in every row that has any score."""
     known = np.ones(n_actions, bool)
     for rows in parts():
         known &= np.isfinite(rows.scores[rows.usable]).all(axis=0)

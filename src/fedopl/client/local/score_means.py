@@ -1,4 +1,4 @@
-"""Means over a client's training rows: all that oracles need which take no local steps."""
+"""Means over a client's training rows: all that oracles without local steps need."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.policies.pairwise import action_pairs
 
-# Enough that calls do not count, few enough that a block stays in a core's cache.
+# Large enough to outweigh the calls, small enough that a block stays in a core's cache.
 ROWS_VALUED_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreMeans:
-    """Weighted means over rows; `grams` has one for all actions where all have the same rows."""
+    """Weighted means over rows; `grams` has one matrix if all actions have the same rows."""
 
     grams: FloatArray  # (1 or n_actions, n_columns, n_columns)
     products: FloatArray  # (n_actions, n_columns)
@@ -30,8 +30,8 @@ class ScoreMeans:
 class ScoreTotals:
     """Sums of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over the rows that have a score for the action.
 
-    Where all rows have all scores (`complete`), one sum of squares serves for all actions.
-    `columns` picks each action's own features, if not all.
+    If all rows have all scores (`complete`), one sum of squares serves all actions. `columns` picks
+    each action's own features, if not all.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ScoreTotals:
     def add_complete(
         self, data: LoggedData, scores: FloatArray, rows: slice, squares: FloatArray
     ) -> None:
-        """Add these rows, whose Σ w·φφᵀ is known already; nothing of them is copied."""
+        """Add these rows, whose Σ w·φφᵀ is already known; nothing is copied."""
         self._grams[0] += squares
         self._total += squares[-1, -1]
         for start in range(rows.start, rows.stop, ROWS_VALUED_AT_ONCE):
@@ -71,10 +71,10 @@ class ScoreTotals:
     ) -> None:
         weighted = gamma if weight is None else gamma * weight[:, None]
         self._products[:, :-1] += weighted.T @ contexts
-        # Faster than sums along the rows, of which each has a few numbers only.
+        # Faster than sums along the rows, because each row has only a few numbers.
         self._products[:, -1] += np.ones(len(gamma)) @ weighted
         self._squares += np.einsum("ij,ij->j", weighted, gamma)
-        # Every action has every row here.
+        # Here every action has every row.
         self._weights += len(gamma) if weight is None else weight.sum()
 
     def _add_known(self, features: FloatArray, gamma: FloatArray, weight: FloatArray) -> None:
@@ -117,7 +117,7 @@ def means_of(
 ) -> ScoreMeans:
     """The means over all training rows, accumulated over scored chunks."""
     totals = ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete)
-    # Of many chunks only the first adds squares: they are of all.
+    # Squares are over all rows, so only the first chunk adds them.
     squares = rows.squares if complete and columns is None else None
     for chunk in parts():
         if complete and not np.isfinite(chunk.scores[chunk.training]).all():
@@ -161,7 +161,7 @@ def _add_grams(
 def pair_means(
     chunks: Iterable[ScoredChunk], n_actions: int, n_features: int
 ) -> tuple[FloatArray, FloatArray]:
-    """For every pair of actions, means of w·zzᵀ and w·z·s: which is better (s), and by what (w)."""
+    """For each pair of actions, means of w·zzᵀ and w·z·s: which is better (s), by how much (w)."""
     pairs, width = action_pairs(n_actions), n_features + 1
     grams, products = np.zeros((len(pairs), width, width)), np.zeros((len(pairs), width))
     total = 0.0
@@ -169,7 +169,7 @@ def pair_means(
         for features, gamma, weight in _blocks(chunk.data, chunk.scores, chunk.training):
             total += weight.sum()
             for pair, (first, second) in enumerate(pairs):
-                # Where one of both has no score, the row has no say.
+                # A row that lacks one of both scores does not count.
                 gain = np.nan_to_num(gamma[:, first] - gamma[:, second]) * weight
                 grams[pair] += (features * np.abs(gain)[:, None]).T @ features
                 products[pair] += gain @ features
@@ -177,10 +177,10 @@ def pair_means(
 
 
 def rows_behind_pairs(chunks: Iterable[ScoredChunk], n_actions: int) -> float:
-    """How many rows the sums for pairs effectively rest on, at the least.
+    """The fewest rows that the sums for any pair effectively rest on.
 
-    Sums of |gain| less those of the gain are those of the rows where the second action is better,
-    and sums by action are known besides: so each of these groups has no row, or enough.
+    Sums of |gain| less those of the gain are sums over the rows where the second action is better.
+    Sums by action are known, too. So each of these groups has no row, or enough rows.
     """
     pairs = action_pairs(n_actions)
     behind = [(EffectiveRows(), EffectiveRows()) for _ in pairs]
@@ -198,7 +198,7 @@ def value_slope(
 ) -> tuple[FloatArray, float]:
     """The gradient of a softmax policy's mean score, and how many rows it effectively rests on.
 
-    It is of the training rows without the first fold.
+    It is taken over the training rows without the first fold.
     """
     behind, slope = EffectiveRows(), np.zeros_like(parameters)
     scored = np.zeros(len(parameters), np.bool_)
@@ -209,7 +209,7 @@ def value_slope(
             total += weight.sum()
             known = np.isfinite(gamma)
             logits = np.where(known, features @ parameters.T / temperature, -np.inf)
-            # A softmax stays the same, and no exponential overflows.
+            # This leaves the softmax unchanged, and no exponential overflows.
             logits -= logits.max(axis=1, keepdims=True)
             chances = np.exp(logits)
             chances /= chances.sum(axis=1, keepdims=True)
@@ -226,7 +226,7 @@ def value_slope(
 def _blocks(
     data: LoggedData, scores: FloatArray, rows: slice
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Blocks of (x, 1), of scores and of weights, of the rows asked for that have any score."""
+    """Blocks of (x, 1), of scores and of weights, for those of these rows that have any score."""
     for start in range(rows.start, rows.stop, ROWS_VALUED_AT_ONCE):
         block = slice(start, min(start + ROWS_VALUED_AT_ONCE, rows.stop))
         scored = np.isfinite(scores[block]).any(axis=1)

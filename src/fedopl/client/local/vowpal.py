@@ -1,4 +1,4 @@
-"""Vowpal Wabbit's online CSOAA as the local oracle: what the paper used. Needs the `vw` extra."""
+"""Vowpal Wabbit's online CSOAA as the local oracle, as in the paper. Needs the `vw` extra."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fedopl.client.local.local_steps import Examples
 
 
 class Vowpal:
-    """One workspace for one client, kept from round to round: its step sizes go on decaying.
+    """One workspace for one client, kept between rounds, so that its step sizes keep decaying.
 
     `vowpalwabbit.sklearn.VW.fit` would build a new workspace each time and forget the weights.
     """
@@ -27,7 +27,7 @@ class Vowpal:
         self._lines = [_line(x, g) for x, g in zip(rows.features, scores, strict=True)]
 
     def improve(self, parameters: FloatArray, picks: IntArray) -> FloatArray:
-        """Learn from these rows, one after the other, starting from these parameters."""
+        """The given parameters after learning from these rows, one after the other."""
         cells = list(np.ndindex(parameters.shape))
         for action, feature in cells:
             # Costs are negative rewards, so weights are negative parameters.

@@ -1,4 +1,4 @@
-"""What candidates score on training rows, with noise."""
+"""Sums of candidates' scores on training rows, with noise."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fedopl.study.private.added_up import Counting
 def sum_candidates(space: PrivateWorkspace, query: SumCandidates) -> NoisedScores:
     """Scores of what each candidate decides, less their mean over candidates, with noise.
 
-    Only which is better matters: held against their mean, scores are shorter.
+    Only differences matter, and scores less their mean are shorter.
     """
     sums = np.zeros(query.n_policies)
     for chunk in space.rows.chunks(RowSplit.TRAINING):

@@ -1,4 +1,4 @@
-"""Where numbers lie within their declared ranges, with noise; and ranges computed from that."""
+"""Where numbers lie within their declared ranges, with noise; and the ranges computed from that."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def measure_numbers(space: PrivateWorkspace, _query: MeasureNumbers) -> NoisedMo
 
 
 def take_ranges(space: PrivateWorkspace, query: TakeRanges) -> RangesTaken:
-    """The door went on with the study of these ranges; here is how many they are."""
+    """Confirm the ranges that the door's study continued with; the answer is their number."""
     found = query.named(space.study)
     if any(space.plan.ranges[name] != own for name, own in found.items()):
         raise RefusedError(RefusalCode.MALFORMED)

@@ -1,7 +1,7 @@
 """A client among those whose answers are added up under masks.
 
-Its keys follow from its secret, the study and its rows, so that it goes on with them when it is
-started anew; what it keeps is the roster that it took.
+Its keys follow from its secret, the study and its rows. So it has the same keys after a restart. It
+stores the roster that it took.
 """
 
 from functools import cached_property
@@ -47,7 +47,7 @@ class Party:
 
     @property
     def _about_rows(self) -> bytes:
-        # Of these rows: masks that two different answers shared would tell how they differ.
+        # Includes the rows: if two different answers shared masks, their difference could be read.
         return self._study.agreed_digest + self._rows.fingerprint.encode()
 
     @cached_property
@@ -56,7 +56,7 @@ class Party:
 
     @cached_property
     def _secrets(self) -> tuple[SumSecrets, ...]:
-        """The masks of each sum, if clients may be lacking; none if no client may."""
+        """The masks of each sum, if clients may drop out; empty if none may."""
         return tuple(
             sum_secrets(self._draws.key, self._about_rows + b" sum %d" % number)
             for number in range(n_shared_sums(self._study))
@@ -72,7 +72,7 @@ class Party:
         return rows.n_rows(RowSplit.TRAINING), rows.n_rows(RowSplit.EVALUATION)
 
     def told(self) -> SessionKeys:
-        """Its keys, signed."""
+        """Its keys, with a signature."""
         identity, registered = Identity(self._draws.key), PrivateSetting(self._study).plan.keys
         if registered.get(self._draws.client) != identity.public:
             raise RefusedError(RefusalCode.WRONG_KEY)
@@ -83,7 +83,7 @@ class Party:
     # --- the roster -----------------------------------------------------------------------------
 
     def take(self, roster: TakeRoster) -> RosterTaken:
-        """Remember who takes part, if each of them says so and none is missing."""
+        """Store who takes part, if each of them signed it and none is missing."""
         registered = PrivateSetting(self._study).plan.keys
         for place, name in enumerate(self._names):
             counts = int(roster.rows[place]), int(roster.held_out[place])
@@ -92,7 +92,7 @@ class Party:
                 raise RefusedError(RefusalCode.WRONG_ROSTER)
         arrays: dict[str, Any] = roster.told
         self._check_own(arrays)
-        self._as_added_up(arrays)  # sizes that no total can have are refused before any is told
+        self._as_added_up(arrays)  # sizes that no total can have are refused before any is sent
         self._store.put(self._key, arrays)
         for derived in ("_roster", "_about", "together", "_pair_keys", "_shared"):
             self.__dict__.pop(derived, None)
@@ -132,7 +132,7 @@ class Party:
 
     @cached_property
     def together(self) -> AddedUp:
-        """Whose answers are added up, and what each one's rows count."""
+        """Whose answers are added up, and how much each one's rows count."""
         return self._as_added_up(self._roster)
 
     @cached_property
@@ -143,12 +143,12 @@ class Party:
 
     @cached_property
     def _pair_keys(self) -> dict[int, bytes]:
-        """By place, the keys that this client has with its neighbours: of this roster alone."""
+        """By place, the keys that this client shares with its neighbours, for this roster alone."""
         arrays, n_clients, about = self._roster, len(self._names), self._about
         n_each = n_neighbours(n_clients, PrivateSetting(self._study).plan.colluders)
         if self._secrets:
             n_each = holding_in(self._study).n_neighbours
-        # In an order that everybody's keys decide, so nobody can choose a place in it.
+        # Everybody's keys decide the order, so nobody can choose a place in it.
         return {
             place: self._session.shared_with(
                 as_bytes(arrays["keys"][place][0]), about_two(about, self._place, place)
@@ -163,21 +163,22 @@ class Party:
 
     @property
     def unmasking_key(self) -> str:
-        """Names what is kept of sums that masks were taken off."""
+        """The key under which it stores the sums from which masks were removed."""
         return f"{self._study.agreed_digest.hex()} {self._draws.client} unmasking"
 
     def sealed(self) -> SealedShares:
-        """Shares of what its masks follow from, for others to hold."""
+        """Shares of the secrets behind its masks, for others to hold."""
         return self._shared.sealed()
 
     def unmask(self, query: Unmask) -> UnmaskingShares:
-        """Shares that take masks off the sum of those who answered."""
+        """Shares that remove the masks from the sum of those who answered."""
         return self._shared.told(query)
 
     def masked(self, query: Query[Any], answer: Message, asked: str) -> MaskedSums:
-        """The answer under masks that are for this very question, which `asked` is the hash of.
+        """The answer under masks for this very query, whose hash is `asked`.
 
-        Another question has other masks, and the same one the same answer: no mask is used twice.
+        Another query has other masks, and the same query has the same answer. So no mask is used
+        twice.
         """
         numbers = flattened(query, answer, self._study)
         self._check_sums(query, numbers)
@@ -187,11 +188,11 @@ class Party:
         return MaskedSums(numbers=masked(numbers, self._place, self._pair_keys, about))
 
     def _check_sums(self, query: Query[Any], numbers: IntArray) -> None:
-        """The server cannot check masked answers, so the client refuses what cannot be true."""
+        """Refuse sums that cannot be true, because the server cannot check masked answers."""
         counting, plan = counting_of(query), PrivateSetting(self._study).plan
         step = FINE * self.together.weights_of(counting).scale
         own = unflattened(query, numbers, self._study, step)
-        # Scores of a person are added up before they are squared.
+        # The scores of a person are added up before they are squared.
         n_rows = self._counts[counting is Counting.HELD_OUT] * plan.most_rows_per_person
         if beyond_rows(own, self._study, n_rows, plan.noise_of(1)):
             raise RefusedError(RefusalCode.IMPOSSIBLE_SUMS)

@@ -1,4 +1,4 @@
-"""Answers in a study with differential privacy: each with noise, or a number that no row moves."""
+"""Answers in a study with differential privacy: each has noise, or no row changes it."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from fedopl.policies.kinds import POLICY_FIELDS
 
 
 def enrol_privately(space: PrivateWorkspace, _query: Enrol) -> Enrolment:
-    """How many rows there are to learn from, which is public; not what was done in them."""
+    """The number of training rows, which is public, without counts by action."""
     return Enrolment(n_rows=space.n_training, rows_per_action=np.zeros(space.study.n_actions))
 
 
@@ -39,17 +39,17 @@ def tell_keys(space: PrivateWorkspace, _query: TellKeys) -> SessionKeys:
 
 
 def take_roster(space: PrivateWorkspace, query: TakeRoster) -> RosterTaken:
-    """Who takes part; from here on answers are masked for just these."""
+    """Take the roster; from here on answers are masked for exactly these clients."""
     return _party(space).take(query)
 
 
 def share_secrets(space: PrivateWorkspace, _query: ShareSecrets) -> SealedShares:
-    """Shares of what its masks follow from, each for one other client."""
+    """Shares of the secrets behind its masks, each for one other client."""
     return _party(space).sealed()
 
 
 def unmask(space: PrivateWorkspace, query: Unmask) -> UnmaskingShares:
-    """Shares that take masks off the sum of those who answered."""
+    """Shares that remove the masks from the sum of those who answered."""
     return _party(space).unmask(query)
 
 
@@ -65,7 +65,7 @@ def sum_privately(space: PrivateWorkspace, _query: SumPrivately) -> NoisedSums:
 
 
 def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
-    """What outcome models leave, with noise; a step each."""
+    """The residual sums of outcome models for one step, with noise."""
     if not 0 <= query.number < space.setting.n_steps:
         raise RefusedError(RefusalCode.MALFORMED)
     asked = b"%d %d %s" % (query.number, query.n_terms, query.parameters.tobytes())
@@ -73,17 +73,17 @@ def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
 
 
 def values_privately(space: PrivateWorkspace, query: ValuePrivately) -> NoisedValues:
-    """What policies are worth on held-out rows, with noise."""
+    """The values of policies on held-out rows, with noise."""
     return space.noised_values(query, b"values %s" % _asked_about(query))
 
 
 def values_apart(space: PrivateWorkspace, query: ValueApart) -> ValuesApart:
-    """The same, to be read of this client where sums of all are under masks."""
+    """The same for this client alone, where the sums of all are under masks."""
     return space.values_apart(query, b"values apart %s" % _asked_about(query))
 
 
 def _asked_about(query: AsksForNoisedValues[Any]) -> bytes:
-    """What noise on values follows from: models and policies."""
+    """The bytes that determine the noise on values: models and policies."""
     asked_about = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
     policies = b"".join(b"%d %s" % (len(one), one) for one in asked_about)
     return b"%s %s" % (query.models.tobytes(), policies)

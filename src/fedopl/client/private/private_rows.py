@@ -1,8 +1,8 @@
-"""The rows of one client in a study with differential privacy, some at a time.
+"""The rows of one client in a study with differential privacy, in chunks.
 
-Where a row lies, and who holds it out, depends on nothing in other rows. Rows in memory are one
-chunk, rows on disk are many: of each, two bytes stay in memory. Answers are the same to the last
-bit.
+Where a row lies, and whether it is held out, depends on nothing in other rows. Rows in memory are
+one chunk, rows on disk are many. Of each row on disk, two bytes stay in memory. Answers are the
+same to the last bit.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ from fedopl.privacy.keyed_bits import KeyedBits
 from fedopl.study.private.private_setting import PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
-_FARTHEST = 1e9  # units from the middle of a range; so far out a row counts for nothing
-# Draws have so many values; of these, a share is rounded down.
+_FARTHEST = 1e9  # units from the middle of a range; so far out, a row counts for nothing
+# The number of values that a draw can have. A share of them is rounded down.
 _DRAWS = 2**32
 
 
@@ -46,15 +46,15 @@ class PrivateRows:
 
     @property
     def are_on_disk(self) -> bool:
-        """Whether each pass reads them anew."""
+        """Whether each pass reads the rows again."""
         return self.given.is_on_disk
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the rows: it changes whenever one of them does.
 
-        Not with where they are kept: noise follows from it, and the same sums with other noise
-        would tell more than either.
+        It does not depend on where they are kept. Noise follows from it, and the same sums with
+        other noise would disclose more than either.
         """
         return fingerprint_of_rows(self.given, ROWS_PER_CHUNK)
 
@@ -65,7 +65,7 @@ class PrivateRows:
         return self.given.n_rows if self.plan.unit == "row" else self.given.n_groups
 
     def _whose(self, rows: slice) -> IntArray:  # (n_rows,)
-        """Whose each of these rows is: its own, or a person's."""
+        """The unit of each of these rows: the row itself, or its person."""
         groups = None if self.plan.unit == "row" else self.given.groups
         if groups is None:
             return np.arange(*rows.indices(self.given.n_rows))
@@ -73,7 +73,7 @@ class PrivateRows:
 
     @property
     def _units_held_out(self) -> BoolArray:  # (n_units,)
-        """By a keyed draw for each unit, so that no other row has a say."""
+        """Which units are held out, by a keyed draw for each, so that no other row matters."""
         share = self.study.evaluation.share
         rng = self._draws.generator(f"held out {self.study.agreed_digest.hex()}")
         found = np.empty(self._n_units, bool)
@@ -83,7 +83,7 @@ class PrivateRows:
 
     @cached_property
     def is_held_out(self) -> BoolArray:  # (n_rows,)
-        """Which rows nothing is learned from."""
+        """The rows that nothing is learned from."""
         drawn = self._units_held_out
         if self.plan.unit == "row":
             return drawn
@@ -91,7 +91,7 @@ class PrivateRows:
 
     @cached_property
     def _is_used(self) -> BoolArray:  # (n_rows,)
-        """All rows, or the first few of each person."""
+        """The rows that are used: all, or the first few of each person."""
         found = np.ones(self.given.n_rows, bool)
         if self.plan.unit == "row":
             return found
@@ -106,7 +106,7 @@ class PrivateRows:
         return self.given.slices(ROWS_PER_CHUNK)
 
     def n_rows(self, split: RowSplit) -> int:
-        """How many are used in a split: a number that no row's content moves."""
+        """How many rows are used in a split; no row's content changes this number."""
         return sum(int(self._in(split, rows).sum()) for rows in self._slices())
 
     def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
@@ -115,11 +115,11 @@ class PrivateRows:
         return np.asarray(self._is_used[rows] & (self.is_held_out[rows] == is_wanted))
 
     def sampled(self, asked: bytes) -> BoolArray:  # (n_units,)
-        """Whose rows take part in the answer to this question.
+        """The units whose rows take part in the answer to this question.
 
-        Each row, or person, by a draw of its own that the client's secret decides, and never the
-        seed: the less anybody knows who took part, the less an answer tells. Another question has
-        other draws, or a server that asks two would ask of the same rows twice.
+        Each row, or person, has a draw of its own. The client's secret decides it, never the seed:
+        the less anybody knows who took part, the less an answer discloses. Another question has
+        other draws. Otherwise a server with two questions would ask about the same rows twice.
         """
         taken = np.ones(self._n_units, bool)
         if self.plan.sampled == 1:
@@ -135,7 +135,7 @@ class PrivateRows:
 
     def chunks(self, split: RowSplit) -> Iterator[PrivateChunk]:
         """The used rows of a split, in their order."""
-        self._in(split, slice(0, 0))  # found once, before several threads ask for it
+        self._in(split, slice(0, 0))  # computed once, before several threads need it
         return prefetched(partial(self._chunk, split), self._slices())
 
     def _chunk(self, split: RowSplit, rows: slice) -> PrivateChunk:
@@ -145,7 +145,8 @@ class PrivateRows:
         chances = None if part.propensities is None else part.propensities[own]
         if chances is not None and chances.ndim > 1:
             chances = chances[np.arange(len(chances)), actions]
-        # Nothing that is computed from contexts may overflow: a refusal would tell of the row.
+        # Nothing computed from contexts may overflow: a refusal would disclose something of the
+        # row.
         middle, unit = middles_and_units(self.study.features, self.plan.ranges)
         farthest = _FARTHEST * unit
         return PrivateChunk(
@@ -161,10 +162,10 @@ class PrivateRows:
     def by_unit(
         self, parts: Iterable[tuple[IntArray, FloatArray]]
     ) -> Iterator[FloatArray]:  # (n_units, n_columns) each
-        """Numbers of held-out rows, with whose each is, added up for each person.
+        """Numbers of held-out rows, added up for each person; `parts` say whose each row is.
 
-        They come as they are where rows stand for themselves. A person's rows may lie anywhere, so
-        there are totals of all persons in memory.
+        If the unit is a row, the numbers are returned as they are. A person's rows may lie
+        anywhere, so the totals of all persons are in memory.
         """
         if self.plan.unit == "row":
             yield from (numbers for _, numbers in parts)
@@ -179,7 +180,7 @@ class PrivateRows:
 
 
 def _places(whose: IntArray) -> IntArray:  # (n_rows,)
-    """How many of the same person come before each row."""
+    """How many rows of the same person come before each row."""
     order = np.argsort(whose, kind="stable")
     ascending = whose[order]
     found = np.empty(len(order), np.int64)

@@ -1,4 +1,4 @@
-"""What answers work on in a study with differential privacy: bounded rows, and noise."""
+"""What answers are computed from in a study with differential privacy: bounded rows, and noise."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -60,23 +60,24 @@ class PrivateWorkspace:
         self._by_terms: dict[int, list[GridRows]] = {}
         self.setting = PrivateSetting(study)
         self.plan, self.scales = self.setting.plan, self.setting.scales
-        # Where answers leave under masks: this client among the others.
+        # This client among the others, if answers leave under masks.
         self.party = Party(self.rows, study, draws, self.store) if self.plan.is_secure else None
 
     @property
     def n_training(self) -> int:
-        """How many rows may be learned from."""
+        """The number of training rows."""
         return self.rows.n_rows(RowSplit.TRAINING)
 
     @cached_property
     def key(self) -> str:
-        """Names what is stored for this study."""
+        """The name under which it stores what belongs to this study."""
         return f"{self.study.digest.hex()} private"
 
     def noise(self, asked: bytes, counting: Counting = Counting.ALIKE) -> Noise:
-        """Noise on the answer to this question.
+        """The noise on the answer to this question.
 
-        Under masks it is a part of the total's, to sums that count as the client does there.
+        Under masks it is this client's part of the noise in the total, for sums that have the
+        client's weight in that total.
         """
         alone = self._noise_of_one(asked)
         if self.party is None:
@@ -85,14 +86,14 @@ class PrivateWorkspace:
         return NoiseOfOne(**vars(alone), party=together, weights=together.weights_of(counting))
 
     def _noise_of_one(self, asked: bytes) -> Noise:
-        """All noise of the promise, on what is read of this client alone."""
+        """The whole noise of the promise, for what is read of this client alone."""
         return Noise(self.draws, self.study.digest, self.rows.fingerprint, asked)
 
     # --- the first sums -------------------------------------------------------------------------
 
     @cached_property
     def first_sums(self) -> NoisedSums:
-        """Squares and products of training rows by action, with noise: the same whenever asked."""
+        """Squares and products of training rows by action, with noise; always the same."""
         squares, products = self._exact_sums(self.study.n_terms)
         noise, deviation = self.noise(b"first sums"), self.setting.deviation("squares")
         return NoisedSums(
@@ -101,7 +102,7 @@ class PrivateWorkspace:
         )
 
     def _exact_sums(self, n_terms: int) -> tuple[FloatArray, FloatArray]:
-        """Squares and products of training rows by action, of a number of first terms."""
+        """Squares and products of training rows by action, for the first `n_terms` terms."""
         shape = (self.study.n_actions, n_terms + 1)
         squares, products = np.zeros((*shape, n_terms + 1)), np.zeros(shape)
         for chunk in self.rows.chunks(RowSplit.TRAINING):
@@ -115,15 +116,16 @@ class PrivateWorkspace:
 
     @cached_property
     def own_fit(self) -> FirstFit:
-        """What the client's own noisy sums tell: all that it may use of its rows elsewhere."""
+        """The fit to the client's own noisy sums: all that it may use of its rows elsewhere."""
         sums, noise = self.first_sums, self.setting.first_noise
         return first_fit(sums.squares, sums.products, noise, self.setting.families)
 
     @cached_property
     def _own_sums(self) -> tuple[FloatArray, FirstFit]:
-        """Squares of features by action with noise enough by itself, and what they tell.
+        """Squares of features by action with enough noise of their own, and the fit to them.
 
-        Under masks the first sums have but a part of their noise, so these are drawn apart.
+        Under masks the first sums have only a part of their noise. So these squares are drawn
+        separately.
         """
         if self.party is None:
             return self.first_sums.squares, self.own_fit
@@ -137,17 +139,17 @@ class PrivateWorkspace:
 
     @cached_property
     def local_policy(self) -> LinearPolicy:
-        """What the client's own noisy sums would decide."""
+        """The policy that the client's own noisy sums lead to."""
         parameters = self.scales.parameters(self.own_fit.parameters)
         return LinearPolicy.from_numbers(parameters, self.study)
 
     # --- propensities ---------------------------------------------------------------------------
 
     def chances(self, chunk: PrivateChunk) -> FloatArray:  # (n_rows,)
-        """How likely what was done was: known, or as the noisy sums tell; never below the agreed.
+        """The propensity of each logged action: known or modelled; never below the declared one.
 
-        Known ones are the row's own. Modelled ones follow from class means and one covariance
-        (linear discriminant analysis), which noise covers.
+        Known propensities are the row's own. Modelled ones follow from class means and one
+        covariance (linear discriminant analysis), which have noise.
         """
         least = self.study.declared.overlap or 0.0
         known = chunk.known_chances
@@ -172,7 +174,7 @@ class PrivateWorkspace:
     # --- steps ----------------------------------------------------------------------------------
 
     def _training_rows(self, n_terms: int) -> Iterable[GridRows]:
-        """Training rows on the grid, with their propensities; every step uses as many terms."""
+        """Training rows on the grid, with their propensities; all steps use as many terms."""
         if n_terms in self._by_terms:
             return self._by_terms[n_terms]
         chunks = self.rows.chunks(RowSplit.TRAINING)
@@ -183,7 +185,7 @@ class PrivateWorkspace:
         return self._by_terms[n_terms]
 
     def residual_sums(self, query: SumResiduals, asked: bytes) -> FloatArray:
-        """Σ f·(y − fᵀθ)/e of each action's rows, bounded row by row, with noise."""
+        """Σ f·(y − fᵀθ)/e over each action's rows, bounded row by row, with noise."""
         n_actions, used = self.study.n_actions, query.columns
         parameters, taken = query.parameters[:, used], self.rows.sampled(asked)
         sums = np.zeros(parameters.shape)
@@ -197,7 +199,7 @@ class PrivateWorkspace:
                 sums[action] += bounded[own] @ rows.features[own]
         noise = self.noise(asked, Counting.TRAINING)
         noised = noise.added(sums, self.setting.step_deviation(query.n_terms), "residuals")
-        # Of terms that are not used, nothing is said.
+        # Nothing is released about terms that are not used.
         released = np.zeros(query.parameters.shape, noised.dtype)
         released[:, used] = noised
         return released
@@ -218,7 +220,7 @@ class PrivateWorkspace:
     def decisions(
         self, query: AsksAboutPolicies[Any], contexts: FloatArray
     ) -> list[IntArray]:  # of each policy, (n_rows,)
-        """What the policies of a query decide; a rule of a client's code may look at all rows."""
+        """Decisions of a query's policies; refuses rules in code, which may look at all rows."""
         if len(getattr(query, RULES)):
             raise RefusedError(RefusalCode.MALFORMED)
         fields = [(name, one) for name in POLICY_FIELDS for one in getattr(query, name)]
@@ -229,7 +231,7 @@ class PrivateWorkspace:
         return [policy.decide(contexts) for policy in found]
 
     def noised_values(self, query: ValuePrivately, asked: bytes) -> NoisedValues:
-        """Sums of what candidates' decisions score on held-out rows, and of squares, with noise."""
+        """Sums of the scores of candidates' decisions on held-out rows, and squares, with noise."""
         sums, squares = self._sums_of_scores(query)
         noise = self.noise(asked, Counting.HELD_OUT)
         of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
@@ -241,7 +243,7 @@ class PrivateWorkspace:
         )
 
     def values_apart(self, query: ValueApart, asked: bytes) -> ValuesApart:
-        """The same sums where masks hide them, to be read: with all noise, and other than there."""
+        """The same sums, to be read where masks hide others: with all noise, drawn separately."""
         sums, squares = self._sums_of_scores(query)
         noise, deviation = self._noise_of_one(asked), self.setting.deviation("value squares apart")
         return ValuesApart(
@@ -270,6 +272,6 @@ class PrivateWorkspace:
         for values in self.rows.by_unit(turned):
             on_grid = truncated(values)
             squares += on_grid.T @ on_grid
-            # Finer than what is squared: truncation must not move means.
+            # In finer steps than the squares: truncation must not move means.
             sums += np.trunc(values * FINE).sum(axis=0)
         return sums, squares

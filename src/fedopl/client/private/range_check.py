@@ -12,11 +12,11 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.study.private.private_setting import PrivateSetting, middles_and_units
 from fedopl.study.study import Study
 
-_MANY = 0.01  # of rows; fewer beyond a range change little
+_MANY = 0.01  # a share of rows; fewer rows beyond a range change little
 
 
 def private_problems(name: str, data: LoggedData, study: Study) -> list[str]:
-    """What keeps these rows from a private study."""
+    """What prevents these rows from taking part in a private study."""
     if study.privacy is None:
         return []
     try:
@@ -27,7 +27,7 @@ def private_problems(name: str, data: LoggedData, study: Study) -> list[str]:
 
 
 def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
-    """What ranges do to these rows, where that is more than a little."""
+    """What the ranges change in these rows, where that is more than a little."""
     if study.privacy is None:
         return
     plan, n_rows, scales = study.privacy, data.n_rows, PrivateSetting(study).scales
@@ -64,5 +64,5 @@ def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
 
 
 def _mean(data: LoggedData, of: Callable[[LoggedData], Any]) -> Any:  # (n_columns,), or a number
-    """The mean over all rows, some at a time, of what is found for each."""
+    """The mean of a function of the rows, over all rows, in slices."""
     return sum(of(data.part(rows)).sum(axis=0) for rows in data.slices()) / data.n_rows

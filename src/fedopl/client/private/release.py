@@ -17,20 +17,21 @@ from fedopl.privacy.sum_grid import FINE, FINE_STEP
 from fedopl.secure.whole_weights import WholeWeights
 from fedopl.study.private.added_up import AddedUp
 
-# Sums of whole numbers up to here are exact in floating point.
+# Sums of whole numbers below this are exact in floating point.
 LARGEST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise that follows from the client's secret, its rows as a whole, and what was asked.
+    """Noise that follows from the client's secret, all of its rows, and the question.
 
-    Asked again, an answer has the same noise: fresh noise would average out.
+    The same question has the same noise: fresh noise would average out.
     """
 
     draws: PrivateDraws
     study: bytes
-    # Of the rows: sums of other rows with the same noise would tell the rows that differ.
+    # A hash of the rows. If sums of other rows had the same noise, their difference would disclose
+    # the rows that differ.
     fingerprint: str
     asked: bytes
 
@@ -48,20 +49,21 @@ class Noise:
 
 @dataclass(frozen=True)
 class NoiseOfOne(Noise):
-    """A client's part of the noise in a total, to sums that count as the client does there.
+    """A client's part of the noise in a total, for sums with the client's weight in that total.
 
-    They stay whole numbers, of steps so fine that a client's weight is one, too.
+    The sums stay whole numbers. Their steps are so fine that a client's weight is a whole number,
+    too.
     """
 
     party: AddedUp
     weights: WholeWeights
 
     def added(self, sums: FloatArray, deviation: float, what: str) -> Any:
-        """Sums, in whole steps, times the weight, with this client's part of the noise."""
+        """Sums in whole steps, times the weight, with this client's part of the noise."""
         _check_exact(sums)
         weight, scale = self.weights.by_client[self.draws.client], self.weights.scale
         variance = variance_on_grid(self.party.own_deviation(deviation), FINE_STEP / scale)
-        # The weight is in the label: the same sums at two weights must not have the same noise.
+        # The label includes the weight: the same sums at two weights must not have the same noise.
         drawn = self._drawn(sums.shape, variance, f"{what} times {weight}", scale)
         return weight * sums.astype(np.int64) + drawn
 
@@ -72,7 +74,7 @@ def _check_exact(sums: FloatArray) -> None:
 
 
 def noised_squares(squares: FloatArray, deviation: float, noise: Noise) -> FloatArray:
-    """Symmetric matrices with noise, that of an entry beside the diagonal smaller by √2.
+    """Symmetric matrices with noise; off the diagonal, noise is smaller by √2.
 
     So noise is the same in every direction, and a row moves a matrix by its Frobenius length.
     """

@@ -1,8 +1,8 @@
-"""A client's masks if others may be lacking, and what it sends of its masks and of others'.
+"""A client's masks if others may drop out, and what it sends of its masks and of others'.
 
-Everything is derived from its secret, so a client that was restarted can continue. It stores which
-question it answered for each sum, and over which clients it helped to remove the masks: it does so
-once, for one set of clients, and remembers before anything leaves.
+Everything is derived from its secret, so a client can continue after a restart. For each sum it
+stores the question that it answered, and over which clients it helped to remove the masks. It helps
+only once, for one set of clients, and stores that before anything leaves.
 """
 
 import hashlib
@@ -46,19 +46,19 @@ class Among:
 
     place: int
     n_parties: int
-    about: bytes  # the study and the roster
-    keys: dict[int, bytes]  # by place, what this client shares with each neighbour
+    about: bytes  # identifies the study and the roster
+    keys: dict[int, bytes]  # by place, the key that this client shares with each neighbour
 
 
 @dataclass(frozen=True, eq=False)
 class SharedMasks:
-    """The masks of one client, and shares of those of all whose neighbour it is."""
+    """The masks of one client, and its shares of the masks of its neighbours."""
 
     study: Study
     secrets: tuple[SumSecrets, ...]  # by the number of the sum
     among: Among
     store: Store
-    key: str  # of what is kept
+    key: str  # of the stored arrays
 
     @cached_property
     def _circle(self) -> Circle:
@@ -66,14 +66,14 @@ class SharedMasks:
 
     @property
     def _holders(self) -> tuple[int, ...]:
-        """Who holds shares of this client's secrets, and whose it holds: the same."""
+        """The clients that hold shares of this client's secrets; it holds shares of theirs."""
         return self._circle.holders[self.among.place]
 
     # --- what is kept ---------------------------------------------------------------------------
 
     def _kept(self) -> Arrays:
         found = self.store.get(self.key)
-        if found is None and self.store.has(self.key):  # it was damaged
+        if found is None and self.store.has(self.key):  # the stored file is damaged
             raise RefusedError(RefusalCode.NO_ROSTER)
         n_sums, n_parties = len(self.secrets), self.among.n_parties
         return found or {
@@ -82,7 +82,7 @@ class SharedMasks:
         }
 
     def _keep(self, kept: Arrays, what: str, number: int, said: bytes, code: RefusalCode) -> None:
-        """Write something down of a sum, unless something else was."""
+        """Store a statement about a sum; refused if another one was stored before."""
         now = np.frombuffer(said, np.uint8)
         before = kept[what][number]
         if before.any() and not np.array_equal(before, now):
@@ -94,27 +94,27 @@ class SharedMasks:
     # --- masks ----------------------------------------------------------------------------------
 
     def masked(self, query: Query[Any], numbers: IntArray, asked: str) -> Words:
-        """Whole numbers under both masks of their sum, which is for one question alone."""
+        """Whole numbers under both masks of their sum; a sum is for one question alone."""
         number, about = number_of(query, self.study), bytes.fromhex(asked)
         self._keep(self._kept(), "asked", number, about, RefusalCode.BUDGET_SPENT)
         seeds, own = self._seeds(number), self.secrets[number]
         return doubly_masked(numbers, self.among.place, own.own_mask, seeds, about)
 
     def _seeds(self, number: int) -> dict[int, bytes]:
-        """By place, the seeds of this sum's masks with neighbours."""
+        """By place, the seeds of the masks with neighbours for this sum."""
         return {other: sum_seed(key, number) for other, key in self.among.keys.items()}
 
     # --- shares ---------------------------------------------------------------------------------
 
     def _shares(self, number: int, places: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Of the own mask and of what opens seeds, for holders at these places, from 1 on."""
+        """Shares of the own mask and the key to seeds, for holders at these places, from 1 on."""
         own, about = self.secrets[number], self.among.about
         return secret_shares(own, about, places, self._circle.threshold)
 
     def sealed(self) -> SealedShares:
-        """A share of each secret for every holder but itself, which can find its own.
+        """A share of each secret for every holder but itself, which can compute its own.
 
-        And the seeds of its masks, which the server can open once enough shares are told.
+        Also the seeds of its masks, which the server can open once it has enough shares.
         """
         n_sums, own = len(self.secrets), self.among.place
         n_holders, n_words = len(self._holders), (SHARE_BYTES + SEAL_BYTES) // 8
@@ -139,7 +139,7 @@ class SharedMasks:
     # --- unmasking ------------------------------------------------------------------------------
 
     def told(self, query: Unmask) -> UnmaskingShares:
-        """A share of one secret of each, its own mask if it answered, else seeds; never both."""
+        """A share of one secret of each: its own mask if it answered, else seeds; never both."""
         number, stayed = query.number, query.stayed.astype(np.uint8)
         kept = self._kept()
         there = {int(place) for place in np.flatnonzero(stayed)}
@@ -154,7 +154,8 @@ class SharedMasks:
             self._share_of(owner, number, OWN_MASK if owner in there else SEED_KEY, under_seal)
             for owner, under_seal in zip(self._holders, query.shares, strict=True)
         ]
-        # Before it leaves: of two sets, shares of both secrets of who is in one could be had.
+        # Stored before anything leaves. With two sets of clients, a server could get shares of both
+        # secrets of a client that is in only one of them.
         self._keep(kept, "stayed", number, stayed.tobytes(), RefusalCode.WRONG_SURVIVORS)
         return UnmaskingShares(shares=np.stack([as_words(share) for share in found]))
 

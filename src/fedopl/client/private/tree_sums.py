@@ -1,7 +1,7 @@
-"""Sums that a tree is found from with differential privacy; nothing is suppressed, all has noise.
+"""Sums from which a tree is found with differential privacy; all have noise, none is suppressed.
 
-A row's scores are held against their mean over actions, and made shorter where they are longer than
-agreed: so it moves every table it is in by no more than that.
+The mean over actions is subtracted from a row's scores. Scores that are longer than agreed are made
+shorter. So a row moves each table it is in by no more than the agreed length.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def sum_cells_privately(space: PrivateWorkspace, query: SumCellsPrivately) -> No
 
 
 def look_privately(space: PrivateWorkspace, query: LookPrivately) -> NoisedGains:
-    """What other thresholds would gain on training rows, with noise."""
+    """The gains of other thresholds on training rows, with noise."""
     look = query.look(space.study)
     gains = np.zeros((len(look.questions), NEAR_BINS))
     for chunk in space.rows.chunks(RowSplit.TRAINING):
@@ -72,7 +72,7 @@ def _gains(
     contexts: FloatArray,
     scores: FloatArray,
 ) -> FloatArray:  # (NEAR_BINS,), whole steps
-    """By narrow bin, Γ(yes) − Γ(no) of the rows that come to a question close to its threshold."""
+    """Γ(yes) − Γ(no) by narrow bin, over the rows that reach a question close to its threshold."""
     columns, (branch, path) = space.study.columns, look.questions[place]
     values = columns[branch.column].values(contexts)
     here = np.abs(values - branch.cut) < space.setting.tables.reach(branch)

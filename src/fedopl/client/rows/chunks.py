@@ -1,7 +1,8 @@
-"""Chunks: some rows with their folds, which is how everything goes through the rows of a client.
+"""Chunks: some rows with their folds. All code processes the rows of a client in chunks.
 
-Rows in memory are one chunk; rows on disk come many chunks after each other. A study sorts the rows
-of a chunk by fold, and by action within a fold, with held-out rows last: every split is a slice.
+Rows in memory are one chunk. Rows on disk are many chunks, one after the other. A study sorts the
+rows of a chunk by fold, and by action within a fold, with held-out rows last. So every split is a
+slice.
 """
 
 from collections.abc import Sequence
@@ -30,11 +31,11 @@ class Chunk:
 
     @property
     def given(self) -> LoggedData:
-        """The same rows, by the name that a study has for all of its rows."""
+        """The same rows, under the name that a study has for all of its rows."""
         return self.data
 
     def sample(self, most: int) -> "Chunk":  # noqa: ARG002
-        """All rows: a chunk on its own is in memory, so models are fitted to the whole of it."""
+        """All rows: a single chunk is in memory, so models are fitted to all of it."""
         return self
 
     def with_scores(self, scores: FloatArray) -> "ScoredChunk":
@@ -47,12 +48,12 @@ class Chunk:
 
     @property
     def training(self) -> slice:
-        """The rows that may be learned from; of sorted rows, as all slices."""
+        """The training rows; like all slices, this needs sorted rows."""
         return slice(0, self.folds.begins[-2])
 
     @property
     def fold_slices(self) -> list[slice]:
-        """The rows of each fold, where all are in memory and sorted."""
+        """The rows of each fold, if all are in memory and sorted."""
         begins = self.folds.begins[: self.folds.n_folds + 1]
         return [slice(start, stop) for start, stop in pairwise(begins)]
 
@@ -67,7 +68,7 @@ class Chunk:
 
     @property
     def fold_actions(self) -> IntArray:  # (n_rows,)
-        """The fold and action of each row, as one number; held-out rows come behind all folds."""
+        """The fold and action of each row, as one number; held-out rows come after all folds."""
         numbers: IntArray = self.folds.of_row.astype(np.int64) * self.data.n_actions
         numbers += self.data.actions
         return numbers
@@ -113,10 +114,10 @@ class ScoredChunk(Chunk):
 
 
 def sorted_order(chunk: Chunk) -> IntArray:  # (n_rows,)
-    """The order that sorts rows by fold and action; rows that agree in both stay in theirs."""
+    """The order that sorts rows by fold and action; rows that agree in both keep their order."""
     numbers = chunk.fold_actions
     n_numbers = (chunk.folds.n_folds + 1) * chunk.data.n_actions
-    # numpy sorts 16-bit numbers by counting them.
+    # numpy uses a counting sort for 16-bit numbers.
     return np.argsort(numbers.astype(np.uint16) if n_numbers < 1 << 16 else numbers, kind="stable")
 
 

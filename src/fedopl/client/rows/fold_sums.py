@@ -1,6 +1,6 @@
-"""Sums for each fold and action, in one pass over the rows: linear models are solved from them.
+"""Sums for each fold and action, in one pass over the rows; linear models are solved from them.
 
-The models of a fold are solved from the sums of all other folds, so K folds cost one pass.
+The models of a fold are solved from the sums of all other folds. So K folds cost one pass.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from fedopl.solvers.least_squares import LinearModels
 
 # Large enough that arithmetic outweighs the calls, small enough to stay in a core's cache.
 ROWS_SUMMED_AT_ONCE = 8192
-# Sums of more bytes are neither kept nor shifted all at once.
+# Sums with more bytes are not kept, and not shifted all at once.
 MANY_BYTES = 1 << 24
 ROWS_FOR_MIDDLE = 100
 
@@ -38,9 +38,9 @@ def fold_sums(
     columns: list[IntArray] | None = None,
     onto: FoldSums | None = None,
 ) -> FoldSums:
-    """Sum over all rows once; `columns` picks each action's own features, if not all.
+    """The sums over all rows, in one pass; `columns` picks each action's own features, if not all.
 
-    Sums are about the middle of these rows, unless they are added `onto` those of others.
+    Sums are about the middle of these rows, unless they are added `onto` those of other rows.
     """
     width = data.n_features if columns is None else len(columns[0])
     n_places = folds.n_folds * data.n_actions
@@ -49,8 +49,8 @@ def fold_sums(
     else:
         origin, sums = onto.origin, onto.sums.reshape(n_places, width + 2, width + 2)
     begun = [onto is not None] * n_places
-    # The fold and action of a row are the place where it is summed; held-out rows have the last
-    # place, which is left out.
+    # A row's place in the sums is its fold and action. Held-out rows have the last place, which is
+    # left out.
     places = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(places, n_places, out=places)
     for rows, edges in _augmented(data, origin, places, n_places):
@@ -63,7 +63,7 @@ def fold_sums(
             if begun[place]:
                 sums[place] += z.T @ z
             else:
-                # Written over the zeros, which saves a temporary of the same size.
+                # Written over the zeros, which saves a temporary array of the same size.
                 np.dot(z.T, z, out=sums[place])
                 begun[place] = True
     shape = (folds.n_folds, data.n_actions)
@@ -89,10 +89,10 @@ def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_column
 
 
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
-    """Σ w·z zᵀ with z = (x, 1, y) instead, written over the sums about the origin."""
-    origin = np.concatenate([sums.origin[:-1], [0.0], sums.origin[-1:]])  # the one of z stays
-    away = slice(int((origin != 0).argmax()), None)  # often the reward alone
-    # A fold at a time where they are large together.
+    """Σ w·z zᵀ with z = (x, 1, y), written over the sums about the origin."""
+    origin = np.concatenate([sums.origin[:-1], [0.0], sums.origin[-1:]])  # the constant in z stays
+    away = slice(int((origin != 0).argmax()), None)  # often only the reward's column
+    # One fold at a time if they are large together.
     for own in sums.sums if sums.sums.nbytes > MANY_BYTES else [sums.sums]:
         moved = own[..., -2, :] + own[..., -2, -2, None] / 2 * origin
         shift = origin[away, None] * moved[..., None, :]
@@ -102,7 +102,7 @@ def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
 
 
 def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
-    """μ̂(x; a) for every action, each row by the models that never saw its fold."""
+    """μ̂(x; a) for every action, for each row by the models that never saw its fold."""
     means = np.empty((data.n_rows, data.n_actions))
     if folds.ascend:
         every = map(slice, folds.begins, folds.begins[1:])
@@ -114,7 +114,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
     buffer = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), data.n_features))
     for start, order, edges in _sorted_blocks(folds.of_row, len(models.intercepts)):
         block = slice(start, start + len(order))
-        # With mode="raise", numpy would fill a buffer of its own first.
+        # With mode="raise", numpy would first fill a buffer of its own.
         rows = np.take(data.contexts[block], order, axis=0, out=buffer[: len(order)], mode="clip")
         predicted = np.empty((len(order), data.n_actions))
         for fold in np.flatnonzero(np.diff(edges)):
@@ -126,7 +126,7 @@ def predict(data: LoggedData, folds: Folds, models: LinearModels) -> FloatArray:
 
 
 def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,)
-    """Near the middle of the training rows: sums of squares about a distant zero lose digits."""
+    """A point near the middle of training rows: sums of squares about a far zero lose digits."""
     some = slice(None, None, max(1, data.n_rows // ROWS_FOR_MIDDLE))
     sample, rewards = data.contexts[some], data.rewards[some]
     learned_from = folds.of_row[some] < folds.n_folds
@@ -136,7 +136,7 @@ def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,
         return np.zeros(data.n_features + 1)
     middle = sample.sum(axis=0) / len(sample)
     variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
-    # A feature near zero stays as it is: then nothing has to be subtracted from its column.
+    # A feature near zero stays as it is, so that nothing is subtracted from its column.
     middle[middle**2 <= 100 * variance] = 0.0
     half = len(rewards) // 2
     return np.concatenate([middle, np.partition(rewards, half)[half : half + 1]])
@@ -145,10 +145,10 @@ def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,
 def _augmented(
     data: LoggedData, origin: FloatArray, places: IntArray, n_places: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Blocks of √w·z, sorted by place, and where each place begins: the fastest way of three."""
+    """Blocks of √w·z, sorted by place, and where each place begins; the fastest of three ways."""
     if ascends(places):
         return _blocks_of_sorted(data, origin, places, n_places)
-    # With many places a block has so few rows of each that adding squares up would take longest.
+    # With many places, a block has few rows of each, and adding up squares would take longest.
     if n_places * data.n_features > ROWS_SUMMED_AT_ONCE:
         order = np.argsort(places, kind="stable")
         return _blocks_of_sorted(data, origin, places[order], n_places, order)
@@ -162,9 +162,10 @@ def _blocks_of_sorted(
     n_places: int,
     order: IntArray | None = None,
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Blocks of rows that are sorted by place already, or that are taken in this order.
+    """Blocks of rows that are already sorted by place, or that are taken in this order.
 
-    The latter reads from all over the table, which is slower, but gathers the rows of a place.
+    The latter reads from all over the table, which is slower, but brings the rows of a place
+    together.
     """
     sorted_rows = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), data.n_features + 2))
     bounds = np.searchsorted(places, np.arange(n_places + 1))
@@ -184,14 +185,14 @@ def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray
     z[:, -2] = 1.0
     z[:, -1] = data.rewards[rows] - origin[-1]
     if data.weights is not None:
-        # The root of a weight on both sides of a product makes the whole weight.
+        # The root of a weight appears on both sides of a product, which makes the whole weight.
         z *= np.sqrt(data.weights[rows])[:, None]
 
 
 def _augmented_blocks(
     data: LoggedData, origin: FloatArray, places: IntArray, n_places: int
 ) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Blocks of rows in any order, each sorted for itself."""
+    """Blocks of rows in any order, each block sorted by itself."""
     width = data.n_features + 2
     as_logged = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), width))
     sorted_rows = np.empty_like(as_logged)
@@ -207,7 +208,7 @@ def _sorted_blocks(
     places: NDArray[np.integer], n_places: int
 ) -> Iterator[tuple[int, IntArray, IntArray]]:
     """For each block of rows: its start, the order that sorts it by place, where places begin."""
-    if n_places < 2**16:  # numpy sorts 16-bit numbers by counting them
+    if n_places < 2**16:  # numpy uses a counting sort for 16-bit numbers
         places = places.astype(np.uint16, copy=False)
     bounds = np.arange(n_places + 1)
     for start in range(0, len(places), ROWS_SUMMED_AT_ONCE):

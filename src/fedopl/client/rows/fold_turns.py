@@ -1,8 +1,8 @@
-"""In which turn each row is assigned to a fold: row after row of a stratum, round robin.
+"""The turn in which each row is assigned to a fold: round robin within each stratum.
 
-Every row has a key, a hash, and a stratum, its action. Of each stratum, the rows with the smallest
-evaluation keys are held out. The others take turns in the order of their fold keys, one stratum
-after the other, and the fold is the turn modulo the number of folds.
+Every row has a key, which is a hash, and a stratum, which is its action. In each stratum, the rows
+with the smallest evaluation keys are held out. The others take turns in the order of their fold
+keys, one stratum after the other. The fold is the turn modulo the number of folds.
 """
 
 import hashlib
@@ -29,16 +29,17 @@ from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.row_keys import row_keys, scramble
 from fedopl.client.table.logged_data import LoggedData, folder_of
 
-# A row that may be held out, by its evaluation key `key`.
+# A row that may be held out; `key` is its evaluation key.
 CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold_key", "<u8")])
-# A training row, by its fold key `key`.
+# A training row; `key` is its fold key.
 TRAINING = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2")])
 TURN = np.dtype([("row", "<u8"), ("turn", "<i8")])
 HELD_OUT = -1  # instead of a turn
 UNFINISHED_SORT = ".dealing-"
-# Of the files at their largest, when half of the rows are in buckets of the next kind already.
+# The size of the files at their largest, when half of the rows are already in buckets of the next
+# kind.
 BYTES_PER_ROW = 2 * CANDIDATE.itemsize
-# Of contexts, read at a time.
+# The bytes of contexts that are read at a time.
 BYTES_PER_SLICE = 1 << 24
 
 
@@ -54,8 +55,8 @@ def by_stratum(keys: SortKeys, strata: NDArray[Any]) -> IntArray:
 def _in_one_sort(keys: SortKeys, strata: NDArray[Any]) -> IntArray | None:
     """The same by sorting numbers instead of positions, which is much faster.
 
-    Each number packs a stratum, the leading bits of a key, and a position. If the bits of a key
-    that are left out would have mattered, which is rare, there is no such order.
+    Each number packs a stratum, the leading bits of a key, and a position. None if the bits that
+    are left out would have mattered, which is rare.
     """
     for_stratum, for_position = int(strata.max()).bit_length(), (len(keys) - 1).bit_length()
     left_out, behind = np.uint64(for_stratum + for_position), np.uint64(for_position)
@@ -84,11 +85,11 @@ def first_turns(counts: IntArray, smallest: SortKeys) -> IntArray:  # (n_strata,
 def folds_on_disk(
     data: LoggedData, n_folds: int, share: float, quotas: IntArray, seed: int
 ) -> Any:  # (n_rows,)
-    """The fold of each row, `n_folds` for held-out rows: the same as it is for rows in memory.
+    """The fold of each row, `n_folds` for held-out rows: the same as for rows in memory.
 
-    Of each action's rows, as many are held out as its quota says, which follows from the share.
+    Each action's quota of rows is held out. Quotas follow from the share.
     """
-    # Whatever the number of folds, rows take the same turns.
+    # Rows take the same turns, whatever the number of folds.
     made = turns_on_disk(_records(data, seed), data.rows_per_action, quotas, folder_of(data))
     turns = cached_beside(data, f"turns {share!r} {seed}", np.int64, made)
 
@@ -103,7 +104,7 @@ def folds_on_disk(
 def cached_beside(
     data: LoggedData, what: str, stored: DTypeLike, made: Iterator[NDArray[Any]]
 ) -> Any:
-    """An array beside the rows, made once for these rows; Any, as it stands for one in memory."""
+    """An array in a file beside the rows, made once; typed Any, as it replaces one in memory."""
     arrays: list[Any] = [data.contexts, data.actions, data.groups]
     rows = [f"{array.path} {array.digest}" for array in arrays if array is not None]
     name = hashlib.sha256(" ".join([what, *rows]).encode()).hexdigest()[:32]
@@ -112,7 +113,7 @@ def cached_beside(
 
 
 def _records(data: LoggedData, seed: int) -> Iterator[Records]:
-    """What the external sort needs to know of each row."""
+    """The fields of each row that the external sort needs."""
 
     def read(rows: slice) -> Records:
         records = np.empty(rows.stop - rows.start, CANDIDATE)
@@ -129,9 +130,9 @@ def _records(data: LoggedData, seed: int) -> Iterator[Records]:
 def turns_on_disk(
     candidates: Iterable[Records], counts: IntArray, quotas: IntArray, folder: Path
 ) -> Iterator[IntArray]:
-    """Each row's turn in the order of the rows, part by part, and `HELD_OUT` for evaluation rows.
+    """Each row's turn in the order of the rows, in parts; `HELD_OUT` for evaluation rows.
 
-    `counts` are the rows of each stratum, `quotas` those of them that are held out.
+    `counts` has the rows of each stratum, `quotas` the number of them that are held out.
     """
     n_rows = int(counts.sum())
     check_space(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds")
@@ -165,14 +166,14 @@ def _hold_out(
     sorter: Callable[[str, np.dtype[Any]], Sorter],
     done: Sorter,
 ) -> Iterator[Records]:
-    """The training rows; those held out are done."""
+    """The training rows; held-out rows are added to `done`."""
     if not quotas.any():
         yield from candidates
         return
     given = sorter("candidates", CANDIDATE)
     for records in candidates:
         given.add(records)
-    # Rows with equal keys get keys of their own, or they would be held out all together.
+    # Rows with equal keys get keys of their own. Otherwise they would all be held out together.
     unique = sorter("ties broken", CANDIDATE)
     repeats = _Repeats(len(quotas))
     for records in given.ascending():
@@ -196,7 +197,7 @@ class _Repeats:
         self._counts = np.zeros(n_strata, np.uint64)
 
     def before(self, keys: SortKeys, strata: NDArray[np.uint16]) -> SortKeys:
-        """Of each record; these must come in the order of their keys."""
+        """The count for each record; records must come in the order of their keys."""
         again = np.zeros(len(keys), np.uint64)
         if (keys[1:] == keys[:-1]).any():
             order = np.argsort(strata, kind="stable")
@@ -217,7 +218,7 @@ class _Repeats:
 
 
 def _places(strata: NDArray[np.uint16], next_place: IntArray) -> IntArray:
-    """Each record's place in its stratum; `next_place` moves on to that of the records to come."""
+    """Each record's place in its stratum; `next_place` is advanced past these records."""
     order = np.argsort(strata, kind="stable")
     counts = np.bincount(strata, minlength=len(next_place))
     starts = np.cumsum(counts) - counts

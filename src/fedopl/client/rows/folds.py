@@ -1,9 +1,9 @@
-"""Folds that do not depend on the order of the rows, on rewards, or on what actions are called.
+"""Folds that do not depend on the order of the rows, on rewards, or on the names of actions.
 
-Each row gets a key, a seeded hash of its contexts (of its group, where there are groups). Within an
+Each row gets a key, a seeded hash of its contexts (of its group, if there are groups). Within an
 action, rows are assigned to folds in the order of their keys. So the same table in another order
-gives every row the same fold, and nobody's reward can move a fold. Only rows that agree in contexts
-and action are distinguished by their position.
+gives every row the same fold, and nobody's reward can change a fold. Only rows that agree in
+contexts and action are distinguished by their position.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from fedopl.client.table.logged_data import LoggedData
 FoldArray = NDArray[np.uint16]
 
 MOST_FOLDS = 1000
-# How many groups are held out at least, and stay at least: one group shows no spread.
+# The fewest groups that are held out, and that stay: one group shows no spread.
 FEWEST_GROUPS = 2
 
 
@@ -31,35 +31,35 @@ FEWEST_GROUPS = 2
 class Folds:
     """The fold of each row, k_c : [n_c] → [K] in Algorithm 3.
 
-    Held-out rows have the number `n_folds`: nothing is ever learned from them. Of data on disk the
-    folds are on disk, too, and only those of a `part` can be asked.
+    Held-out rows have the number `n_folds`: nothing is ever learned from them. For data on disk the
+    folds are on disk, too, and only those of a `part` can be read.
     """
 
     of_row: FoldArray  # (n_rows,)
     n_folds: int
     reason: str  # why there are this many
-    any_held_out: bool | None = None  # where that is known already
+    any_held_out: bool | None = None  # if that is already known
 
     def part(self, rows: slice) -> "Folds":
-        """The folds of these rows, in memory; there are as many parts as for all rows."""
+        """The folds of these rows, in memory; `n_parts` is the same as for all rows."""
         return self.with_rows(self.of_row[rows])
 
     def taken(self, order: IntArray) -> "Folds":
-        """The folds of rows that come in this order."""
+        """The folds of the rows in this order."""
         return self.with_rows(self.of_row.take(order))
 
     def with_rows(self, of_row: FoldArray) -> "Folds":
-        """The folds of some of the rows, given these."""
+        """The folds of some of the rows, which are given."""
         return replace(self, of_row=of_row, any_held_out=self.n_parts > self.n_folds)
 
     @cached_property
     def ascend(self) -> bool:
-        """Whether the rows come fold after fold."""
+        """Whether the rows are sorted by fold."""
         return ascends(self.of_row)
 
     @cached_property
     def begins(self) -> list[int]:
-        """Of folds that ascend, where each begins, where the held-out rows do, and the end."""
+        """For sorted rows: where each fold begins, where held-out rows begin, and the end."""
         wanted = np.arange(self.n_folds + 2, dtype=self.of_row.dtype)
         begins: list[int] = np.searchsorted(self.of_row, wanted).tolist()
         return begins
@@ -72,7 +72,7 @@ class Folds:
 
     @property
     def n_parts(self) -> int:
-        """The folds, and one more if rows are held out."""
+        """The number of folds, and one more if rows are held out."""
         if self.any_held_out is None:
             return self.n_folds + bool(self.held_out.any())
         return self.n_folds + self.any_held_out
@@ -84,7 +84,7 @@ class Folds:
 
 
 def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
-    """Assign the rows, or the groups of rows, to folds that are alike in actions."""
+    """Assign the rows, or the groups of rows, to folds with similar shares of actions."""
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
     (keys,), strata = _units(data, seed, ("folds",))
     used, reason = _number_of_folds(n_folds, strata, data)
@@ -92,13 +92,13 @@ def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
 
 
 def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
-    """Hold a share of the rows out for evaluation, and assign the others to just so many folds."""
+    """Hold out a share of the rows for evaluation, and assign the others to exactly `n_folds`."""
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
     if data.is_on_disk and data.groups is None:
         quotas = _quotas(data.rows_per_action, share)
         of_row = folds_on_disk(data, n_folds, share, quotas, seed)
     else:
-        # A group's stratum may hang on the first key, so that one is the same whatever the share.
+        # A group's stratum may depend on the first key. So that key is the same whatever the share.
         purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)
         (*earlier, keys), strata = _units(data, seed, purposes)
         quotas = _quotas(np.bincount(strata), share, 0 if data.groups is None else FEWEST_GROUPS)
@@ -120,7 +120,7 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
 def stratified(keys: SortKeys, strata: IntArray, n_folds: int) -> FoldArray:
     """Assign units to folds in turn, one stratum after the other, each in the order of its keys.
 
-    Folds differ by at most one unit, in each stratum and in all. The largest stratum goes first,
+    Folds differ by at most one unit, in each stratum and in total. The largest stratum goes first,
     so that names and codes of strata change nothing.
     """
     order = by_stratum(keys, strata)
@@ -134,7 +134,7 @@ def stratified(keys: SortKeys, strata: IntArray, n_folds: int) -> FoldArray:
 
 
 def _number_of_folds(asked: int, strata: IntArray, data: LoggedData) -> tuple[int, str]:
-    """Fewer than asked for where an action has fewer rows than that, and why."""
+    """The number of folds, fewer than asked for if an action has fewer rows, and the reason."""
     units = "rows" if data.groups is None else "groups"
     if len(strata) < 2:
         raise DataError(
@@ -153,9 +153,9 @@ def _number_of_folds(asked: int, strata: IntArray, data: LoggedData) -> tuple[in
 
 
 def _quotas(counts: IntArray, share: float, fewest: int = 0) -> IntArray:  # (n_strata,)
-    """How many of each stratum are held out; one at least, of all, stays to learn from.
+    """How many units of each stratum are held out; at least one unit in all stays to learn from.
 
-    On either side there are at least `fewest`, where there are enough for both.
+    On either side there are at least `fewest`, if there are enough for both.
     """
     if not share:
         return np.zeros_like(counts)
@@ -172,7 +172,7 @@ def _quotas(counts: IntArray, share: float, fewest: int = 0) -> IntArray:  # (n_
 
 
 def _held_out(keys: SortKeys, strata: IntArray, quotas: IntArray) -> BoolArray:  # (n_units,)
-    """Of each stratum, so many with the smallest keys."""
+    """The units to hold out: in each stratum, as many as its quota, with the smallest keys."""
     held_out = np.zeros(len(keys), np.bool_)
     order = _with_ties_broken(keys, strata)
     counts = np.bincount(strata)
@@ -183,7 +183,7 @@ def _held_out(keys: SortKeys, strata: IntArray, quotas: IntArray) -> BoolArray: 
 
 
 def _with_ties_broken(keys: SortKeys, strata: IntArray) -> IntArray:  # (n_units,)
-    """The order by stratum and key, with other keys for units with the key of an earlier one.
+    """The order by stratum and key; units that repeat an earlier unit's key get another one.
 
     Otherwise all rows that agree in contexts would be held out together, or none of them.
     """
@@ -209,19 +209,19 @@ def _with_ties_broken(keys: SortKeys, strata: IntArray) -> IntArray:  # (n_units
 def _units(
     data: LoggedData, seed: int, purposes: tuple[str, ...]
 ) -> tuple[SortKeys, IntArray]:  # (n_purposes, n_units) and (n_units,)
-    """Keys and strata: of rows their action, of whole groups the action they mostly took."""
+    """Keys and strata: for rows their action, for groups the action they took most often."""
     if data.groups is None:
         return row_keys(data.contexts, seed, purposes), data.actions
     taken = _taken_by_group(data, data.groups)
     keys = group_keys(len(taken), seed, purposes)
-    # Groups that took two actions equally often count with the rarer one; that, too, must not
-    # depend on codes, so actions that are equally rare are ordered by the keys of their takers.
+    # A group that took two actions equally often counts with the rarer one. This must not depend on
+    # codes either. So equally rare actions are ordered by the keys of the groups that took them.
     by_rarity = np.lexsort((keys[0] @ taken.astype(np.uint64), taken.sum(axis=0)))
     return keys, by_rarity[taken[:, by_rarity].argmax(axis=1)]
 
 
 def _taken_by_group(data: LoggedData, groups: IntArray) -> IntArray:  # (n_groups, n_actions)
-    """How often each group took each action; what is known of each group does fit in memory."""
+    """How often each group took each action; an array by group does fit in memory."""
     taken = np.zeros(data.n_groups * data.n_actions, np.int64)
     for rows in slices(data.n_rows):
         taken_by = groups[rows].astype(np.int64) * data.n_actions + data.actions[rows]
@@ -230,7 +230,7 @@ def _taken_by_group(data: LoggedData, groups: IntArray) -> IntArray:  # (n_group
 
 
 def _of_rows(data: LoggedData, folds: FoldArray, name: str = "") -> FoldArray:  # (n_rows,)
-    """The fold of each row, given those of rows or of groups; in a file for rows on disk."""
+    """The fold of each row, given those of rows or groups; in a file for rows on disk."""
     groups = data.groups
     if groups is None:
         return folds

@@ -1,4 +1,4 @@
-"""Keys of rows: seeded hashes, by which rows are assigned to folds whatever their order."""
+"""Keys of rows: seeded hashes that assign rows to folds, whatever their order."""
 
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ from fedopl.base.seeds import generator_for
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
 
-# Contexts that stay in a processor's cache while each of several keys is computed.
+# This many contexts stay in a processor's cache while each of several keys is computed.
 ROWS_HASHED_AT_ONCE = 4096
 
 
@@ -21,8 +21,8 @@ def row_keys(
     keys = np.empty((len(purposes), len(contexts)), np.uint64)
     half = np.uint64(32)
     for rows in slices(len(contexts), ROWS_HASHED_AT_ONCE):
-        # The shift brings a float's sign, exponent and leading digits, all that small whole
-        # numbers have, down to where a product can spread them upwards.
+        # A float's sign, exponent and leading digits are all that small whole numbers have. The
+        # shift moves these bits down, so that a product can spread them upwards.
         bits = contexts[rows].view(np.uint64)
         mixed = bits >> half
         mixed ^= bits
@@ -47,9 +47,9 @@ def scramble(keys: SortKeys) -> SortKeys:
     return keys ^ (keys >> np.uint64(31))
 
 
-@lru_cache(64)  # clients with a secret have seeds of their own
+@lru_cache(64)  # each client with a secret has its own seed
 def _multipliers(how_many: int, seed: int, purposes: tuple[str, ...]) -> SortKeys:
-    """Odd numbers (n_purposes, how_many): multiplying by one loses no bit of a number."""
+    """Odd numbers (n_purposes, how_many): multiplying by an odd number loses no bit."""
     drawn = [
         generator_for(seed, purpose=purpose).integers(0, 2**64, how_many, dtype=np.uint64)
         for purpose in purposes

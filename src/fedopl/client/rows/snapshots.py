@@ -1,8 +1,8 @@
 """Snapshots: the rows that each study was answered for, as hashes, kept beside the ledger.
 
-Answers about the same study before and after a person came differ by that person. So a study is
-answered for the rows that it was first asked about, and the rows of two studies are the same or
-differ in enough of them.
+If a person is added, answers about the same study before and after differ by that person. So a
+study is answered for the rows that it was first asked about. The rows of two studies are the same,
+or differ in enough rows.
 """
 
 from collections.abc import Mapping
@@ -27,15 +27,15 @@ KEY = "snapshots"
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshots:
-    """One client's snapshots, and what it wants done with rows that came since."""
+    """One client's snapshots, and what it does with rows that were added since."""
 
     store: Store
-    seed: int  # of the hashes, which follow from the client's secret
+    seed: int  # of the hashes; it follows from the client's secret
     minimum_cell: int
     new_rows: NewRows = "refuse"
 
     def pinned(self, client: str, study: Study, data: LoggedData, *, keep: bool) -> LoggedData:
-        """The rows that the study is answered for; `keep` makes them so from now on."""
+        """The rows that the study is answered for; `keep` stores them as such."""
         hashes = _row_hashes(data, self.seed)
         kept = self.store.get(KEY) or {}
         pinned = kept.get(study.digest.hex())
@@ -58,7 +58,7 @@ class Snapshots:
         return data.taken(np.flatnonzero(stays))
 
     def _check_others(self, client: str, hashes: SortKeys, kept: Mapping[str, SortKeys]) -> None:
-        """Refuse rows that differ in a few from those of another study."""
+        """Raise an error for rows that differ from those of another study in only a few."""
         for study, earlier in kept.items():
             shared = int(_in_multiset(hashes, earlier).sum())
             apart = len(hashes) + len(earlier) - 2 * shared
@@ -71,11 +71,11 @@ class Snapshots:
 
 
 def _row_hashes(data: LoggedData, seed: int) -> SortKeys:  # (n_rows,)
-    """A hash of all that is known of each row."""
+    """A hash of each whole row, without its group."""
     parts = [np.empty(0, np.uint64)]
     for rows in slices(data.n_rows, ROWS_PER_CHUNK):
         part = data.part(rows)
-        # Not groups: their codes change when a new one comes.
+        # Not groups: their codes change when a group is added.
         columns = [getattr(part, name) for name in ROW_ARRAYS if name != "groups"]
         numbers = np.column_stack([own for own in columns if own is not None]).astype(np.float64)
         parts.append(row_keys(numbers, seed, ("snapshot",))[0])
@@ -83,7 +83,7 @@ def _row_hashes(data: LoggedData, seed: int) -> SortKeys:  # (n_rows,)
 
 
 def _in_multiset(hashes: SortKeys, pinned: SortKeys) -> BoolArray:  # (n_hashes,)
-    """Which rows have their like among those pinned, of equal ones as many as are pinned."""
+    """Which rows are among those pinned; of equal rows, only as many as are pinned."""
     order = np.argsort(hashes, kind="stable")
     ordered, sorted_pins = hashes[order], np.sort(pinned)
     first = np.searchsorted(ordered, ordered)

@@ -29,14 +29,14 @@ NOTHING = Mask()
 
 @dataclass(frozen=True)
 class TrainingWeight:
-    """What training rows weigh together, and the heaviest of them."""
+    """The total weight of training rows, and the largest weight."""
 
     total: float
     largest: float
 
 
 class StudyRows:
-    """The rows of a study: one chunk where they are in memory, many where they are on disk."""
+    """The rows of a study: one chunk if they are in memory, many chunks if they are on disk."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class StudyRows:
         minimum_cell: int,
         draws: PrivateDraws,
         *,
-        outcome: str | None = None,  # a further one, in place of the reward
-        held_out: float | None = None,  # the share of rows, if not what the study says
+        outcome: str | None = None,  # a further outcome, in place of the reward
+        held_out: float | None = None,  # the share of rows, if not the study's
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
         self._draws, self.outcome = draws, outcome
@@ -56,26 +56,26 @@ class StudyRows:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the rows and a word on their order: it changes whenever either does."""
+        """A hash of the rows, with a note on their order: it changes whenever either does."""
         order = f"by fold, {ROWS_PER_CHUNK} at a time" if self.given.is_on_disk else "by fold"
         return f"{fingerprint(self.given)} {order}"
 
     # --- going through them --------------------------------------------------------------------
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows, some at a time where they are on disk, with rare values masked."""
+        """The rows, in chunks if they are on disk, with rare values masked."""
         if not self.given.is_on_disk:
             return iter([self.whole])
         return map(self._masked, self._unmasked_chunks())
 
     def _unmasked_chunks(self) -> Iterator[Chunk]:
-        """The rows in order, with all their values."""
+        """The sorted rows, with all their values."""
         if not self.given.is_on_disk:
             return iter([self._unmasked])
         return prefetched(self._read, self.given.slices(ROWS_PER_CHUNK))
 
     def _read(self, rows: slice) -> Chunk:
-        """These rows, which are on disk, in order."""
+        """These rows, which are on disk, sorted."""
         return self._read_in_order(rows)[0]
 
     def _read_in_order(self, rows: slice) -> tuple[Chunk, IntArray]:
@@ -85,7 +85,7 @@ class StudyRows:
         return chunk.taken(order), order
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
-        """The rows with rare values masked, and the part of `N_PARTS` that each is in."""
+        """The rows with rare values masked, and the part (of `N_PARTS`) of each row."""
         parts = self._parts_as_given
         if not self.given.is_on_disk:
             yield self.whole, parts.taken(self.order)
@@ -99,7 +99,7 @@ class StudyRows:
             yield self._masked(chunk), own
 
     def sample(self, most: int) -> Chunk:
-        """Evenly spread rows, about so many; the whole chunk of no more rows in memory."""
+        """About `most` evenly spread rows; the whole chunk if rows in memory are no more."""
         step = max(1, -(-self.given.n_rows // most))
         if step == 1 and not self.given.is_on_disk:
             return self.whole
@@ -111,12 +111,12 @@ class StudyRows:
 
     @cached_property
     def whole(self) -> Chunk:
-        """All rows, where they are in memory."""
+        """All rows, if they are in memory."""
         return self._masked(self._unmasked)
 
     @cached_property
     def order(self) -> IntArray:  # (n_rows,)
-        """Which of the rows as they were given each row is, where they are in memory."""
+        """The place of each sorted row in the table as given, if rows are in memory."""
         if self.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         return sorted_order(Chunk(data=self.given, folds=self.folds_as_given))
@@ -137,7 +137,7 @@ class StudyRows:
 
     @cached_property
     def _parts_as_given(self) -> Folds:
-        """The training rows in `N_PARTS` parts, for models to be fitted without each of them."""
+        """The training rows in `N_PARTS` parts; models are fitted without each of them."""
         return self._assigned(N_PARTS)
 
     def _assigned(self, n_folds: int) -> Folds:
@@ -149,25 +149,25 @@ class StudyRows:
     # --- the terms that models are linear in ---------------------------------------------------
 
     def in_terms(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
-        """The chunk, some rows at a time, with terms for contexts, and which rows these are.
+        """Blocks of the chunk with terms as contexts, each with the slice of its rows.
 
-        Without a basis these are the features, and all rows at once.
+        Without a basis the terms are the features, and there is one block.
         """
         for rows, part in self._unmasked_terms(chunk):
             yield rows, part if part is chunk else _without(self._rare_terms, part)
 
     @property
     def terms(self) -> Terms | None:
-        """What models are linear in, if not features themselves."""
+        """The terms that models are linear in, None if these are the features."""
         return self._study.terms
 
     @property
     def n_terms(self) -> int:
-        """How many terms a row has."""
+        """The number of terms of a row."""
         return self._study.n_terms
 
     def chunks_in_terms(self) -> Iterator[Chunk]:
-        """All rows with their terms, as sums are taken of them."""
+        """All rows with their terms, as they are summed."""
         return (part for chunk in self.chunks() for _, part in self.in_terms(chunk))
 
     def _unmasked_terms(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
@@ -182,7 +182,7 @@ class StudyRows:
 
     @cached_property
     def _rare_terms(self) -> Mask:
-        """What few training rows have of a term, such as being above a knot."""
+        """Values of terms that few training rows have, such as being above a knot."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk in self.chunks():
@@ -201,13 +201,13 @@ class StudyRows:
 
     @cached_property
     def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
-        """The same, with each row counting by its weight."""
+        """The same, in which each row counts by its weight."""
         if self.given.weights is None:
             return self.rows_by_fold_action.astype(np.float64)
         return self._by_fold_action(self.given.weights)
 
     def _by_fold_action(self, weights: FloatArray | None) -> NDArray[Any]:
-        """The rows, or their weights, by fold and action; no context is read."""
+        """The number of rows, or their weight, by fold and action; no context is read."""
         given, folds = self.given, self.folds_as_given
         found: NDArray[Any] = np.zeros((folds.n_folds + 1) * given.n_actions)
         for rows in given.slices(ROWS_PER_CHUNK):
@@ -218,7 +218,7 @@ class StudyRows:
 
     @property
     def training_weight(self) -> TrainingWeight | None:
-        """What training rows weigh; None where rows have no weights. No context is read."""
+        """The weight of training rows; None if rows have no weights. No context is read."""
         weights, folds = self.given.weights, self.folds_as_given
         if weights is None:
             return None
@@ -230,11 +230,11 @@ class StudyRows:
         return TrainingWeight(total=total, largest=largest)
 
     def n_rows(self, split: RowSplit) -> int:
-        """How many rows a split has."""
+        """The number of rows of a split."""
         return self._sizes[split]
 
     def weight_of(self, split: RowSplit) -> float:
-        """What training or held-out rows weigh together; how many, where none has a weight."""
+        """The total weight of training or held-out rows; their number, if rows have no weights."""
         weights, folds = self.given.weights, self.folds_as_given
         if weights is None:
             return float(self.n_rows(split))
@@ -259,12 +259,12 @@ class StudyRows:
     # --- masking rare values -------------------------------------------------------------------
 
     def _masked(self, chunk: Chunk) -> Chunk:
-        """The same, with what is rare among all training rows masked."""
+        """The same chunk, with values masked that are rare among all training rows."""
         return _without(self._rare, chunk)
 
     @cached_property
     def _rare(self) -> Mask:
-        """What few of all training rows have."""
+        """Values that few of all training rows have."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk in self._unmasked_chunks():
@@ -277,7 +277,7 @@ class StudyRows:
 
     @cached_property
     def _rare_in_cells(self) -> Mask:
-        """What few training rows of a fold and action have."""
+        """Values that few training rows of a fold and action have."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk in self.chunks_in_terms():
@@ -288,20 +288,20 @@ class StudyRows:
         return find_mask(parts, n_cells, self._minimum_cell, self.terms)
 
     def chunks_as_summed(self) -> Iterator[Chunk]:
-        """The rows, without what is rare in a fold and action: as outcome sums have them."""
+        """The rows without values that are rare in a fold and action, as outcome sums use them."""
         for chunk in self.chunks_in_terms():
             yield _without(self._rare_in_cells, chunk, chunk.fold_actions[chunk.training])
 
     def chunks_by_fold(self) -> Iterator[Chunk]:
-        """The rows, without what is rare in a fold: as sums of scores by fold have them."""
+        """The rows without values that are rare in a fold, as sums of scores by fold use them."""
         return self._masked_in(self.chunks_in_terms, _folds_of, self._study.nuisances.folds)
 
     def chunks_by_side(self) -> Iterator[Chunk]:
-        """The rows, without what is rare in the first fold or in all others."""
+        """The rows without values that are rare in the first fold or in all others."""
 
         def chunks() -> Iterator[Chunk]:
             parts = self.chunks_in_terms()
-            # At once where they are in memory, and sums have the same bits for any size of chunks.
+            # All at once if they are in memory, so that sums have the same bits for any chunk size.
             return parts if self.given.is_on_disk else iter([joined(list(parts))])
 
         return self._masked_in(chunks, lambda chunk: (_folds_of(chunk) == 0).astype(np.int64), 2)
@@ -312,7 +312,7 @@ class StudyRows:
         cells_of: Callable[[Chunk], IntArray],  # (n_training,)
         n_cells: int,
     ) -> Iterator[Chunk]:
-        """Chunks of terms, without what is rare in the cell that a row is in."""
+        """Chunks of terms, without values that are rare in a row's cell."""
 
         def parts() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk in chunks():
@@ -323,13 +323,13 @@ class StudyRows:
             yield _without(rare, chunk, cells_of(chunk))
 
     def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
-        """The rows, without what is rare in a part and action, and the part that each is in."""
+        """The rows without values that are rare in a part and action, and the part of each row."""
         for chunk, parts in self.chunks_and_parts():
             yield _without(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
 
     @cached_property
     def _rare_in_parts(self) -> Mask:
-        """What few training rows of a part and action have."""
+        """Values that few training rows of a part and action have."""
 
         def cells() -> Iterator[tuple[FloatArray, IntArray]]:
             for chunk, parts in self.chunks_and_parts():
@@ -338,16 +338,16 @@ class StudyRows:
         return find_mask(cells, N_PARTS * self.given.n_actions, self._minimum_cell)
 
     def outcome_sums(self) -> FoldSums:
-        """Sums without what is rare in a fold and action, to be released: they may be changed."""
+        """Sums without values that are rare in a fold and action, for release; may be changed."""
         found = self.fold_sums(self._rare_in_cells)
-        # Whoever releases sums writes over them; those that are kept must stay.
+        # The caller writes over the sums. Those that are kept must not change.
         return replace(found, sums=found.sums.copy()) if found is self._kept else found
 
     def fold_sums(self, rare: Mask = NOTHING) -> FoldSums:
         """Sums over all chunks about one origin, without these values."""
         if self._kept is not None and not rare:
             return self._kept
-        total: Any = None  # until the first chunk, and there is one
+        total: Any = None  # until the first chunk; there is at least one
         for chunk in self.chunks_in_terms():
             data, training = chunk.data, chunk.training
             if rare:
@@ -355,7 +355,7 @@ class StudyRows:
             total = fold_sums(data, chunk.folds, onto=total)
         if not rare:
             self._squares = squares_from_zero(total)
-            # The client's own outcome models will be solved from them, too.
+            # The client's own outcome models will also be solved from them.
             if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
                 self._kept = total
         found: FoldSums = total
@@ -363,7 +363,7 @@ class StudyRows:
 
     @property
     def squares(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)
-        """Σ w·(φ, 1)(φ, 1)ᵀ over the training rows; it costs nothing beside `fold_sums`."""
+        """Σ w·(φ, 1)(φ, 1)ᵀ over the training rows; after `fold_sums` it costs nothing."""
         if self._squares is None:
             self._squares = squares_from_zero(self.fold_sums())
         return self._squares
@@ -379,7 +379,7 @@ def _part_actions(chunk: Chunk, parts: Folds) -> IntArray:  # (n_training,)
 
 
 def _without(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
-    """The chunk with what is rare masked, in the cell that a training row is in or among all."""
+    """The chunk with rare values masked, by the cell of a training row or among all."""
     own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
     data = with_rare_masked(chunk.data, chunk.training, rare, own)
     return chunk if data is chunk.data else replace(chunk, data=data)
@@ -388,14 +388,14 @@ def _without(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
 def with_rare_masked(
     data: LoggedData, rows: slice | BoolArray, rare: Mask, cells: IntArray
 ) -> LoggedData:
-    """The data with rare values of these rows masked, each by the cell that the row is in."""
+    """The data with rare values of these rows masked, by the cell of each row."""
     if not rare:
         return data
     contexts = data.contexts[rows]
     masked = rare(contexts, cells)
     if masked is contexts:
         return data
-    # A copy: the rows as they were read are masked in another way for other sums.
+    # A copy: for other sums, the rows as read are masked in another way.
     whole = np.array(data.contexts)
     whole[rows] = masked
     return data.with_contexts(whole)

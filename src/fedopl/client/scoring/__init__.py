@@ -1,1 +1,1 @@
-"""Algorithm 3: cross-fitted nuisances, doubly robust scores, and what they say."""
+"""Algorithm 3: cross-fitted nuisances, doubly robust scores, and what they show."""

@@ -1,7 +1,7 @@
-"""Cross-fitting: both nuisances of every row, from models that never saw the row's fold.
+"""Cross-fitting: both nuisances of each row, from models that never saw the row's fold.
 
 `cross_fit` is for rows that are one chunk. A study fits `NuisanceModels` to the sums over all its
-chunks, perhaps to those of all clients, and predicts chunk after chunk with them.
+chunks, perhaps to those of all clients. It then predicts chunk after chunk with them.
 """
 
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ class Nuisances:
     supported: BoolArray  # (n_folds, n_actions)
     outcome: str  # which outcome model was used
     propensity: str  # which propensity model was used
-    notes: tuple[str, ...]  # what was chosen and why, in sentences
+    notes: tuple[str, ...]  # what was chosen and why, as sentences
 
     __reduce_ex__ = refuse_to_leave
 
     @property
     def n_folds(self) -> int:
-        """How many folds there are, K in the paper."""
+        """The number of folds, K in the paper."""
         return len(self.supported)
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class Nuisances:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NuisanceModels:
-    """Both nuisances, fitted: they predict any chunk of the client's rows, each row out of fold."""
+    """Both fitted nuisances, which predict any chunk of the client's rows out of fold."""
 
     outcomes: Outcomes
     propensities: Propensities

@@ -12,11 +12,11 @@ from fedopl.client.scoring.flexible_losses import BASIS, Losses, flexible_losses
 from fedopl.client.table.logged_data import LoggedData
 
 MOST_CHECKED = 20_000  # rows
-N_BINS = 10  # of propensities, equally full
-# Standard errors by which something must be off: there are many numbers to look at.
+N_BINS = 10  # bins of propensities, each with as many rows
+# How many standard errors something must be off to count: there are many numbers to look at.
 SURELY_OFF = 4.5
 LARGE_SHARE, LARGE_PULL = 0.06, 0.5
-MUCH_LEFT = 0.05  # of the loss, what a basis leaves to a flexible model
+MUCH_LEFT = 0.05  # as a share of the loss: what a basis leaves to a flexible model
 WHAT_TO_DO = (
     "give the features that decided what was done, also as squares, steps or products, or known "
     "propensities"
@@ -25,7 +25,7 @@ WHAT_TO_DO = (
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """The bin of propensities in which an action was taken most unlike what they say."""
+    """The bin of propensities that differs most from how often the action was taken."""
 
     said: float
     was: float
@@ -34,7 +34,7 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitCheck:
-    """What was found, action by action; `table()` it."""
+    """The findings by action; print `table()`."""
 
     action_names: tuple[str, ...]
     feature_names: tuple[str, ...]
@@ -43,7 +43,7 @@ class FitCheck:
     losses: dict[str, Losses]
 
     def table(self) -> str:
-        """The numbers, and the losses below."""
+        """A table of the numbers, followed by the losses."""
         headers = [
             "action",
             "richer models move its value by",
@@ -81,11 +81,11 @@ class FitCheck:
         error = np.sqrt(self.numbers.of(f"{name}_variances")[action])
         if not error > 0:
             return f"{value:.3g}"
-        digits = max(0, 1 - math.floor(math.log10(error)))  # two of the error
+        digits = max(0, 1 - math.floor(math.log10(error)))  # two digits of the error
         return f"{value:.{digits}f} ± {error:.{digits}f}"
 
     def _worst(self, action: int) -> tuple[float, str]:
-        """The largest imbalance of an action's takers, and of what."""
+        """The largest imbalance of the rows that took an action, and of which feature."""
         apart = self.numbers.imbalance[:, action]
         row, column = np.unravel_index(int(np.abs(apart).argmax()), apart.shape)
         name = (*self.feature_names, "number of rows")[column]
@@ -93,13 +93,13 @@ class FitCheck:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What to worry about, in sentences; empty where there is nothing."""
+        """What to worry about, as sentences; empty if there is nothing."""
         found = []
         for action, name in enumerate(self.action_names):
             if self.numbers.of("effective_rows")[action] > 0:
                 found += self._cautions_about(action, name)
         beaten = [name for name in ("outcome", "propensity") if self._beaten(name)]
-        # One of both is enough for values to be right.
+        # If one of the two is right, values are right.
         if beaten == ["outcome", "propensity"]:
             found.append(
                 "a flexible model is surely better than the outcome models, and another is "
@@ -152,7 +152,7 @@ class FitCheck:
 
 
 def check_fit(data: LoggedData, nuisances: Nuisances) -> FitCheck:
-    """Look at these rows, all of which models were cross-fitted on."""
+    """Check the fit on these rows, all of which models were cross-fitted on."""
     rows = FittedRows.of(data, nuisances, slice(None))
     return FitCheck(
         action_names=data.action_names,
@@ -164,11 +164,11 @@ def check_fit(data: LoggedData, nuisances: Nuisances) -> FitCheck:
 
 
 def _calibration(rows: FittedRows, action: int) -> Calibration | None:
-    """By bins of how likely the action was said to be, the one that is most off."""
+    """The bin of propensities of the action that is most wrong."""
     said, took = rows.propensities[:, action], rows.actions == action
     if not np.isfinite(said).all() or not took.any():
         return None
-    # Rows that are said the same of are in one bin: they may be sorted by what was done.
+    # Rows with the same propensity are in one bin, because they may be sorted by their actions.
     places = np.arange(1, N_BINS) * len(said) // N_BINS
     bins = np.searchsorted(np.sort(said)[places], said, side="right")
     worst: tuple[float, Calibration] | None = None

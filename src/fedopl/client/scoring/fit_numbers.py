@@ -1,9 +1,9 @@
-"""Whether nuisance models fit: what richer ones would change, balance, and what rests on one row.
+"""Whether nuisance models fit: what richer ones would change, balance, and single rows.
 
-A value is right if outcome models or propensities are, and wrong where both are too simple. With
-h(x; a) what a richer model still finds in the residuals of those who took a, the value of giving
-everybody a moves by the mean of h·(1 − 1{A=a}/ê): nothing but chance where ê is right, and what the
-value is wrong by where h makes up for what was missed (Hausman 1978).
+A value is right if outcome models or propensities are right, and wrong where both are too simple.
+Let h(x; a) be what a richer model still finds in the residuals of the rows that took a. Then the
+value of giving everybody a moves by the mean of h·(1 − 1{A=a}/ê). If ê is right, this is nothing
+but chance. If h makes up for what was missed, it is the error of the value (Hausman 1978).
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 
-# So many rows tell enough, and what a richer model costs does not grow with the rows.
+# This many rows are enough, so the cost of a richer model does not grow with the rows.
 MOST_FITTED_ROWS = 10_000
 KNOTS = (-1.0, 0.0, 1.0)  # in standard deviations about the mean
 MOST_COLUMNS = 80  # of the richer model
-FARTHEST = 4.0  # in standard deviations: a single value must not bend a model
-TRIMMED_AT = 0.05  # the propensity at which it is tried whether small ones matter
+FARTHEST = 4.0  # in standard deviations, so that a single value does not bend a model
+TRIMMED_AT = 0.05  # the propensity for testing whether smaller ones matter
 FIT_NUMBERS = (
     "effective_rows",  # behind the numbers of the action
-    "moved",  # the action's value, by a richer outcome model
+    "moved",  # the change of the action's value by a richer outcome model
     "moved_variances",
-    "explained",  # the share of what outcome models leave that a richer one explains, out of fold
-    "trimmed",  # what the value moves by if no propensity counts as less than TRIMMED_AT
+    "explained",  # the share of residuals that a richer model explains, out of fold
+    "trimmed",  # the change of the value if no propensity counts as less than TRIMMED_AT
     "trimmed_variances",
     "trimmed_rows",  # effective rows behind it
     "largest_weights",  # the share of all 1/ê that one row has
-    "largest_influences",  # what the value moves by without one row, in standard errors
+    "largest_influences",  # the change of the value without one row, in standard errors
 )
 
 
@@ -54,7 +54,7 @@ NOTHING_FITTED = FitNumbers(numbers=np.empty((0, len(FIT_NUMBERS))), imbalance=n
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedRows:
-    """Some training rows with what models say of them."""
+    """Some training rows with the predictions of models."""
 
     contexts: FloatArray  # (n_rows, n_features)
     actions: IntArray  # (n_rows,)
@@ -67,7 +67,7 @@ class FittedRows:
 
     @classmethod
     def of(cls, data: LoggedData, nuisances: Nuisances, rows: slice) -> "FittedRows":
-        """These rows, of all that nuisances were predicted for."""
+        """These rows, out of all for which nuisances were predicted."""
         return cls(
             contexts=data.contexts[rows],
             actions=data.actions[rows].astype(np.int64),
@@ -80,20 +80,20 @@ class FittedRows:
         )
 
     def spread(self, most: int) -> "FittedRows":
-        """Evenly spread rows of these, no more than so many."""
+        """Evenly spread rows of these, at most `most`."""
         step = -(-len(self.actions) // most)
         return self if step <= 1 else _thinned(self, slice(None, None, step))
 
 
 class FitSample:
-    """Evenly spread training rows, taken note of chunk by chunk."""
+    """Evenly spread training rows, collected chunk by chunk."""
 
     def __init__(self) -> None:
         self._parts: list[FittedRows] = []
         self._step, self._seen, self._kept = 1, 0, 0
 
     def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
-        """Take note of these rows, and of fewer of all where they become too many."""
+        """Add these rows; if all become too many, keep fewer of each chunk."""
         stop = chunk.training.stop
         while (self._kept + stop / self._step) > 2 * MOST_FITTED_ROWS:
             self._parts = [_thinned(part, slice(None, None, 2)) for part in self._parts]
@@ -125,7 +125,7 @@ def _joined(first: FittedRows, others: list[FittedRows]) -> FittedRows:
 
 
 def fit_numbers(rows: FittedRows) -> FitNumbers:
-    """How well the models fit these rows, action by action."""
+    """How well the models fit these rows, by action."""
     n_actions = rows.means.shape[1]
     standard = standardised(rows)
     richer = richer_rest(rows)
@@ -152,7 +152,7 @@ def of_takers(rows: FittedRows, action: int) -> tuple[FloatArray, FloatArray]:
 def _numbers(
     rows: FittedRows, action: int, inverse: FloatArray, residuals: FloatArray, richer: FloatArray
 ) -> list[float]:
-    """In the order of FIT_NUMBERS."""
+    """The numbers, in the order of FIT_NUMBERS."""
     weights, took = rows.weights, inverse > 0
     scores = rows.means[:, action] + inverse * residuals
     delta = richer * (1 - inverse)
@@ -190,7 +190,7 @@ def _mean(rows: FittedRows, values: FloatArray) -> tuple[float, float]:
 
 
 def _largest_influence(rows: FittedRows, scores: FloatArray) -> float:
-    """How far the mean score moves without the row that pulls at it most, in standard errors."""
+    """How far the mean score moves without the most influential row, in standard errors."""
     known = np.isfinite(scores)
     weights, scores = rows.weights[known], scores[known]
     pulls = np.abs(weights * (scores - np.average(scores, weights=weights)))
@@ -202,7 +202,7 @@ def _largest_influence(rows: FittedRows, scores: FloatArray) -> float:
 
 
 def standardised(rows: FittedRows) -> FloatArray:  # (n_rows, n_features)
-    """The features about their means, in standard deviations; a constant is zero."""
+    """The features less their means, in standard deviations; a constant becomes zero."""
     centred = rows.contexts - np.average(rows.contexts, axis=0, weights=rows.weights)
     scale = np.sqrt(np.average(centred**2, axis=0, weights=rows.weights))
     tiny = scale <= 1e-12 * np.abs(rows.contexts).max(axis=0, initial=0.0)
@@ -212,9 +212,9 @@ def standardised(rows: FittedRows) -> FloatArray:  # (n_rows, n_features)
 def _imbalance(
     rows: FittedRows, standard: FloatArray, inverse: FloatArray
 ) -> FloatArray:  # (2, n_features + 1)
-    """How far those who took an action, weighted by 1/ê, are from everybody, in deviations.
+    """How far rows that took an action, weighted by 1/ê, are from all rows, in deviations.
 
-    Last comes how far their weights are from adding up to all rows, as a share.
+    The last number is how far their weights are from adding up to all rows, as a share.
     """
     weights = rows.weights * inverse
     found = np.zeros((2, standard.shape[1] + 1))
@@ -223,7 +223,7 @@ def _imbalance(
         scale = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=rows.weights))
         apart = weights @ columns / weights.sum() - mean
         found[place, :-1] = np.divide(apart, scale, out=np.zeros_like(scale), where=scale > 1e-9)
-    found[1, :-1][_is_binary(standard)] = 0.0  # their squares say the same again
+    found[1, :-1][_is_binary(standard)] = 0.0  # the square of a binary feature says the same again
     found[0, -1] = weights.sum() / rows.weights.sum() - 1
     return found
 
@@ -237,12 +237,12 @@ def _is_binary(columns: FloatArray) -> BoolArray:  # (n_columns,)
 
 
 def richer_rest(rows: FittedRows) -> FloatArray:  # (n_rows, n_actions)
-    """What hinges and products of two find in what models leave, out of fold."""
+    """What hinges and products of two find in the residuals of models, out of fold."""
     return _richer(rows, _basis(standardised(rows)))
 
 
 def _basis(standard: FloatArray) -> FloatArray:  # (n_rows, n_columns)
-    """Features, hinges of numbers, and products of two; fewer of these where there are many."""
+    """Features, hinges of numbers, and products of two; fewer if there are many features."""
     numbers = standard[:, ~_is_binary(standard)]
     hinges = [np.maximum(numbers - knot, 0.0) for knot in KNOTS]
     n_features = standard.shape[1]

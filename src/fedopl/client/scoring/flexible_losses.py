@@ -1,4 +1,4 @@
-"""Losses of the models behind scores, beside those of flexible models fitted at the client."""
+"""Losses of the models behind scores, compared with flexible models fitted at the client."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +8,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.scoring.fit_numbers import FittedRows, richer_rest
 
-# Fewer rows tell nothing by trees, more cost time and tell the same.
+# With fewer rows, trees show nothing. More rows cost time and show the same.
 FEWEST_ROWS, MOST_ROWS = 300, 4_000
-MOST_CLASSES = 10  # a flexible classifier has as many trees a step as there are actions
+MOST_CLASSES = 10  # in each step a flexible classifier fits one tree per action
 BASIS = "richer outcome"  # with hinges and products of two
 SURELY_BETTER = 3.0  # standard errors of the difference, on the same rows
-LEAST_CHANCE = 1e-3  # a log loss of a few sure and wrong rows would be all there is
+LEAST_CHANCE = 1e-3  # otherwise a few rows that are sure and wrong would dominate the log loss
 OPTIONS = {
     "max_iter": 30,
     "learning_rate": 0.2,
@@ -28,23 +28,23 @@ OPTIONS = {
 class Losses:
     """Mean losses out of fold, on the same rows."""
 
-    used: float  # of the models that scores use
+    used: float  # of the models behind scores
     flexible: float
     difference_error: float  # standard error of used − flexible
 
     @property
     def left_over(self) -> float:
-        """The share of the loss that the flexible model does without."""
+        """The share of the loss that the flexible model avoids."""
         return 1 - self.flexible / self.used if self.used else 0.0
 
     @property
     def is_beaten(self) -> bool:
-        """Whether the flexible model is surely better."""
+        """Whether the flexible model is clearly better."""
         return self.used - self.flexible > SURELY_BETTER * self.difference_error
 
 
 def flexible_losses(rows: FittedRows) -> dict[str, Losses]:
-    """Squared losses of outcomes, and log losses of actions, where they can be had."""
+    """Squared losses of outcomes, and log losses of actions, where they can be computed."""
     rows = rows.spread(MOST_ROWS)
     if len(rows.actions) < FEWEST_ROWS:
         return {}
@@ -57,7 +57,7 @@ def flexible_losses(rows: FittedRows) -> dict[str, Losses]:
 
 
 def _outcome(rows: FittedRows) -> tuple[Losses | None, Losses | None]:
-    """Of the models that scores use, and of these with hinges and products of two beside them."""
+    """Losses of the models behind scores, and of these with hinges and products of two added."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     own = np.arange(len(rows.actions)), rows.actions
@@ -86,17 +86,17 @@ def _propensity(rows: FittedRows, taken: FloatArray) -> Losses | None:
 def _out_of_fold(
     model: Any, features: FloatArray, target: FloatArray | IntArray, rows: FittedRows
 ) -> FloatArray:  # (n_rows,)
-    """What models of other folds say of a row's outcome, or how likely they think its action."""
+    """Each row's outcome as predicted by models of other folds, or the propensity of its action."""
     from sklearn.base import clone
     from threadpoolctl import threadpool_limits
 
     said = np.zeros(len(features))
-    for half in (0, 1):  # of all folds: two fits tell enough
+    for half in (0, 1):  # half of all folds each: two fits are enough
         own = rows.folds % 2 == half
         if len(np.unique(target[~own])) < 2:
             said[own] = target[~own][0] if target.dtype.kind == "f" else 1.0
             continue
-        # Threads wait for each other longer than such small fits take.
+        # For such small fits, threads wait for each other longer than the fit takes.
         with threadpool_limits(1, user_api="openmp"):
             fitted = clone(model).fit(features[~own], target[~own], rows.weights[~own])
         if not hasattr(fitted, "classes_"):

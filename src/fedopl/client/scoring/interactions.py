@@ -1,8 +1,8 @@
-"""What features that act together leave in both models: in weights, and in residuals.
+"""Tests for interactions of features that both models miss: in weights, and in residuals.
 
-A value is wrong where outcome models and propensities miss the same. So for every product s of two
-or three features, each +1 beyond its median and −1 elsewhere, two statistics are looked at side by
-side, for each action a and with s̃ what features say nothing of in s:
+A value is wrong where outcome models and propensities miss the same. Let s be a product of two or
+three features, each +1 beyond its median and −1 elsewhere. Let s̃ be the part of s that features do
+not explain. For each product and action a, two statistics are compared:
 
     weights      Σ(1{A=a}/ê − 1)·s̃ / √Σ(·)²       those who took a are unlike everybody in s
     residuals    Σ 1{A=a}·(Y − μ̂)·s̃ / √Σ(·)²      out of fold, outcome models miss s
@@ -21,20 +21,20 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.scoring.fit_numbers import FittedRows, of_takers, standardised
 from fedopl.messages.evaluation.interactions_left import feature_products
 
-_MOST_ROWS = 10_000  # evenly spread: more would show hardly more
-_MOST_AT_ONCE = 1 << 19  # numbers of products that are held in memory
+_MOST_ROWS = 10_000  # evenly spread; more rows would hardly show more
+_MOST_AT_ONCE = 1 << 19  # the most numbers of products held in memory
 _LEAST_LEFT = 1e-6  # the share of a product's squares below which the rest is rounding
 INTERACTION_TESTS = (
     "weights",  # the statistic of those who took the action, against everybody
-    "residuals",  # the statistic of what outcome models leave
-    "unit",  # what the value is too high by, if both statistics are 1
-    "weights_rest_on",  # so many rows, effectively
+    "residuals",  # the statistic of the residuals of outcome models
+    "unit",  # how much the value is too high if both statistics are 1
+    "weights_rest_on",  # the effective number of rows
     "residuals_rest_on",
 )
 
 
 def interaction_tests(rows: FittedRows) -> FloatArray:  # (n_actions, n_products, n_tests)
-    """The `INTERACTION_TESTS` of every action and product; zeros where there is nothing to say."""
+    """The `INTERACTION_TESTS` of each action and product; zeros where there is nothing to say."""
     rows = rows.spread(_MOST_ROWS)
     n_actions, (n_rows, n_features) = rows.means.shape[1], rows.contexts.shape
     products = feature_products(n_features)
@@ -54,7 +54,7 @@ def interaction_tests(rows: FittedRows) -> FloatArray:  # (n_actions, n_products
 
 
 def _signs(contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
-    """+1 beyond the median, or beyond the mean where nobody lies beyond the median; else −1."""
+    """+1 beyond the median, or beyond the mean if nobody lies beyond the median; else −1."""
     beyond = contexts > np.median(contexts, axis=0)
     nobody = ~beyond.any(axis=0)
     beyond[:, nobody] = contexts[:, nobody] > contexts[:, nobody].mean(axis=0)
@@ -64,9 +64,9 @@ def _signs(contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
 def _tested(
     rows: FittedRows, action: int, everybody: "_Left", features: FloatArray, products: FloatArray
 ) -> FloatArray | None:  # (n_products, n_tests)
-    """What is found of these products for one action; None where few took it."""
+    """The tests of these products for one action; None if few rows took it."""
     inverse, residuals = of_takers(rows, action)
-    took, known = inverse > 0, rows.propensities[:, action] > 0  # NaN is not
+    took, known = inverse > 0, rows.propensities[:, action] > 0  # False for NaN
     if took.sum() <= features.shape[1]:
         return None
     everybody = everybody if known.all() else _Left.of(rows, known, features, products)
@@ -82,12 +82,12 @@ def _tested(
 class _Statistics(NamedTuple):
     value: FloatArray  # (n_products,)  Σv / √Σv²
     size: FloatArray  # √Σv²
-    rests_on: FloatArray  # how many rows, or groups of them, v and s̃² effectively rest on
+    rests_on: FloatArray  # the effective number of rows, or groups, behind v and s̃²
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Left:
-    """What features do not say of products, in some rows."""
+    """The part of products that features do not explain, in some rows."""
 
     left: FloatArray  # (n_rows, n_products)  s̃
     squares: FloatArray  # (n_rows, n_products)  s̃²
@@ -98,7 +98,7 @@ class _Left:
     def of(
         cls, rows: FittedRows, some: BoolArray, features: FloatArray, products: FloatArray
     ) -> "_Left":
-        """Of these rows; nothing of a product of which only rounding is left."""
+        """The unexplained part in these rows; zero if only rounding is left."""
         weights, features = rows.weights[some], features[some]
         weighted = features * weights[:, None]
         inverse = np.linalg.pinv(weighted.T @ features, rcond=1e-10, hermitian=True)
@@ -117,7 +117,7 @@ class _Left:
 
     @cached_property
     def rests_on(self) -> FloatArray:  # (n_products,)
-        """How many rows s̃² rests on, effectively."""
+        """The effective number of rows behind s̃²."""
         if self.groups is not None:
             return _effective(_by_group(self.squares * self.weights[:, None], self.groups))
         return _ratio(self.total**2, self.weights**2 @ self.squares**2)
@@ -128,7 +128,7 @@ class _Left:
         return np.abs(self.left)
 
     def against(self, pulls: FloatArray) -> _Statistics:
-        """Of v = w·pull·s̃, added up by group: rows of one group vary together."""
+        """Statistics of v = w·pull·s̃, summed by group, because rows of a group vary together."""
         pulls = self.weights * pulls
         if self.groups is not None:
             own = _by_group(self.left * pulls[:, None], self.groups)
@@ -152,5 +152,5 @@ def _effective(pulls: FloatArray) -> FloatArray:  # (n_products,)
 
 
 def _ratio(of: FloatArray, by: FloatArray) -> FloatArray:
-    """Nothing where there is nothing to divide by."""
+    """The ratio, zero where the divisor is zero."""
     return np.divide(of, by, out=np.zeros_like(by), where=by > 0)

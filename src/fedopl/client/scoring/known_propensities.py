@@ -1,7 +1,7 @@
-"""Whether known propensities can be those with which the logged actions were taken.
+"""Whether the logged actions can have been taken with the known propensities.
 
-Σ 1{A = a}/p over the rows is, on average, how many rows there are, for every action. The usual
-mistake is to give the probability of treatment also for those who were not treated.
+For every action, Σ 1{A = a}/p over the rows is on average the number of rows. The usual mistake is
+to give the probability of treatment also for those who were not treated.
 """
 
 import numpy as np
@@ -9,12 +9,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.table.logged_data import LoggedData
 
-# Standard errors, and the share of all rows, by which a sum must be off to be called impossible.
+# How far off a sum must be to count as impossible: in standard errors, and as a share of all rows.
 SURELY, AT_LEAST = 6.0, 0.05
 
 
 def contradiction(data: LoggedData) -> str:
-    """In words, the action whose propensities contradict how often it was taken; or nothing."""
+    """In words, the action whose propensities contradict how often it was taken; empty if none."""
     if data.propensities is None:
         return ""
     found = _Sums(data.n_actions, _n_groups(data))
@@ -52,7 +52,7 @@ def _n_groups(data: LoggedData) -> int:
 
 
 class _Sums:
-    """Σ 1{A = a}/p by action, and how far it may be from the number of rows by chance."""
+    """Σ 1{A = a}/p by action, and how far chance may move it from the number of rows."""
 
     def __init__(self, n_actions: int, n_groups: int) -> None:
         self.taken: IntArray = np.zeros(n_actions, np.int64)
@@ -62,18 +62,18 @@ class _Sums:
         self._n_rows = 0
 
     def add(self, actions: IntArray, known: FloatArray, groups: IntArray | None) -> None:
-        """Take note of these rows."""
+        """Add these rows."""
         of_taken = known if known.ndim == 1 else known[np.arange(len(actions)), actions]
         inverse = 1 / of_taken
         n_actions = len(self.taken)
         self.taken += np.bincount(actions, minlength=n_actions)
         self._sums += np.bincount(actions, inverse, n_actions)
-        # Σ (1{A = a}/p − 1)² over all rows, of which those who did not take it add one each.
+        # Σ (1{A = a}/p − 1)² over all rows. Rows that did not take the action add one each.
         self._squares += np.bincount(actions, inverse * (inverse - 2), n_actions)
         np.minimum.at(self._least, actions, of_taken)
-        if known.ndim == 1 and n_actions == 2:  # what is left is the other's
+        if known.ndim == 1 and n_actions == 2:  # the rest is the other action's
             known = np.where(actions[:, None] == np.arange(2), known[:, None], 1 - known[:, None])
-        if known.ndim == 2:  # the variance of 1{A = a}/p, of those who took it and of all others
+        if known.ndim == 2:  # the variance of 1{A = a}/p, over those who took it and all others
             self._expected += (1 / np.where(known > 0, known, 1.0) - 1).sum(axis=0)
         self._n_rows += len(actions)
         if groups is not None:
@@ -81,11 +81,11 @@ class _Sums:
             np.add.at(self._by_group, groups, -1.0)
 
     def ratios(self, n_rows: int) -> tuple[FloatArray, FloatArray]:
-        """By action, what the sum is of the rows, and its standard error.
+        """By action, the sum as a share of the rows, and its standard error.
 
-        Rows with small propensities that did not take the action show in neither: so the error is
-        at least what the least propensity of those who took it allows, and where propensities of
-        all actions are known, what these say.
+        Rows with small propensities that did not take the action show in neither. So the error is
+        at least what the smallest propensity among the rows that took the action allows. If
+        propensities of all actions are known, it is at least what these imply.
         """
         squares = self._squares + self._n_rows
         if len(self._by_group):

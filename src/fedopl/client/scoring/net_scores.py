@@ -1,7 +1,7 @@
-"""Costs of actions, subtracted from scores and outcomes; and columns that cannot say a cost.
+"""Costs of actions, subtracted from scores and outcomes; and a check of columns of costs.
 
-Costs are linear in features, and those of the rows as answers use them: what is rare among them is
-masked here, too. So sums of net scores tell no more than sums of scores and of features do.
+Costs are linear in features. The features are those of the rows as answers use them: rare values
+are masked here, too. So sums of net scores disclose no more than sums of scores and of features.
 """
 
 import numpy as np
@@ -15,16 +15,16 @@ _ROWS_AT_ONCE = 1 << 15
 
 
 def costs_in(contexts: FloatArray, parameters: FloatArray) -> FloatArray:  # (n_rows, n_actions)
-    """c_a(x) of every action in each of these contexts."""
+    """c_a(x) of each action in each of these contexts."""
     found = np.tile(parameters[:, -1], (len(contexts), 1))
-    # One column at a time: a product of matrices would have other bits for other numbers of rows.
+    # One column at a time: the bits of a matrix product depend on the number of rows.
     for action, feature in np.argwhere(parameters[:, :-1]):
         found[:, action] += parameters[action, feature] * contexts[:, feature]
     return found
 
 
 def net_rewards(data: LoggedData, rows: slice, study: Study) -> FloatArray:  # (n_rows,)
-    """What decisions brought in these rows: the outcome, less what was done cost."""
+    """The net reward of each of these rows: the outcome, less the cost of the logged action."""
     rewards, parameters = data.rewards[rows], study.net_costs
     if parameters is None:
         return rewards
@@ -34,7 +34,7 @@ def net_rewards(data: LoggedData, rows: slice, study: Study) -> FloatArray:  # (
 
 
 def check_cost_columns(client: str, data: LoggedData, study: Study) -> None:
-    """A DataError where a column does not say what an action costs in every row."""
+    """Raise a DataError if a column does not give the cost of an action in every row."""
     for column in study.costs.columns if study.costs else ():
         place, gap = study.features.index(column), f"{column} is missing"
         marks = study.features.index(gap) if gap in study.features else None

@@ -1,9 +1,9 @@
 """How much more values vary than the rows at hand show, where an action was unlikely.
 
-The few who take an action against the odds carry most of the variance of its value: weights count
-squared. A sample may have none of them. Then its standard error is far too small, and its value is
-wrong. Propensities say of every row how much it may vary, whether it took the action or not:
-σ²·ê/max(ê, clip)², with σ² the mean squared residual of the action's takers.
+The few rows that took an action against the odds carry most of the variance of its value, because
+weights count squared. A sample may have none of them. Then its standard error is far too small, and
+its value is wrong. Propensities say how much each row may vary, whether it took the action or not:
+σ²·ê/max(ê, clip)², where σ² is the mean squared residual of the rows that took the action.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.messages.message import RowSplit
 
-# From here on takers are many enough to show the variance themselves.
+# From this propensity on, enough rows take the action to show the variance themselves.
 UNLIKELY = 0.1
 
 
 class NoiseExcess:
-    """For the rows that values are of, what scores are expected to vary by, less what they did."""
+    """The expected less the observed variation of scores, for the rows that values are over."""
 
     def __init__(self, n_actions: int, clip: float | None, valued: RowSplit) -> None:
         self._clip, self._valued = clip or 0.0, valued
@@ -27,7 +27,7 @@ class NoiseExcess:
         self._observed: list[FloatArray] = []
 
     def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
-        """Take note of these rows."""
+        """Add these rows."""
         data, actions = chunk.data, chunk.data.actions.astype(np.int64)
         row = np.arange(data.n_rows)
         residuals = np.nan_to_num(data.rewards - nuisances.outcome_means[row, actions])
@@ -36,7 +36,7 @@ class NoiseExcess:
         self._takers += np.bincount(actions[own], minlength=n_actions)
         valued = chunk.rows(self._valued)
         chances = nuisances.propensities[valued]
-        unlikely = (chances > 0) & (chances < UNLIKELY)  # where it is not known, neither
+        unlikely = (chances > 0) & (chances < UNLIKELY)  # False where unknown
         safe = np.where(unlikely, np.maximum(chances, self._clip), 1.0)
         self._expected.append(np.where(unlikely, chances / safe**2, 0.0))
         took = actions[valued][:, None] == np.arange(n_actions)
@@ -54,7 +54,7 @@ def added_covariances(
 ) -> FloatArray:  # (n_policies, n_policies)
     """What to add to the covariances of policies' values, by their decisions (n_rows, n_policies).
 
-    Only what makes a contrast more uncertain: the negative part is zero.
+    Only what makes a contrast more uncertain is added: the negative part becomes zero.
     """
     n_rows, n_policies = decided.shape
     weight = np.ones(n_rows) if weights is None else weights

@@ -1,4 +1,4 @@
-"""Outcome models μ̂: what each action would bring, learned without the rows it is used on."""
+"""Outcome models μ̂: the reward of each action, learned without the rows it is predicted for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ from fedopl.solvers.least_squares import LinearModels
 from fedopl.solvers.nested_ridge import outcome_ridge
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
 
-if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
+if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
     from fedopl.client.rows.study_rows import StudyRows
 
-# What each named model is, in words.
+# A description of each named model.
 OUTCOMES = {
     "ridge": "one ridge regression per action, its penalty by generalised cross-validation",
     "ols": "one least-squares regression per action",
@@ -67,9 +67,9 @@ def fit_outcomes(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
 def linear_outcomes(
     sums: FoldSums, outcome: str, rows: "StudyRows | None", *, held_out: bool
 ) -> Outcomes:
-    """For each fold the models of all others; one more of all folds, if there are held-out rows.
+    """For each fold, the models of all others; with held-out rows, also one of all folds.
 
-    Of a study's `rows`, sums are of their terms.
+    For a study's `rows`, sums are over their terms.
     """
     sums = _of_own_features(sums, outcome)
     others = least_squares.sums_of_others(sums.sums, and_of_all=held_out)
@@ -90,7 +90,7 @@ def linear_outcomes(
 
 
 def _of_own_features(sums: FoldSums, outcome: str) -> FoldSums:
-    """The sums that this model is solved from: those of each action's own features, or all."""
+    """The sums from which this model is solved: of each action's own features, or of all."""
     if outcome not in ON_BLOCKS or sums.columns is not None:
         return sums
     columns = least_squares.equal_blocks(len(sums.origin) - 1, sums.sums.shape[1])
@@ -98,7 +98,7 @@ def _of_own_features(sums: FoldSums, outcome: str) -> FoldSums:
 
 
 def _on_all_features(models: LinearModels, sums: FoldSums) -> LinearModels:
-    """Models that were solved from these sums, for rows as they are."""
+    """Models that were solved from these sums, for unchanged rows."""
     if sums.columns is not None:
         models = least_squares.widened(models, sums.columns, len(sums.origin) - 1)
     return least_squares.shift_origin(models, sums.origin)
@@ -107,7 +107,7 @@ def _on_all_features(models: LinearModels, sums: FoldSums) -> LinearModels:
 def pooled_parameters(
     sums: FoldSums, outcome: str
 ) -> FloatArray:  # (n_folds + 1, n_actions, n_features + 1)
-    """Models of rare actions, which share slopes with all others; the intercept last.
+    """Models of rare actions, which share slopes with all others; the intercept is last.
 
     NaN where an action has no rows in all folds but one.
     """
@@ -121,7 +121,7 @@ def pooled_parameters(
 def federated_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:
     """Models of the whole federation, (n_parts, n_actions, n_terms + 1), the intercept last.
 
-    An intercept that is NaN says that nobody took the action.
+    An intercept of NaN means that nobody took the action.
     """
     reason = "regressions on the rows of all clients"
     return _linear(_as_models(parameters), rows, "federated", reason)
@@ -167,7 +167,7 @@ def action_blocks(data: LoggedData) -> list[IntArray]:
 
 
 def _boosted(chunk: Chunk) -> Outcomes:
-    """Boosted trees and ridge regression on all features, weighed by how they predict."""
+    """Boosted trees and ridge regression on all features, weighted by how well they predict."""
     n_folds = chunk.folds.n_folds
     if n_folds < FEWEST_FOLDS:
         raise DataError(
@@ -184,7 +184,7 @@ def _boosted(chunk: Chunk) -> Outcomes:
 
 
 def _plugged_in(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
-    """A regressor for each action; it predicts the rows that it is fitted to, and no others."""
+    """A regressor for each action; it predicts only the rows that it is cross-fitted on."""
     regressor = sklearn_models.checked(outcome, "outcome", "regressor", ("fit", "predict"))
     chosen = type(outcome).__name__
     taken = chunk.weight_by_fold_action[:-1] > 0
@@ -200,7 +200,7 @@ def _plugged_in(chunk: Chunk, outcome: object, seed: int) -> Outcomes:
 
 
 def _regressed(regressor: object, seed: int, chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
-    """Fit and predict fold by fold, so that one model is in memory at a time: a forest is large."""
+    """Fit and predict fold by fold, so that one model is in memory at a time: forests are large."""
     data, folds = chunk.data, chunk.folds
     means = np.full((data.n_rows, data.n_actions), np.nan)
     for fold in range(folds.n_parts):

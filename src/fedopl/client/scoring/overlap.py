@@ -19,14 +19,14 @@ USUAL_FLOOR = 0.05
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Overlap:
-    """How well logged data support each action: read it before trusting a value; `print` it."""
+    """How well logged data support each action; read it before trusting a value. `print` it."""
 
     action_names: tuple[str, ...]
     n_rows: int
     rows: IntArray  # (n_actions,)  rows that took the action
     propensity_quantiles: FloatArray  # (n_actions, 6)  at QUANTILES, over all rows where known
     effective_rows: FloatArray  # (n_actions,)  (Σw)²/Σw², w the inverse propensities of takers
-    share_below_floor: FloatArray  # (n_actions,)  rows whose propensity is below the floor
+    share_below_floor: FloatArray  # (n_actions,)  share of rows with a propensity below the floor
     residual_variance: FloatArray  # (n_actions,)  of Y − μ̂ out of fold, NaN if never taken
     floor: float
 
@@ -57,7 +57,7 @@ class Overlap:
         return cautions
 
     def to_frame(self, backend: Backend | None = None) -> Any:
-        """One row for each action: a frame of pandas, polars or pyarrow; see `frame_of`."""
+        """One row per action: a frame of pandas, polars or pyarrow; see `frame_of`."""
         quantiles = zip(QUANTILES, self.propensity_quantiles.T.tolist(), strict=True)
         columns: dict[str, list[object]] = {
             "action": list(self.action_names),
@@ -73,7 +73,7 @@ class Overlap:
         return "\n".join([self.table(), *(f"Caution: {caution}." for caution in self.cautions)])
 
     def table(self) -> str:
-        """The numbers alone."""
+        """The table of numbers, without cautions."""
         return text_table(*self._table())
 
     def _repr_html_(self) -> str:
@@ -110,8 +110,8 @@ class Overlap:
 def overlap(data: LoggedData, nuisances: Nuisances, *, floor: float | None = None) -> Overlap:
     """Diagnose how well each action is supported; nothing is clipped or changed.
 
-    A propensity below the floor is called small. The default floor is 0.05, or half an even chance
-    if there are more than ten actions.
+    A propensity below the floor is called small. The default floor is 0.05. With more than ten
+    actions it is half an even chance.
     """
     floor = min(USUAL_FLOOR, 0.5 / data.n_actions) if floor is None else floor
     check_probability(floor, "floor")

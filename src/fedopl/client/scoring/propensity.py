@@ -15,19 +15,19 @@ from fedopl.client.scoring.boosting.boosted_propensities import Booster
 from fedopl.client.scoring.known_propensities import contradiction
 from fedopl.solvers.least_squares import sums_of_others
 
-if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
+if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
     from sklearn.pipeline import Pipeline
 
     from fedopl.client.rows.study_rows import StudyRows
 
-# Inverse strengths of the ridge penalty on standardised features, as scikit-learn's C. With many
-# rows the penalty hardly matters and each fit is long, so only the lightest is tried.
+# Inverse strengths of the ridge penalty on standardised features, like scikit-learn's C. With many
+# rows the penalty hardly matters and each fit takes long, so only the lightest penalty is tried.
 STRENGTHS = (0.01, 0.1, 1.0)
 MANY_ROWS = 20_000
-# A logistic model hardly changes with more rows than this, and scikit-learn wants all in memory.
+# A logistic model hardly changes with more rows than this, and scikit-learn needs all in memory.
 MOST_FITTED = 200_000
-# With fewer rows boosting does not win, with more actions it takes long; whether it might win is
-# seen in one fold of so many rows.
+# With fewer rows boosting does not win. With more actions it takes long. Whether it might win is
+# seen in one fold of at most this many rows.
 FEWEST_BOOSTED, MOST_CLASSES, MOST_TRIED = 150, 10, 20_000
 
 Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
@@ -49,7 +49,7 @@ class Propensities:
 
 
 def fit_propensities(rows: LoggedRows, propensity: object, seed: int) -> Propensities:
-    """Use the propensities that are known, or cross-fit a model of them."""
+    """Use the known propensities, or cross-fit a model of them."""
     if isinstance(propensity, str):
         if propensity not in PROPENSITIES:
             raise OptionError(
@@ -79,7 +79,7 @@ def _known(rows: LoggedRows, _seed: int = 0) -> Propensities:
 
 
 def _given(chunk: Chunk) -> FloatArray:  # (n_rows, n_actions)
-    """The known propensities; where only the logged action's is known, the others stay unknown."""
+    """The known propensities; NaN for other actions if only the logged action's is known."""
     data, known = chunk.data, chunk.data.propensities
     if known is not None and known.ndim == 2:
         return known
@@ -114,10 +114,10 @@ def _boosting(rows: LoggedRows, seed: int) -> Propensities:
 
 
 def _auto(rows: LoggedRows, seed: int) -> Propensities:
-    """Known propensities, or the model whose out-of-fold log loss is the least.
+    """Known propensities, or the model with the smallest out-of-fold log loss.
 
-    Boosting has to be better by more than the standard error of the difference: where logging is
-    logistic, or the same for everybody, the simpler model is to stay.
+    Boosting has to be better by more than the standard error of the difference. This is to keep
+    the simpler model where logging is logistic, or the same for everybody.
     """
     if rows.given.propensities is not None:
         return _known(rows)
@@ -154,7 +154,7 @@ PROPENSITIES: dict[str, Callable[[LoggedRows, int], Propensities]] = {
 
 
 class _Tried:
-    """A model, and how it predicts the actions of rows that it was not fitted to."""
+    """A model, and its losses on the actions of rows that it was not fitted to."""
 
     def __init__(self, name: str, predict: Predict, sample: Chunk) -> None:
         self.name, self.predict, self._sample = name, predict, sample
@@ -168,10 +168,10 @@ class _Tried:
 
 
 def _linear_models(sample: Chunk, rows: LoggedRows) -> list[_Tried]:
-    """The shares of actions, and logistic models while these become better."""
+    """The shares of actions, and logistic models as long as they become better."""
     tried = [_Tried("marginal", _marginal(rows).of, sample)]
     few = sample.data.n_rows <= MANY_ROWS and not rows.given.is_on_disk
-    # From the strongest penalty to the lightest; once a lighter one predicts worse, so do the rest.
+    # From the strongest penalty to the lightest. If a lighter one predicts worse, so do the rest.
     for strength in STRENGTHS if few else STRENGTHS[-1:]:
         predict = _of_classifier(sample, rows, logistic_classifier(strength), seed=0)
         least = min(one.loss for one in tried)
@@ -187,7 +187,7 @@ def _may_boost(sample: Chunk) -> bool:
 
 
 def _promising_boosting(sample: Chunk, rows: LoggedRows, best: _Tried, seed: int) -> _Tried | None:
-    """Boosting, unless it predicts the first fold no better, from some of the other rows."""
+    """Boosting; None if a model of some other rows predicts the first fold no better."""
     step = -(-sample.data.n_rows // MOST_TRIED)
     fewer = sample.taken(np.arange(0, sample.data.n_rows, step)) if step > 1 else sample
     booster = Booster(fewer, seed)
@@ -197,13 +197,13 @@ def _promising_boosting(sample: Chunk, rows: LoggedRows, best: _Tried, seed: int
     )
     if not mean > 0:
         return None
-    # Of all rows, the booster has the first fold's model already.
+    # If these are all rows, the booster already has the first fold's model.
     of_all = booster if fewer is sample else Booster(sample, seed)
     return _Tried("boosting", _fitted(sample, rows, of_all.fitted), sample)
 
 
 def log_losses(chunk: Chunk, values: FloatArray) -> FloatArray:  # (n_rows,)
-    """−log ê(X; A) of the training rows whose action the model had seen at all, else NaN."""
+    """−log ê(X; A) of training rows whose action the model has seen, NaN for all others."""
     data = chunk.data
     logged = values[np.arange(data.n_rows), data.actions]
     seen = (logged > 0) & ~chunk.folds.held_out
@@ -211,7 +211,7 @@ def log_losses(chunk: Chunk, values: FloatArray) -> FloatArray:  # (n_rows,)
 
 
 def _mean_and_error(values: FloatArray, chunk: Chunk) -> tuple[float, float]:
-    """The mean of what is known, ∞ if nothing is, and its standard error; groups vary together."""
+    """The mean of known values, ∞ if there are none, and its standard error by groups."""
     known = np.isfinite(values)
     if not known.any():
         return np.inf, np.inf
@@ -236,9 +236,9 @@ def logistic_classifier(strength: float, tolerance: float = 1e-4) -> "Pipeline":
     return make_pipeline(StandardScaler(), regression)
 
 
-# A model of the actions of these rows, for this part, with `classes_` and `predict_proba`.
+# Fits a model of the actions of these rows, for this part, with `classes_` and `predict_proba`.
 _FitRows = Callable[[BoolArray, int], Any]
-# The actions that a fold's model has seen, and the model, if it has seen more than one.
+# The actions that a fold's model has seen, and the model, if it has seen more than one action.
 _FoldModels = list[tuple[IntArray, Any]]
 
 
@@ -257,12 +257,12 @@ def _fitted(sample: Chunk, rows: LoggedRows, fit: _FitRows) -> Predict:
     """Class probabilities by models that are fitted to a sample of the rows, or to all."""
     predict = partial(_predicted, _fold_models(sample, fit, sample.folds.n_parts))
     are_all = sample.data.n_rows == rows.given.n_rows and not rows.given.is_on_disk
-    # Rows in memory are one chunk, for which predictions are made once.
+    # Rows in memory are one chunk, so predictions are made once.
     return lru_cache(1)(predict) if are_all else predict
 
 
 def _fold_models(chunk: Chunk, fit: _FitRows, n_parts: int) -> _FoldModels:
-    """For each of so many parts, folds and then held-out rows, a model of all other folds."""
+    """A model of all other folds for each of `n_parts`: folds, then held-out rows."""
     models: _FoldModels = []
     for part in range(n_parts):
         others = chunk.folds.learns_from(part)
@@ -280,7 +280,7 @@ def _predicted(models: _FoldModels, chunk: Chunk) -> FloatArray:  # (n_rows, n_a
         own = chunk.folds.of_row == fold
         if not own.any():
             continue
-        chances: FloatArray | float = 1.0  # where the rows it learns from all took one action
+        chances: FloatArray | float = 1.0  # if all the rows it learns from took one action
         if model is not None:
             where = f"propensity model, fold {fold + 1}"
             chances = sklearn_models.answers(model, "predict_proba", data, own, where)

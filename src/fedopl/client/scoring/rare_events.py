@@ -7,7 +7,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 
-# Where more rows than these have another outcome, a usual row's scores tell how far one moves.
+# If more than this share of rows have another outcome, the scores of a usual row show how far one
+# row moves a value.
 _RARE = 0.1
 
 
@@ -15,13 +16,13 @@ _RARE = 0.1
 class Events:
     """The rows that differ from the usual value of an outcome."""
 
-    size: float  # how far they differ from it, as the root of the mean square
-    largest_share: float  # of the sum of these squares, that of one row
+    size: float  # how far they differ from it, as a root mean square
+    largest_share: float  # the largest share of one row in the sum of these squares
     are_rare: bool
 
     @classmethod
     def among(cls, parts: Iterable[FloatArray]) -> "Events":
-        """Of all rows' outcomes, some at a time."""
+        """The events among all rows' outcomes, which come in parts."""
         usual, count, n_rows, total, largest = None, 0, 0, 0.0, 0.0
         for values in parts:
             usual = float(np.median(values)) if usual is None else usual

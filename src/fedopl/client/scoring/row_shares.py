@@ -1,4 +1,4 @@
-"""How much of the sums of squares that a client releases rests on one training row."""
+"""How much of the sums of squares that a client releases rests on a single training row."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -12,20 +12,21 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.propensity import Propensities
 from fedopl.study.study import Study
 
-# Of one over a known propensity: closer ones are the same number, computed in two ways.
+# Relative to one over a known propensity. Closer numbers are equal, but computed in two ways.
 SAME_PROPENSITY = 1e-9
 
-# One over the known propensity of the action that each row took, (n_rows,).
+# One over the known propensity of each row's logged action, (n_rows,).
 Weighing = Callable[[Chunk], FloatArray]
 
 
 def shares_in(
     chunks: Iterable[Chunk], shape: tuple[int, ...], weighing: Weighing | None = None
 ) -> RowShares | None:
-    """Of features and outcomes; and of what scores weigh rows by, action by action.
+    """The largest shares of single rows: of features, of outcomes, and of score weights by action.
 
-    Who has sums of outcomes with and without those weights knows what rows with weights of their
-    own add to the difference: one such row would be disclosed. `shape` is folds and actions.
+    Someone with sums of outcomes both with and without those weights knows what rows with unusual
+    weights add to the difference. A single such row would be disclosed. `shape` is folds and
+    actions.
     """
     n_folds, n_actions = shape
     found: RowShares | None = None
@@ -36,7 +37,7 @@ def shares_in(
         if not len(columns):
             continue
         inverse = weighing(chunk)[rows] if weighing else None
-        # Medians of the first chunk will do: a typo does not move them.
+        # Medians of the first chunk are good enough: a typo does not move them.
         if found is None:
             centre = np.median(columns, axis=0)
             if inverse is not None:
@@ -52,9 +53,10 @@ def shares_in(
 def dominated(
     shares: RowShares, study: Study, limits: Limits
 ) -> BoolArray:  # (n_terms + 1 + n_actions,), or without actions
-    """In which columns one row has too large a share: terms, the outcome, weights by action.
+    """The columns in which one row has too large a share: terms, the outcome, weights by action.
 
-    Of weights it may have more: nobody knows the others', which therefore hide it better.
+    The share of weights may be larger. Nobody knows the weights of other rows, so these hide it
+    better.
     """
     found = shares.by_column
     most = np.full(len(found), limits.dominance)
@@ -68,7 +70,7 @@ def shares_of_few(
     n_cells: int,
     n_few: int,
 ) -> FloatArray:  # (n_cells,)
-    """How much of a combination of terms rests on so few training rows, by these cells."""
+    """By cell, how much of a combination of terms rests on `n_few` training rows."""
 
     def parts() -> Iterator[tuple[FloatArray, FloatArray, IntArray]]:
         for chunk in chunks():
@@ -80,7 +82,7 @@ def shares_of_few(
 
 
 def weighing_by(propensities: Propensities, study: Study) -> Weighing:
-    """What scores that are summed weigh rows by: one over the propensity of the action taken."""
+    """The weights of rows in scores that are summed: one over the logged action's propensity."""
     least = study.nuisances.learning_floor(study.n_actions)
 
     def weighing(chunk: Chunk) -> FloatArray:
@@ -97,7 +99,7 @@ def _middles(inverse: FloatArray, actions: IntArray, n_actions: int) -> FloatArr
 
 
 def _about(middles: FloatArray, inverse: FloatArray, actions: IntArray) -> FloatArray:
-    """How far each row's weight is from the middle one of its action, in that action's column."""
+    """How far each row's weight is from the median of its action, in that action's column."""
     columns = np.zeros((len(inverse), len(middles)))
     differs = np.abs(inverse - middles[actions]) > SAME_PROPENSITY * np.abs(middles[actions])
     rows = np.flatnonzero(differs)

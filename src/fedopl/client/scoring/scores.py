@@ -1,10 +1,10 @@
 """Score matrices: one row for each logged row, one column for each action.
 
-`aipw_scores` is the one that policies are learned from. The others are here for comparison: the
-direct method trusts the outcome model alone, inverse propensity weighting the propensities alone,
-and the self-normalised kinds trade a little bias for less variance.
+Policies are learned from `aipw_scores`. The others are here for comparison. The direct method
+trusts the outcome model alone. Inverse propensity weighting trusts the propensities alone. The
+self-normalised kinds trade a little bias for less variance.
 
-A score that no data speak for (an action never taken in the rows a fold learns from) is NaN.
+A score without any data is NaN: that of an action never taken in the rows a fold learns from.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from fedopl.client.table.logged_data import LoggedData
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Scores:
-    """A score for every action in every row; their mean is the value of a policy."""
+    """A score for each action in each row; the mean over a policy's decisions is its value."""
 
-    values: FloatArray  # (n_rows, n_actions), NaN where nothing speaks for the action
+    values: FloatArray  # (n_rows, n_actions), NaN where there are no data about the action
     kind: str
     action_names: tuple[str, ...]
     clipped_rows: IntArray  # (n_actions,)  rows that took the action with a clipped propensity
@@ -32,7 +32,7 @@ class Scores:
 
     @property
     def n_rows(self) -> int:
-        """How many rows were scored."""
+        """The number of scored rows."""
         return len(self.values)
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ def aipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = 
 def self_normalised_aipw_scores(
     data: LoggedData, nuisances: Nuisances, *, clip: float | None = None
 ) -> Scores:
-    """AIPW with each action's inverse propensities scaled to what they add up to in expectation."""
+    """AIPW with each action's inverse propensities scaled to their expected sum."""
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
     inverse = _normalised(data, inverse)
     return _scores(data, nuisances.outcome_means, inverse, clipped, "self-normalised aipw")
@@ -74,7 +74,7 @@ def ipw_scores(data: LoggedData, nuisances: Nuisances, *, clip: float | None = N
 def self_normalised_ipw_scores(
     data: LoggedData, nuisances: Nuisances, *, clip: float | None = None
 ) -> Scores:
-    """IPW with each action's inverse propensities scaled to what they add up to in expectation."""
+    """IPW with each action's inverse propensities scaled to their expected sum."""
     inverse, clipped = _inverse_propensities(data, nuisances, clip)
     return _scores(data, None, _normalised(data, inverse), clipped, "self-normalised ipw")
 
@@ -82,7 +82,7 @@ def self_normalised_ipw_scores(
 def _inverse_propensities(
     data: LoggedData, nuisances: Nuisances, clip: float | None
 ) -> tuple[FloatArray, IntArray]:
-    """ŵ(X; A) of the logged action, NaN where it is not supported, and what was clipped."""
+    """ŵ(X; A) of the logged action, NaN where not supported, and counts of clipped rows."""
     check_length(nuisances.outcome_means, "nuisances", data.n_rows)
     logged = np.take(nuisances.propensities.reshape(-1), _logged_places(data))
     clipped = np.zeros(data.n_actions, np.int64)
@@ -94,7 +94,7 @@ def _inverse_propensities(
 
 
 def _normalised(data: LoggedData, inverse: FloatArray) -> FloatArray:
-    """Scaled so that 1{A = a}·ŵ has mean one over the rows, for each action."""
+    """Inverse propensities, scaled so that 1{A = a}·ŵ has mean one over rows for each action."""
     weights = data.weights_of()
     total = np.bincount(data.actions, weights * inverse, data.n_actions)
     scale: FloatArray = np.divide(weights.sum(), total, out=np.ones_like(total), where=total != 0)
@@ -108,7 +108,7 @@ def _scores(
     clipped: IntArray,
     kind: str,
 ) -> Scores:
-    """The means, corrected by what was observed of the logged action."""
+    """The means, corrected by the observed outcome of the logged action."""
     values = np.zeros((data.n_rows, data.n_actions)) if means is None else means.copy()
     if inverse is not None:
         flat, logged = values.reshape(-1), _logged_places(data)
@@ -125,5 +125,5 @@ def _scores(
 
 
 def _logged_places(data: LoggedData) -> IntArray:
-    """Where each row's logged action stands in a flattened (n_rows, n_actions) matrix."""
+    """The place of each row's logged action in a flattened (n_rows, n_actions) matrix."""
     return np.arange(0, data.n_rows * data.n_actions, data.n_actions) + data.actions

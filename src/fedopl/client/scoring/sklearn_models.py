@@ -23,16 +23,16 @@ def checked(model: object, option: str, kind: str, methods: tuple[str, ...]) -> 
 
 @dataclass(frozen=True)
 class Fit:
-    """Which of many fits of a model this is."""
+    """Identifies one of many fits of a model."""
 
     where: str  # in words, for errors
-    seed: list[int]  # for random states that the user left open
+    seed: list[int]  # for random states that the user did not set
 
 
 def fitted(
     model: Any, data: LoggedData, rows: BoolArray, targets: np.ndarray[Any, Any], fit: Fit
 ) -> Any:
-    """A fresh copy of the model, fitted on these rows; the one passed in is left as it was."""
+    """A fresh copy of the model, fitted to these rows; the given model stays unchanged."""
     from sklearn.base import clone
 
     try:
@@ -51,7 +51,7 @@ def fitted(
 
 
 def answers(model: Any, method: str, data: LoggedData, rows: BoolArray, where: str) -> FloatArray:
-    """What the model predicts for these rows, refused if it is not one finite number per cell."""
+    """The model's predictions for these rows; an error unless all are finite, one per cell."""
     try:
         predicted = np.asarray(getattr(model, method)(data.contexts[rows]), np.float64)
     except Exception as error:
@@ -62,7 +62,7 @@ def answers(model: Any, method: str, data: LoggedData, rows: BoolArray, where: s
 
 
 def _seeded(model: Any, seed: list[int]) -> Any:
-    """Fix every random state the user left open, so that one seed reproduces a run."""
+    """Fix every random state that the user did not set, so that one seed reproduces a run."""
     state = int(np.random.SeedSequence(seed).generate_state(1)[0])
     left_open = [
         name
@@ -73,7 +73,7 @@ def _seeded(model: Any, seed: list[int]) -> Any:
 
 
 def _weight_parameter(model: Any, where: str) -> str:
-    """What `fit` calls the row weights; a pipeline passes them on to its last step."""
+    """The name of row weights in `fit`; a pipeline passes them on to its last step."""
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 

@@ -1,6 +1,6 @@
-"""The scores of a study: every chunk scored, refused or kept, and found again by the next process.
+"""The scores of a study: all chunks are scored, then refused or stored for the next process.
 
-Scores of rows in memory are kept in the client's store; those of rows on disk in a file beside
+Scores of rows in memory are kept in the client's store. Scores of rows on disk are in a file beside
 the rows.
 """
 
@@ -32,9 +32,9 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
-_FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
+_FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of propensities begins
 NUMBERS_PER_BLOCK = 1 << 16
-# What is stored beside the scores themselves.
+# What is stored along with the scores.
 STORED = (
     "hidden",
     "is_complete",
@@ -55,22 +55,22 @@ STORED = (
 class Scorer:
     """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions.
 
-    Two rules are kept apart. Held-out rows value policies, so their scores are unbiased unless the
-    study clips them. Training rows are learned from: there a propensity below the floor counts as
-    the floor, since the noise of a few large weights does more harm than a little bias.
+    There are two rules. Held-out rows value policies, so their scores are unbiased unless the study
+    clips them. Training rows are learned from. There a propensity below the floor counts as the
+    floor, because the noise of a few large weights does more harm than a little bias.
 
-    Actions that only a few took are scored by their model alone: who knows the model could subtract
-    it from sums of scores, and would be left with those few.
+    Actions that only a few rows took are scored by their model alone. Otherwise anyone who knows
+    the model could subtract it from sums of scores, and would be left with those few rows.
     """
 
     models: NuisanceModels
     plan: NuisancePlan
-    masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
+    masked: BoolArray  # (n_actions,)  actions that have no score by the study's choice
     few_took: BoolArray  # (n_actions,)
     costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
 
     def scored(self, chunks: Iterable[Chunk]) -> Iterator["JustScored"]:
-        """The chunks with their scores, each beside the nuisances that they were made from."""
+        """The chunks with their scores, and the nuisances that the scores were made from."""
         return prefetched(self._score, chunks)
 
     def _score(self, chunk: Chunk) -> "JustScored":
@@ -96,13 +96,13 @@ class Scorer:
 
     @property
     def learning_floor(self) -> float:
-        """The propensity below which none counts in scores to learn from."""
+        """The smallest propensity in scores to learn from; smaller ones count as this."""
         return self.plan.learning_floor(len(self.masked))
 
     def _limited(self, chunk: Chunk, propensities: FloatArray) -> IntArray:  # (n_limited,)
-        """The training rows that took what they were unlikely to get, and have a score for it."""
+        """Training rows that took an unlikely action and have a score for it."""
         if self.learning_floor <= (self.plan.clip or 0.0):
-            return np.empty(0, np.int64)  # they are clipped for either purpose
+            return np.empty(0, np.int64)  # they are clipped for both purposes
         actions = chunk.data.actions[chunk.training]
         logged = propensities[np.arange(len(actions)), actions]
         unlikely = (logged > 0) & (logged < self.learning_floor)
@@ -110,12 +110,12 @@ class Scorer:
 
 
 class JustScored(NamedTuple):
-    """A chunk with its scores, and how those that are learned from differ from others."""
+    """A chunk with its scores, and how scores to learn from differ from others."""
 
     chunk: ScoredChunk
     nuisances: Nuisances
-    limited: IntArray  # (n_limited,)  training rows whose weight is limited where it is learned
-    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
+    limited: IntArray  # (n_limited,)  training rows whose weight is limited for learning
+    unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,7 +123,7 @@ class StudyScores:
     """The scores of all rows of a study, and what they rest on."""
 
     values: FloatArray | DiskArray  # (n_rows, n_actions)
-    hidden: BoolArray  # (n_actions,)  without scores: no row has one, or a few rows lack it
+    hidden: BoolArray  # (n_actions,)  counts as unscored: no row has a score, or a few lack it
     is_complete: BoolArray  # ()  whether all training rows have all scores
     chances: FloatArray  # (n_actions, n_chance_bins)
     effective_rows: FloatArray  # (n_actions,)
@@ -131,8 +131,8 @@ class StudyScores:
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
     interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
     excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
-    limited: IntArray  # (n_limited,)  rows whose weight is limited where it is learned, ascending
-    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
+    limited: IntArray  # (n_limited,)  rows whose weight is limited for learning, ascending
+    unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
     local: FloatArray  # the numbers of the client's local policy
 
@@ -150,14 +150,14 @@ class StudyScores:
             start = stop
 
     def evaluated(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
-        """The same, with scores whose weights nobody limited."""
+        """The same, with scores whose weights are not limited."""
         start = 0
         for chunk in self.of(chunks):
             yield self.for_evaluation(chunk, start)
             start += chunk.data.n_rows
 
     def for_evaluation(self, chunk: ScoredChunk, start: int = 0) -> ScoredChunk:
-        """The chunk that starts at this row, with scores whose weights nobody limited."""
+        """The chunk that starts at this row, with scores whose weights are not limited."""
         first, last = np.searchsorted(self.limited, [start, start + chunk.data.n_rows])
         if first == last:
             return chunk
@@ -169,15 +169,15 @@ class StudyScores:
 def score_chunks(
     scorer: Scorer, chunks: Iterable[Chunk], needed: int, path: Path | None, plan: EvaluationPlan
 ) -> StudyScores:
-    """Score all rows, in memory or into a file; refused where sums would disclose a few rows.
+    """Score all rows, in memory or into a file; refused if sums would disclose a few rows.
 
-    What supports them is counted only where the plan has it described.
+    Overlap and fit are computed only if the plan asks for a description.
     """
     n_actions = len(scorer.masked)
     known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
     valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
     excess = NoiseExcess(n_actions, scorer.plan.clip, valued)
-    values: Any = None  # of rows in memory, which are one chunk
+    values: Any = None  # for rows in memory, which are one chunk
     writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
     limited, unlimited = [np.empty(0, np.int64)], [np.empty(0)]
     start = 0
@@ -190,9 +190,9 @@ def score_chunks(
             sample.add(chunk, nuisances)
         if writer:
             writer.append(values)
-        else:  # rows that fill a disk show their variance themselves
+        else:  # many rows on disk show their variance themselves
             excess.add(chunk, nuisances)
-        # Few, as rows rarely take what they are unlikely to get.
+        # Few, because rows rarely take an unlikely action.
         limited.append(start + just.limited)
         unlimited.append(just.unlimited)
         start += chunk.data.n_rows
@@ -201,7 +201,7 @@ def score_chunks(
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     if path and writer:
         written = writer.finished()
-        # Renamed when complete: whoever finds the file finds all scores.
+        # Renamed when complete: a process that finds the file finds all scores.
         written.path.replace(path)
         values = DiskArray(path, written.shape, written.stored)
     fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
@@ -226,14 +226,14 @@ def score_chunks(
 
 
 class _Support:
-    """How likely each action was in the rows, and how many took it, chunk by chunk."""
+    """How likely each action was in the rows, and how many took it, added chunk by chunk."""
 
     def __init__(self, n_actions: int) -> None:
         self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
         self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
 
     def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
-        """Count and weigh these rows; one whose propensity is not known does not count."""
+        """Count and weight these rows; a row without a known propensity does not count."""
         known, actions = propensities[rows], data.actions[rows]
         for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
             columns = np.ascontiguousarray(known[block].T)
@@ -248,25 +248,25 @@ class _Support:
         self._squares += np.bincount(actions, inverse**2, data.n_actions)
 
     def effective_rows(self) -> FloatArray:  # (n_actions,)
-        """(Σw)²/Σw² with w the inverse propensities of those who took each action."""
+        """(Σw)²/Σw², where w are the inverse propensities of the rows that took each action."""
         return np.asarray(self._inverse**2 / np.where(self._squares > 0, self._squares, 1.0))
 
 
 class ScoreArchive:
-    """Where a study's scores are kept between messages, and between processes."""
+    """Stores a study's scores between messages, and between processes."""
 
     def __init__(self, store: Store, key: str, rows: LoggedData) -> None:
         self._store, self._key, self._rows = store, key, rows
         self._latest: StudyScores | None = None
 
     def get(self) -> StudyScores | None:
-        """The scores that were kept last, if any; what was stored damaged counts as none."""
+        """The scores that were stored last, None if there are none or they are damaged."""
         if self._latest is None:
             self._latest = self._stored()
         return self._latest
 
     def put(self, scores: StudyScores) -> None:
-        """Keep the scores; those in a file beside the rows are there already."""
+        """Store the scores; those in a file beside the rows are already there."""
         arrays: Arrays = {name: np.asarray(getattr(scores, name)) for name in STORED}
         if not isinstance(scores.values, DiskArray):
             arrays["values"] = scores.values
@@ -274,7 +274,7 @@ class ScoreArchive:
         self._latest = scores
 
     def path(self, models: NDArray[Any]) -> Path | None:
-        """The file for scores by these models of rows on disk, beside these; else None."""
+        """The file for scores by these models, beside rows on disk; None for rows in memory."""
         if not self._rows.is_on_disk:
             return None
         name = hashlib.sha256(f"{self._key} {models.tobytes().hex()}".encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The value of a policy on one client: the mean score of what it would have done."""
+"""The value of a policy at one client: the mean score of what it would have done."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
 from fedopl.client.scoring.scores import Scores
 
-# Products of columns are summed this many rows at a time, which fit a processor's cache.
+# Products of columns are summed over this many rows at a time, which fit in a processor's cache.
 ROWS_AT_ONCE = 4096
 
 
@@ -24,7 +24,7 @@ class JointEstimate:
     n_rows: int
     degrees_of_freedom: int
     means: FloatArray  # (n_columns,)
-    covariances: FloatArray  # (n_columns, n_columns), zero where there is but one row
+    covariances: FloatArray  # (n_columns, n_columns), zero if there is only one row
 
     @property
     def first_column(self) -> tuple[float, float, float, float]:
@@ -34,22 +34,23 @@ class JointEstimate:
 
 
 class JointSums:
-    """Sums that joint estimates are computed from, chunk by chunk.
+    """Sums from which joint estimates are computed, chunk by chunk.
 
-    Rows of a group vary together: then sums are kept by group, and their squares are summed.
+    Rows of a group vary together. With groups, sums are kept by group, and their squares are
+    summed.
     """
 
     def __init__(self) -> None:
         self._n_rows = 0
-        self._origin: FloatArray | None = None  # near the means, for the sake of digits
-        self._units = 0  # rows, where there are no groups
-        # Σw·(1, v) and Σw²·(1, v)(1, v)ᵀ, with v the values about the origin.
+        self._origin: FloatArray | None = None  # near the means, which saves digits
+        self._units = 0  # rows, if there are no groups
+        # Σw·(1, v) and Σw²·(1, v)(1, v)ᵀ, where v are the values less the origin.
         self._sums: Any = 0.0
         self._squares: Any = 0.0
         self._by_group: FloatArray | None = None  # (n_groups, 1 + n_columns)  Σw·(1, v)
 
     def add(self, values: FloatArray, weights: FloatArray | None, groups: IntArray | None) -> None:
-        """Count the rows that are known in all columns."""
+        """Add the rows that are known in all columns."""
         known = np.isfinite(values).all(axis=1)
         if not known.any():
             return
@@ -84,14 +85,14 @@ class JointSums:
         if self._origin is None:
             return None
         if self._by_group is not None:
-            # A group none of whose rows is known is no unit.
+            # A group without any known row is not a unit.
             self._add_squares(np.ascontiguousarray(self._by_group[self._by_group[:, 0] > 0].T))
         shift = self._sums[1:] / self._sums[0]
         crossed = np.outer(self._squares[0, 1:], shift)
         squared_weight = self._squares[0, 0] * np.outer(shift, shift)
         about_mean = self._squares[1:, 1:] - crossed - crossed.T + squared_weight
         free = self._units - 1
-        # n/(n − 1), as deviations are from a mean of the same rows or groups.
+        # n/(n − 1), because deviations are from a mean of the same rows or groups.
         correction = (free + 1) / free if free else 0.0
         return JointEstimate(
             n_rows=self._n_rows,
@@ -102,10 +103,10 @@ class JointSums:
 
 
 def _products(columns: FloatArray) -> FloatArray:  # (n_columns, n_columns)
-    """Σ_i c_i·c'_i for every two columns (n_columns, n_rows).
+    """Σ_i c_i·c'_i for each two columns (n_columns, n_rows).
 
-    Not a matrix product: BLAS picks its kernels by the shape, so the bits of one pair of columns
-    would depend on how many others stand beside it.
+    This is not a matrix product. BLAS chooses its kernels by shape, so the bits of one pair of
+    columns would depend on the number of other columns.
     """
     n_columns, n_rows = columns.shape
     found = np.zeros((n_columns, n_columns))
@@ -121,7 +122,7 @@ def joint_estimate(
 ) -> JointEstimate | None:
     """Weighted means of each column over the rows known in all; None if there are none.
 
-    Rows of a group vary together: the covariances are those of sums by group.
+    Rows of a group vary together, so the covariances are those of sums by group.
     """
     sums = JointSums()
     sums.add(values, weights, groups)
@@ -131,8 +132,8 @@ def joint_estimate(
 def estimate_value(scores: Scores, decisions: ArrayLike | str) -> Estimate:
     """Q̂(π) = mean of Γ̂(π(x)), with a standard error that allows for weights and groups.
 
-    `decisions` are action codes, one for each row, or the name of one action for every row.
-    Rows whose decision has no score are left out, and `n_rows` counts those that remain.
+    `decisions` are action codes, one for each row, or the name of one action for every row. Rows
+    whose decision has no score are left out, and `n_rows` counts those that remain.
     """
     codes = _codes(scores, decisions)
     chosen = scores.values[np.arange(scores.n_rows), codes]

@@ -1,1 +1,1 @@
-"""Screening: what clients tell before terms are agreed."""
+"""Screening: what clients send before terms are agreed."""

@@ -1,7 +1,7 @@
-"""Where outcomes of one action jump: on a coarse grid first, then closer by.
+"""Where outcomes of one action jump: first on a coarse grid, then on a finer one nearby.
 
-The finer search moves a cut past no fewer rows than a cell may have, so that its place discloses no
-smaller group.
+The finer search moves a cut past at least as many rows as a cell must have. So its place discloses
+no smaller group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,20 +30,20 @@ from fedopl.policies.threshold_grid import (
 # Fewer rows on one side of a threshold say little, whatever a client would release.
 LEAST_BESIDE = 10
 
-Line = list[float]  # of `JUMP_NUMBERS`
+Line = list[float]  # the numbers in `JUMP_NUMBERS`
 
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """One number of all rows, and where they may be divided."""
+    """One number of all rows, and the cuts at which rows may be divided."""
 
     numbers: FloatArray  # (n_rows,)
     cuts: FloatArray  # (n_cuts,)
-    first: IntArray  # places of the cuts that are looked at first
+    first: IntArray  # places of the cuts in the coarse grid
 
     @cached_property
     def parts(self) -> dict[int, IntArray]:
-        """By part of the grid, the cuts looked at first, counted among these."""
+        """By part of the grid, the coarse cuts in it, by their places among the coarse cuts."""
         of_cut = np.array([part_of_grid(int(cut), len(self.cuts)) for cut in self.first])
         return {part: np.flatnonzero(of_cut == part) for part in np.unique(of_cut).tolist()}
 
@@ -52,7 +52,7 @@ class _Grid:
         return np.searchsorted(np.sort(self.numbers), self.cuts, side="right")
 
     def near(self, cut: int, least: int) -> IntArray:
-        """The places of this cut and those about it, with rows enough between neighbours."""
+        """The places of this cut and of those around it, with enough rows between neighbours."""
         found = [cut]
         for way in (-1, 1):
             last = cut
@@ -63,7 +63,7 @@ class _Grid:
         return np.sort(found)
 
     def bins(self, places: IntArray) -> IntArray:  # (n_rows,)
-        """How many of these cuts each row is beyond."""
+        """The number of these cuts that each row is beyond."""
         return np.searchsorted(self.cuts[places], self.numbers)
 
 
@@ -90,7 +90,7 @@ class JumpPlaces:
         }
 
     def lines(self, told_from: float) -> Iterator[Line]:
-        """Every part of a grid, or of two, whose middle is a jump, with its largest one."""
+        """Each part of a grid, or of two, whose middle is a jump, with its largest jump."""
         pairs = (pair for pair in combinations(sorted(self._grids), 2))
         multiplied = (pair for pair in pairs if frozenset(pair) in self._multiplied)
         for places in (*((place,) for place in self._grids), *multiplied):
@@ -102,7 +102,7 @@ class JumpPlaces:
                 yield _line(places, first, told)
 
     def closer(self, line: Line) -> Line:
-        """The same jump where it is largest close by."""
+        """The same jump, at the nearby place where it is largest."""
         places = [int(place) for place in line[:4:2] if place != NOT_THERE]
         near = [
             self._grids[place].near(int(cut), max(self._minimum_cell, 1))
@@ -116,7 +116,7 @@ class JumpPlaces:
         return _line(places, cuts, [float(found[best]), line[-1]])
 
     def _statistics(self, places: Sequence[int], cuts: Sequence[IntArray]) -> Jumps | Corners:
-        """The statistics of one number's cuts, or of two."""
+        """The statistics of the cuts of one number, or of two."""
         beside = self._residuals.only(
             [k for k, own in enumerate(self._sources) if set(own) <= set(places)]
         )
@@ -128,6 +128,6 @@ class JumpPlaces:
 
 
 def _line(places: Sequence[int], cuts: Sequence[int], told: Sequence[float]) -> Line:
-    """Numbers and cuts by their places, then the statistics."""
+    """The places of numbers and cuts, then the statistics."""
     both = [number for pair in zip(places, cuts, strict=True) for number in map(float, pair)]
     return [*both, *[NOT_THERE] * (4 - len(both)), *told]

@@ -1,12 +1,12 @@
-"""Statistics of jumps: whether outcomes jump where a number, or two, pass values of theirs.
+"""Statistics of jumps: whether outcomes jump where one number, or two, pass certain values.
 
-For each action, outcomes are regressed on smooth terms by this client's own rows. What is left is
-held against whether rows lie beyond a threshold, less what smooth terms of the same number say of
-that; and against whether they lie beyond two thresholds at once, less what smooth terms of both
-numbers and each threshold alone say. With v = residual · what is left of that, t = Σv / √Σv²: the
-rows that outcomes vary most in count no more than others, and |t| ≤ √m if only m rows speak for it.
-
-All thresholds of a grid follow from sums over its cells, in one pass over the rows.
+For each action, outcomes are regressed on smooth terms with this client's own rows. The residuals
+are compared with two kinds of indicators. The first is whether rows lie beyond a threshold, less
+what smooth terms of the same number explain of it. The second is whether rows lie beyond two
+thresholds at once, less what smooth terms of both numbers and each threshold alone explain of it.
+With v = residual · what is left of the indicator, t = Σv / √Σv². So the rows in which outcomes vary
+most count no more than others, and |t| ≤ √m if only m rows support it. All thresholds of a grid
+follow from sums over its cells, in one pass over the rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ LEAST_BEYOND_SMOOTH = 1e-6  # the share of a jump's squares below which the rest
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothResiduals:
-    """What smooth terms leave of the outcomes of one action's rows."""
+    """The residuals of smooth terms for the outcomes of one action's rows."""
 
     smooth: FloatArray  # (n_rows, n_smooth), with a constant
     left: FloatArray  # (n_rows,)
@@ -30,7 +30,7 @@ class SmoothResiduals:
 
     @classmethod
     def of(cls, terms: FloatArray, rewards: FloatArray, weights: FloatArray) -> "SmoothResiduals":
-        """Regress outcomes on terms; as many rows as numbers were fitted are missing after it."""
+        """Regress outcomes on terms; residuals lose one degree of freedom per fitted number."""
         smooth = np.column_stack([np.ones(len(terms)), terms])
         scale = np.sqrt(np.maximum(np.square(smooth).mean(axis=0), np.finfo(float).tiny))
         smooth /= scale
@@ -41,7 +41,7 @@ class SmoothResiduals:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.left)
 
     def only(self, columns: Sequence[int]) -> "SmoothResiduals":
@@ -50,12 +50,12 @@ class SmoothResiduals:
 
     @cached_property
     def lost(self) -> float:
-        """How much smaller residuals are than errors, as their terms were fitted to them."""
+        """How much smaller residuals are than errors, because terms were fitted to them."""
         return float(np.sqrt(max(self.n_rows - self.smooth.shape[1], 0) / max(self.n_rows, 1)))
 
 
 class _Sums:
-    """Sums of rows by cell of one or two grids, with what is needed to take smooth terms out."""
+    """Sums of rows by cell of one or two grids, with what is needed to remove smooth terms."""
 
     def __init__(self, residuals: SmoothResiduals, bins: Sequence[IntArray], n_bins: Sequence[int]):
         smooth, weights = residuals.smooth, residuals.weights
@@ -85,14 +85,14 @@ class _Sums:
         self._beyond = np.flip(beyond, axes)  # sums over rows in this bin or beyond, on every axis
 
     def beyond(self, *places: IntArray | int) -> "_Part":
-        """The sums over rows beyond cuts; 0 is beyond none."""
+        """The sums over rows beyond these cuts; 0 means beyond none."""
         found = self._beyond[places]
         return _Part(found[..., :4], found[..., 4 : 4 + self._width], found[..., 4 + self._width :])
 
     def statistic(
         self, part: "_Part", moved: FloatArray, left: FloatArray, enough: BoolArray
     ) -> FloatArray:
-        """Σv / √Σv², where Σv² before smooth terms are taken out is `moved`."""
+        """Σv / √Σv², where `moved` is Σv² before smooth terms are removed."""
         smooth = part.terms @ self.inverse
         total = moved - 2 * (smooth * part.moved_terms).sum(axis=-1)
         total += ((smooth @ self.squares) * smooth).sum(axis=-1)
@@ -100,7 +100,7 @@ class _Sums:
         return np.where(known, part.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
 
     def common(self, one: "_Part", two: "_Part", weight: FloatArray) -> FloatArray:
-        """What two have in common that smooth terms do not say."""
+        """The product of two parts, less what smooth terms explain."""
         said: FloatArray = ((one.terms @ self.inverse) * two.terms).sum(axis=-1)
         return weight - said
 
@@ -139,14 +139,14 @@ class _Part:
 
 
 class Jumps:
-    """The t-statistics of one number's thresholds, counted from 0."""
+    """The t-statistics of one number's thresholds, which are counted from 0."""
 
     def __init__(self, residuals: SmoothResiduals, bins: IntArray, n_cuts: int, least: int) -> None:
         self._sums = _Sums(residuals, [bins], [n_cuts + 1])
         self._least, self._lost = least, residuals.lost
 
     def at(self, cuts: IntArray) -> FloatArray:  # shaped as cuts
-        """The statistics of these; 0 where one side has fewer rows than the least."""
+        """The statistics of these cuts; 0 where one side has fewer rows than the least."""
         own = self._sums.beyond(cuts + 1)
         few = np.minimum(own.rows, self._sums.n_rows - own.rows)
         left = self._sums.common(own, own, own.weight)
@@ -154,7 +154,7 @@ class Jumps:
 
 
 class Corners:
-    """The t-statistics of two numbers' thresholds passed together, beside each of them."""
+    """The t-statistics of two numbers' thresholds passed together, beyond each of them alone."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Corners:
         self._least, self._lost = least, residuals.lost
 
     def at(self, first: IntArray, second: IntArray) -> FloatArray:  # shaped as both
-        """The statistics of these corners; 0 where any of the four has fewer rows than least."""
+        """The statistics of these corners; 0 where any of the four has too few rows."""
         sums = self._sums
         both = sums.beyond(first + 1, second + 1)
         one, two = sums.beyond(first + 1, 0), sums.beyond(0, second + 1)
@@ -204,10 +204,10 @@ class Corners:
 def strongest_by_part(
     statistics: Jumps | Corners, grids: Sequence[Mapping[int, IntArray]], least: float = 0.0
 ) -> Iterable[tuple[list[int], float, float]]:
-    """For every part of a grid, or of two: where it is largest, that, and that of its middle.
+    """For each part of a grid, or of two: the place of the largest statistic, it, and the middle's.
 
-    The middle alone says whether there is a jump, as it was not chosen by what it says; parts where
-    that is less than the least are passed over.
+    The middle alone decides whether there is a jump, because it was not chosen by its statistic.
+    Parts whose middle is below `least` are skipped.
     """
     parts = [list(grid.values()) for grid in grids]
     chosen = np.meshgrid(*[np.arange(len(own)) for own in parts], indexing="ij")

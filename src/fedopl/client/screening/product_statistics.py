@@ -1,10 +1,10 @@
-"""Statistics of products of two features: whether one says more of outcomes than features do.
+"""Statistics of products of two features: whether one predicts outcomes beyond the features.
 
-For each action, outcomes are regressed on the features by this client's own rows. Beside features,
-a product could stand for a bend of either of its two: so it is measured by what neither they nor
-their squares say of it. With v = residual · what is left of the product, t = Σv / √Σv², which is
-robust: the rows that outcomes vary most in count no more than others, and |t| ≤ √m if only m rows
-speak for it.
+For each action, outcomes are regressed on the features with this client's own rows. A product could
+merely stand in for a bend of either of its two features. So the part of it that neither they nor
+their squares explain is tested. With v = residual · that part of the product, t = Σv / √Σv². This
+is robust: the rows in which outcomes vary most count no more than others, and |t| ≤ √m if only m
+rows support it.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import Chunk
 
-MOST_AT_ONCE = 1 << 22  # numbers of products that are held in memory
+MOST_AT_ONCE = 1 << 22  # the most numbers of products held in memory
 LEAST_LEFT = 1e-9  # the share of a product's squares below which the rest is rounding
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProductTests:
-    """What one client's rows say of the products, by action."""
+    """The tests of products in one client's rows, by action."""
 
     statistics: FloatArray  # (n_actions, n_pairs), 0 where nothing varies
     rests_on: FloatArray  # (n_actions, n_pairs), about how many rows the product varies in
@@ -30,7 +30,7 @@ class ProductTests:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Part:
-    """Some rows that took one action, with features as products multiply them."""
+    """Some rows that took one action, with features scaled as products use them."""
 
     scaled: FloatArray  # (n_rows, n_features)
     rewards: FloatArray  # (n_rows,)
@@ -44,7 +44,7 @@ def product_tests(
     n_features: int,
     every: int = 1,
 ) -> ProductTests:
-    """Go through the training rows, or one of `every` so many, twice for each action."""
+    """The tests, from two passes per action over the training rows, or over one in `every`."""
     first, second = np.triu_indices(n_features, 1)
     found, rests_on = np.zeros((2, n_actions, len(first)))
     n_rows = np.zeros(n_actions, np.int64)
@@ -67,7 +67,7 @@ def _parts(
     action: int,
     steps: tuple[int, int],
 ) -> Iterator[_Part]:
-    """Rows that took an action: every n-th of them, and a limited number at once."""
+    """Rows that took an action: every n-th of them, in blocks of limited size."""
     every, at_once = steps
     for chunk in chunks:
         training = chunk.training
@@ -84,7 +84,7 @@ def _parts(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Fit:
-    """What features say of outcomes, of their squares and of products, and squares of products."""
+    """Regressions of outcomes, squares and products on features, and of products on squares."""
 
     first: IntArray  # (n_pairs,), the place of a pair's first feature
     second: IntArray  # (n_pairs,)
@@ -92,11 +92,11 @@ class _Fit:
     outcomes: FloatArray  # (n_features + 1,)
     squares: FloatArray  # (n_features + 1, n_features)
     products: FloatArray  # (n_features + 1, n_pairs)
-    by_squares: FloatArray  # (2, n_pairs), of what features leave of its two features' squares
+    by_squares: FloatArray  # (2, n_pairs), on the residual squares of its two features
     varies: BoolArray  # (n_pairs,), whether anything is left of a product
 
     def left_of(self, part: _Part) -> tuple[FloatArray, FloatArray]:
-        """Of these rows' outcomes (n_rows,) and products (n_rows, n_pairs)."""
+        """The residuals of these rows' outcomes (n_rows,) and products (n_rows, n_pairs)."""
         features = _with_constant(part.scaled)
         squares = np.square(part.scaled) - features @ self.squares
         products = part.scaled[:, self.first] * part.scaled[:, self.second]
@@ -107,7 +107,7 @@ class _Fit:
 
 
 def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit | None:
-    """The regressions, from sums; None if no row took the action."""
+    """The regressions, solved from sums; None if no row took the action."""
     n_rows, total = 0, 0.0
     grams: FloatArray = np.zeros(0)
     beside: FloatArray = np.zeros(0)
@@ -125,7 +125,7 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
     if not n_rows or total <= 0:
         return None
     plain = (len(grams) - 2) // 2 + 1  # features and the constant
-    # Flags of one column add up to the constant, so sums may have no inverse.
+    # Flags of one column add up to the constant, so the sums may have no inverse.
     scale = np.sqrt(np.maximum(np.diagonal(grams)[:plain], np.finfo(float).tiny))
     inverse = np.linalg.pinv(grams[:plain, :plain] / np.outer(scale, scale), hermitian=True)
     inverse /= np.outer(scale, scale)
@@ -133,7 +133,7 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
     on_products = inverse @ beside[:plain]
     squares = grams[plain:-1, plain:-1] - grams[plain:-1, :plain] @ on_squares
     both = beside[plain:-1] - grams[plain:-1, :plain] @ on_products
-    # A flag's square is the flag, of which nothing is left.
+    # A flag's square is the flag itself, so nothing is left of it.
     bends = np.diagonal(squares) > LEAST_LEFT * np.diagonal(grams)[plain:-1]
     by_squares, explained = _by_two(squares * np.outer(bends, bends), both, first, second)
     left = sizes - (beside[:plain] * on_products).sum(axis=0) - explained
@@ -152,11 +152,11 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
 def _by_two(
     squares: FloatArray, both: FloatArray, first: IntArray, second: IntArray
 ) -> tuple[FloatArray, FloatArray]:  # (2, n_pairs), (n_pairs,)
-    """Regress each product on the squares of its own two features; and what they explain."""
+    """Coefficients of each product on the squares of its two features, and what they explain."""
     one, two, cross = squares[first, first], squares[second, second], squares[first, second]
     pairs = np.arange(len(first))
     of_one, of_two = both[first, pairs] * (one > 0), both[second, pairs] * (two > 0)
-    # Two squares that are nearly one are used as one.
+    # Two squares that are nearly the same are used as one.
     apart = one * two - cross**2
     together = apart > LEAST_LEFT * one * two
     known = np.where(together, apart, 1.0)
@@ -172,7 +172,7 @@ def _by_two(
 
 
 def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
-    """The statistics (n_pairs,), and on about how many rows each product rests."""
+    """The statistics (n_pairs,), and about how many rows each product rests on."""
     sums, squares, second, fourth = np.zeros((4, len(fit.first)))
     for part in parts:
         rests, products = fit.left_of(part)
@@ -183,7 +183,7 @@ def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
         second += own.sum(axis=0)
         fourth += np.square(own).sum(axis=0)
     known = fit.varies & (squares > 0) & (fourth > 0)
-    # As many numbers as were fitted are missing from the residuals.
+    # Residuals lose as many degrees of freedom as numbers were fitted.
     lost = np.sqrt(max(fit.n_rows - len(fit.outcomes), 0) / fit.n_rows)
     statistics = np.divide(sums * lost, np.sqrt(squares), out=np.zeros_like(sums), where=known)
     rests_on = np.divide(second**2, fourth, out=np.zeros_like(second), where=known)

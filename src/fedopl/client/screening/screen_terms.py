@@ -1,4 +1,4 @@
-"""Answers to screening: which features act together, and where outcomes jump."""
+"""Answers to screening: which features interact, and where outcomes jump."""
 
 import math
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.screened_study import FoundTerms
 
-# Rows that are screened, of all actions: what more of them would show is hardly there.
+# The most rows that are screened, over all actions. More rows would show hardly more.
 MOST_ROWS_SCREENED = 100_000
-# Weaker jumps are not worth a closer look: one in twenty is as strong by chance.
+# Weaker jumps are not worth a closer look: by chance, one in twenty is as strong.
 LEAST_STATISTIC = 2.0
 
 
@@ -52,7 +52,7 @@ def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatisti
 
 
 def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
-    """The door went on with the study of these terms; here is how many they are."""
+    """Confirm the terms that the door's study continued with; the answer is their number."""
     found = query.named(space.study)
     if found is None or found != FoundTerms.of(space.study):
         raise RefusedError(RefusalCode.MALFORMED)
@@ -69,7 +69,7 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
     for action, n_rows in enumerate(space.rows_per_action.tolist()):
         n_smooth = None if terms is None else _most_smooth(space, terms, n_rows)
         if terms is None or n_smooth is None:
-            continue  # others have rows to tell from
+            continue  # too few rows of this action; others may have enough
         most = min(limits.parameter_share * n_rows - n_smooth - 1, MOST_JUMPS_TOLD)
         lines = _jumps(_rows_of(space, action), terms, n_smooth, limits, most)
         order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
@@ -78,14 +78,14 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
 
 
 def _most_smooth(space: Workspace, terms: Terms, n_rows: int) -> int | None:
-    """How many smooth terms so many rows can be regressed on; None if they cannot bend."""
+    """How many smooth terms this many rows can be regressed on; None if too few for any."""
     sizes = [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
     enough = (n for n in sizes if n_rows >= max(space.limits.rows_needed(n + 1), 2 * (n + 1)))
     return next(enough, None)
 
 
 class _Rows(NamedTuple):
-    """Training rows of one action: all of them, or one of several."""
+    """Training rows of one action: all of them, or one in several."""
 
     contexts: FloatArray
     rewards: FloatArray
@@ -123,5 +123,5 @@ def _jumps(
 
 
 def _released(statistics: FloatArray, limits: Limits) -> FloatArray:
-    rests_on = np.full(statistics.shape, np.inf)  # enough rows are on every side
+    rests_on = np.full(statistics.shape, np.inf)  # there are enough rows on every side
     return releasable_statistics(statistics, rests_on, limits.minimum_cell)

@@ -1,1 +1,1 @@
-"""A file or frame becomes checked rows."""
+"""Turns a file or frame into checked rows."""

@@ -1,4 +1,4 @@
-"""Reads and writes tables a batch at a time, so that memory does not grow with them."""
+"""Reads and writes tables in batches, so that memory does not grow with them."""
 
 import contextlib
 import gzip
@@ -18,12 +18,12 @@ from fedopl.client.table.text_files import TextFormat, check_is_text
 
 BatchedTable = tuple[Any, Iterator[RecordBatch]]  # a schema, and the rows in batches of that schema
 
-# Of a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one.
+# For a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one block.
 BLOCK_BYTES = 1 << 20
-# Of a Parquet file: rows times columns, and what is read of each column at a time.
+# For a Parquet file: cells in a batch, and the bytes of each column that are read at a time.
 BATCH_CELLS = 1 << 19
 BUFFER_BYTES = 1 << 16
-# What a cell of a CSV file cannot hold without quotation marks.
+# A cell of a CSV file with any of these needs quotation marks.
 MARKS_TO_QUOTE = ('"', ",", "\r", "\n")
 
 
@@ -32,7 +32,7 @@ MARKS_TO_QUOTE = ('"', ",", "\r", "\n")
 
 @contextlib.contextmanager
 def open_batches(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
-    """Open a table; what cannot be read is explained, at the start or in a later batch."""
+    """Open a table; errors in reading are explained, at the start or in a later batch."""
     with contextlib.ExitStack() as stack:
         with explained(path, str(path), text):
             schema, batches = stack.enter_context(BATCH_READERS[suffix_of(path)](path, text))
@@ -60,7 +60,7 @@ def _read_csv(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
 
 @contextlib.contextmanager
 def _read_parquet(path: Path, text: TextFormat) -> Iterator[BatchedTable]:  # noqa: ARG001
-    # Without a buffer, or with all of it filled beforehand, whole columns would be in memory.
+    # Without a buffer, or if all of it were filled first, whole columns would be in memory.
     with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         schema = file.schema_arrow
         n_rows = max(1, BATCH_CELLS // max(1, len(schema)))
@@ -85,7 +85,7 @@ def _write_csv(file: Any, schema: Any) -> Iterator[Callable[[RecordBatch], objec
 
 @contextlib.contextmanager
 def _write_gzip(file: BinaryIO, schema: Any) -> Iterator[Callable[[RecordBatch], object]]:
-    # Without a time and a name in it, the same table gives the same bytes.
+    # Without a time and a name in the file, the same table gives the same bytes.
     zipped = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
     with zipped, _write_csv(zipped, schema) as write:
         yield write
@@ -107,7 +107,7 @@ BATCH_WRITERS: dict[
 
 
 def _lines(batch: RecordBatch) -> bytes:
-    """Rows of a CSV file; Arrow joins the cells, as there may be millions."""
+    """Rows of a CSV file; Arrow joins the cells, because there may be millions."""
     cells = map(_cells, batch.schema.names, batch.columns)
     return _joined(pc.binary_join_element_wise(*cells, ","), "\n") + b"\n"
 
@@ -122,7 +122,7 @@ def _cells(name: str, column: Any) -> Any:
             "that ends in .parquet"
         ) from None
     all_text = _joined(texts, "")
-    # Most columns need no quotation marks, and one search through all text is quick.
+    # Most columns need no quotation marks, and one search through all text is fast.
     if not any(mark.encode() in all_text for mark in MARKS_TO_QUOTE):
         return texts
     doubled = pc.replace_substring(texts, '"', '""')

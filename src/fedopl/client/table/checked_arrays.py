@@ -1,4 +1,4 @@
-"""Checks of arrays that a user gives: each is converted and checked once, and named in errors."""
+"""Checks arrays that a user gives: each is converted and checked once, and named in errors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from fedopl.base.errors import DataError
 from fedopl.base.known_shares import Chances, as_chances, in_full
 from fedopl.base.labels import factorise, quoted, unique_names
 
-# How far a row of propensities may be from adding up to one.
+# How far the propensities of a row may be from adding up to one.
 PROPENSITY_TOLERANCE = 1e-6
 
 
@@ -38,7 +38,7 @@ def named_contexts(
 
 
 def checked_vector(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
-    """One finite number for each row."""
+    """The values as an array with one finite number for each row."""
     array = float_array(values, name, ndim=1)
     check_length(array, name, n_rows)
     check_finite(array, name)
@@ -46,7 +46,7 @@ def checked_vector(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
 
 
 def checked_weights(weights: ArrayLike, n_rows: int) -> FloatArray:
-    """Row weights, one for each row and all above zero."""
+    """Row weights as an array, one for each row and all above zero."""
     array = checked_vector(weights, "weights", n_rows)
     not_above = int((array <= 0).sum())
     if not_above:
@@ -58,7 +58,7 @@ def checked_weights(weights: ArrayLike, n_rows: int) -> FloatArray:
 
 def checked_groups(groups: ArrayLike, n_rows: int) -> IntArray:
     """The code of each row's group."""
-    # Only codes are kept: the labels may be people's names, and nothing here needs them.
+    # Only codes are kept: labels may be people's names, and nothing here needs them.
     _, codes = factorise(groups, "groups")
     check_length(codes, "groups", n_rows)
     return codes
@@ -67,7 +67,7 @@ def checked_groups(groups: ArrayLike, n_rows: int) -> IntArray:
 def checked_actions(
     actions: ArrayLike, action_names: Sequence[object] | None, propensities: FloatArray | None
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """The code of each row's action, and the name of every action."""
+    """The code of each row's action, and the names of all actions."""
     labels, codes = factorise(actions, "actions")
     are_integers = np.asarray(actions).dtype.kind in "iu"
     if action_names is not None:
@@ -97,7 +97,7 @@ def checked_actions(
 def checked_outcomes(
     outcomes: Mapping[str, ArrayLike], n_rows: int
 ) -> FloatArray | None:  # (n_rows, n_outcomes)
-    """Further outcomes side by side; None without any."""
+    """Further outcomes, one column each; None if there are none."""
     columns = [
         checked_vector(values, f"outcomes '{name}'", n_rows) for name, values in outcomes.items()
     ]
@@ -107,7 +107,7 @@ def checked_outcomes(
 def stated_propensities(
     shares: Chances, n_rows: int, names: tuple[str, ...]
 ) -> FloatArray:  # (n_rows, n_actions)
-    """The same probabilities of actions in every row."""
+    """Propensities that are the same in every row."""
     try:
         stated = in_full(as_chances(shares), names)
     except ValueError as error:
@@ -129,7 +129,7 @@ def propensity_array(propensities: ArrayLike, n_rows: int) -> FloatArray:
 
 
 def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...]) -> None:
-    """Refuse propensities with which these actions cannot have been taken."""
+    """Raise an error for propensities with which these actions cannot have been taken."""
     n_rows = len(codes)
     if known.ndim == 2 and known.shape[1] != len(names):
         raise DataError(

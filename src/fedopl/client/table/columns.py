@@ -16,12 +16,12 @@ from fedopl.base.errors import DataError
 from fedopl.base.labels import NO_LABEL, label_text, quoted
 from fedopl.base.schema import Encoding
 
-# Codes for no label, and for a label that is not known.
+# Codes for a missing label, and for an unknown one.
 MISSING_LABEL, UNKNOWN_LABEL = -1, -2
-# What Arrow's CSV reader takes for a number, a flag and a gap.
+# The spellings of numbers, flags and gaps in Arrow's CSV reader.
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan(\(\w*\))?))$"
 SPELLINGS = csv.ConvertOptions()
-# Texts of which so many, all different, are no slips of the pen among numbers.
+# More texts than this, all different, are not typing errors among numbers.
 MOST_EXAMPLES = 20
 
 
@@ -41,7 +41,7 @@ def numbers(column: Any, what: str) -> FloatArray:
 
 
 def check_numbers(kind: Any, what: str) -> None:
-    """Refuse an Arrow type whose values are not numbers."""
+    """Raise an error for an Arrow type whose values are not numbers."""
     kinds = ("null", "integer", "floating", "boolean", "decimal")
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         raise DataError(
@@ -55,12 +55,12 @@ def check_numbers(kind: Any, what: str) -> None:
 def numbers_in_text(column: Any, decimal: str = ".") -> tuple[FloatArray, BoolArray]:
     """The cells of a CSV file as numbers, and which of them hold something else.
 
-    Spellings of numbers, flags and gaps are those of Arrow's CSV reader, but each cell is read for
+    Spellings of numbers, flags and gaps are those of Arrow's CSV reader. But each cell is read by
     itself: a flag may stand beside numbers, and no cell is hexadecimal.
     """
     gaps = pc.is_in(column, pa.array(SPELLINGS.null_values))
     texts = pc.utf8_trim(pc.if_else(gaps, pa.scalar(None, pa.string()), column), " \t")
-    if decimal == ",":  # what has a point as well is no number
+    if decimal == ",":  # a cell that also has a point is no number
         points = pc.replace_substring(pc.replace_substring(texts, ".", "?"), ",", ".")
         texts = pc.if_else(pc.match_substring_regex(texts, "[.,]"), points, texts)
     try:
@@ -72,7 +72,7 @@ def numbers_in_text(column: Any, decimal: str = ".") -> tuple[FloatArray, BoolAr
 
 
 def _numbers_among(texts: Any, column: Any) -> Any:
-    """The numbers among the texts, those of flags among the column, and null elsewhere."""
+    """The numbers among the texts, 1 and 0 for flags in the column, and null elsewhere."""
     written = pc.match_substring_regex(texts, NUMBER)
     values = pc.if_else(written, texts, pa.scalar(None, pa.string())).cast(pa.float64())
     for words, number in ((SPELLINGS.true_values, 1.0), (SPELLINGS.false_values, 0.0)):
@@ -87,10 +87,10 @@ def codes(
     own: Mapping[str, str] | None = None,
     other: str | None = None,
 ) -> IntArray:
-    """Each row's position among the known labels; refused if a row has any other.
+    """Each row's position among the known labels; an error if a row has any other label.
 
-    `own` says what the column's own labels are called among the known ones; `other` is the known
-    one that every other label stands for, if they are not to be refused.
+    `own` has the known label for each of the column's own labels. If `other` is given, no label is
+    refused: every unknown label counts as this known one.
     """
     positions, unknown = look_up(column, labels, own or {})
     if other is not None:
@@ -107,7 +107,7 @@ def codes(
 def look_up(
     column: Any, labels: Sequence[str], own: Mapping[str, str]
 ) -> tuple[IntArray, dict[str, int]]:
-    """Each row's position among the known labels, and how many rows have each label not known."""
+    """Each row's position among the known labels, and the number of rows by unknown label."""
     texts, positions, counts = distinct_labels(column)
     texts = [own.get(text, text) for text in texts]
     # A label of the schema that is spelled like a gap, such as NA, is a label.
@@ -123,14 +123,15 @@ def look_up(
 
 
 def pooled(positions: IntArray, labels: Sequence[str], other: str) -> IntArray:
-    """The positions, with that of `other` for every label that is not known."""
+    """The positions, in which unknown labels have the position of `other`."""
     return np.where(positions == UNKNOWN_LABEL, labels.index(other), positions)
 
 
 class GroupCodes:
     """Codes of groups in a table, perhaps read in batches; all labels are kept in memory.
 
-    Codes follow appearance at first, as the order of all labels is known only after the last row.
+    At first codes are in the order of appearance, because the order of all labels is known only
+    after the last row.
     """
 
     def __init__(self) -> None:
@@ -144,9 +145,9 @@ class GroupCodes:
         return np.array([*codes, -1], np.int64)[positions]
 
     def final(self, kept: Iterable[IntArray]) -> IntArray:  # (n_groups seen,)
-        """For each code the one by the order of labels, so that row order changes nothing.
+        """The final code of each code, in the order of labels, so that row order changes nothing.
 
-        Groups that have none of the rows that are `kept`, given by their codes, have no code.
+        Groups without any of the `kept` rows, which are given by their codes, have no final code.
         """
         labels = list(self._codes)
         has_rows = np.zeros(len(labels), np.bool_)
@@ -174,7 +175,7 @@ def contexts(
     for column, positions in categorical.items():
         columns += [positions == level for level in range(1, len(encoding.categorical[column]))]
         columns += [positions < 0] if marked else []
-    # Filled column by column: stacking them would turn every flag into a number twice.
+    # Filled column by column: stacking would convert every flag to a number twice.
     matrix = np.empty((len(columns[0][kept]), len(columns)))
     for position, encoded_column in enumerate(columns):
         matrix[:, position] = encoded_column[kept]
@@ -182,7 +183,7 @@ def contexts(
 
 
 def distinct_labels(column: Any) -> tuple[list[str], IntArray, list[int]]:
-    """The distinct labels, each row's position among them (−1: null), and how many rows have it."""
+    """The distinct labels, each row's position among them (−1: null), and the count of each."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     encoded = pa.chunked_array(column.chunks, column.type).combine_chunks().dictionary_encode()
@@ -193,7 +194,7 @@ def distinct_labels(column: Any) -> tuple[list[str], IntArray, list[int]]:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text, perhaps with a dictionary of its values."""
+    """Whether an Arrow type is text, perhaps dictionary-encoded."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
@@ -205,7 +206,7 @@ def _not_numbers(column: Any) -> str:
     if not n_wrong:
         return "every value reads as a number: convert the column first"
     examples = quoted([texts[position] for position in wrong[:3]])
-    # Of a few, as there may be as many as rows.
+    # Only the first ones, because there may be as many as rows.
     have_commas = all(re.fullmatch(r"[+-]?\d+,\d+", texts[position]) for position in wrong[:100])
     hint = '; with decimal commas? say decimal = ","' if have_commas else ""
     if not hint and len(texts) == len(column) > MOST_EXAMPLES:

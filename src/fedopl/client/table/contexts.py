@@ -1,4 +1,4 @@
-"""Contexts alone: what a site without outcomes has, in memory or read from a table."""
+"""Contexts alone, which is what a site without outcomes has: in memory or read from a table."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Contexts:
 
     Args:
         contexts: what is known about each person or case, numbers, shape (n_rows, n_features).
-        feature_names: one for each column, as those of the clients that have outcomes.
+        feature_names: one for each column, the same as at the clients that have outcomes.
         weights: how much each row counts, all above zero.
         groups: which rows belong together.
         schema: the meaning of the columns of the table that this was read from.
@@ -60,11 +60,11 @@ class Contexts:
             "groups": None if groups is None else frozen(checked_groups(groups, n_rows)),
             "schema": schema,
         }
-        vars(self).update(fields)  # past the frozen dataclass, this once
+        vars(self).update(fields)  # bypasses the frozen dataclass, only here
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.contexts)
 
     def __repr__(self) -> str:
@@ -73,8 +73,8 @@ class Contexts:
     def as_rows(self, action_names: tuple[str, ...]) -> LoggedData:
         """The same as rows of a study, with zeros for actions and rewards, which are not used.
 
-        So folders, fingerprints and masks of rare values are those of any client. Doors of a target
-        answer only what is about contexts.
+        So folders, fingerprints and masks of rare values are those of any client. The door of a
+        target answers only queries about contexts.
         """
         arrays = {
             "contexts": self.contexts,
@@ -116,7 +116,7 @@ def read_contexts(
 
 
 def contexts_in(source: object, schema: Schema, form: TableForm) -> Contexts:
-    """The contexts of a path or a frame."""
+    """The contexts in a path or a frame."""
     needed = [*schema.feature_columns, *filter(None, (schema.weight, schema.group))]
     encoder = form.encoder(schema, needed)
     called, name = encoder.called, form.name
@@ -142,9 +142,9 @@ def contexts_in(source: object, schema: Schema, form: TableForm) -> Contexts:
 
 
 def _usable(encoder: Encoder, missing: Mapping[str, BoolArray]) -> BoolArray | slice:
-    """The rows without a gap that matters; refused unless the schema drops rows with gaps."""
+    """The rows without relevant gaps; an error unless the schema drops rows with gaps."""
     schema, name = encoder.schema, encoder.name
-    # Where gaps are marked, a missing feature is a feature.
+    # If gaps are marked, a missing feature counts as a value.
     marked = schema.feature_columns if schema.missing == "indicator" else ()
     gone = {c: rows for c, rows in missing.items() if rows.any() and c not in marked}
     if not gone:

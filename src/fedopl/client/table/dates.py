@@ -1,4 +1,4 @@
-"""Dates of a table as features, by the rule that the study names."""
+"""Converts dates of a table to features, by the rule that the study names."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from fedopl.base.errors import DataError
 from fedopl.base.labels import NO_LABEL
 from fedopl.client.table.columns import is_text
 
-# Dates as everybody reads them, with a time of day or without.
+# Dates in ISO format, with or without a time of day.
 ISO = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?Z?$"
 Instants = NDArray[np.datetime64]  # (n_rows,), NaT where missing
 
 
 def moments(column: Any, what: str) -> Instants:
-    """An Arrow column of dates; refused if it holds anything else."""
+    """An Arrow column of dates; an error if it holds anything else."""
     found, others = moments_among(column, what)
     if others.any():
         raise DataError(
@@ -39,7 +39,7 @@ def moments_among(column: Any, what: str) -> tuple[Instants, BoolArray]:
     if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
         raise DataError(f"{what}: expected dates, came {kind}; convert them first")
     if pa.types.is_timestamp(kind) and kind.tz:
-        column = pc.local_timestamp(column)  # what the clock on the wall said
+        column = pc.local_timestamp(column)  # the local time
     values = column.cast(pa.timestamp("us"), safe=False).to_numpy()
     return values.astype("datetime64[us]"), np.zeros(len(column), np.bool_)
 
@@ -54,7 +54,7 @@ def _in_text(texts: Any) -> tuple[Instants, BoolArray]:
     spelled = cells.to_numpy(zero_copy_only=False)
     try:
         return spelled.astype("datetime64[us]"), others
-    except ValueError:  # there is a 31st of June
+    except ValueError:  # such as a 31st of June
         values = np.full(len(spelled), "NaT", "datetime64[us]")
         for row in np.flatnonzero(~others & cells.is_valid().to_numpy()):
             try:

@@ -18,7 +18,8 @@ from fedopl.client.table.gaps import Attrition, Gaps, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData, trusted
 from fedopl.messages.combining import weighted_sum
 
-# Names of columns that number people or things, and how many different ones are just a code.
+# Names of columns that identify people or things. Up to the second number of different values, a
+# column is just a code.
 NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-z]I[dD])$")
 MOST_CODES = 20
 
@@ -35,23 +36,23 @@ class Encoded:
 
     @property
     def missing(self) -> dict[str, BoolArray]:
-        """By column, the rows that have no value in it."""
+        """By column, the rows in which its value is missing."""
         features = _missing(self.numeric, self.categorical)
         return _missing(self.numbers, self.labels) | features
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """Encodes one table, or a batch of its rows just as the whole would be encoded."""
+    """Encodes one table, or a batch of its rows in the same way as the whole table."""
 
     schema: Schema
-    name: str  # what errors call the table
-    called: Mapping[str, str]  # what the schema's columns are called in the table
+    name: str  # the table's name in errors
+    called: Mapping[str, str]  # the name in the table of each of the schema's columns
     labels: Mapping[str, Mapping[str, str]]  # by column: the schema's label for each label here
     group_codes: columns.GroupCodes = field(default_factory=columns.GroupCodes)
 
     def encode(self, table: Columns) -> Encoded:
-        """All columns as numbers; refused where a column holds anything else."""
+        """All columns as numbers; an error where a column holds anything else."""
         schema = self.schema
         labels = {schema.action: self._codes(table, schema.action, schema.actions)}
         if schema.group:
@@ -70,7 +71,7 @@ class Encoder:
         )
 
     def encode_contexts(self, table: Columns) -> Encoded:
-        """Features, weights and groups as numbers: of a table without actions and outcomes."""
+        """Features, weights and groups as numbers, for a table without actions and outcomes."""
         schema = self.schema
         return Encoded(
             numeric={column: self._feature(table, column) for column in schema.numeric},
@@ -126,7 +127,7 @@ class Encoder:
         return f"{self.name}: column '{self.called[column]}'"
 
     def usable(self, encoded: Encoded) -> tuple[BoolArray | slice, Gaps]:
-        """The rows without a gap that matters, and how many have one."""
+        """The rows without relevant gaps, and the number of rows with gaps."""
         schema = self.schema
         needed = _missing(encoded.numbers, encoded.labels)
         if schema.stratum and encoded.strata is not None:
@@ -151,7 +152,7 @@ class Encoder:
         return ~anywhere if n_missing else slice(None), gaps
 
     def refuse_gaps(self, gaps: Gaps) -> None:
-        """Refuse missing values, unless the schema drops their rows and leaves some."""
+        """Raise an error for missing values, unless the schema drops their rows and leaves some."""
         refused = {
             column: n for column, n in gaps.by_column.items() if not self.schema.drops(column)
         }
@@ -187,7 +188,7 @@ class Encoder:
             warnings.warn(RowsDroppedWarning(text, gaps), stacklevel=3)
 
     def logged(self, encoded: Encoded, kept: BoolArray | slice) -> LoggedData:
-        """The usable rows, checked for what no column shows by itself."""
+        """The usable rows, after checks that need several columns."""
         schema = self.schema
         actions = encoded.labels[schema.action][kept]
         try:
@@ -201,7 +202,7 @@ class Encoder:
         arrays = {
             "contexts": columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
             "actions": actions,
-            # From here on a larger reward is better, whatever the table says.
+            # From here on a larger reward is better, whatever the table's direction.
             "rewards": rewards if schema.direction == "higher" else -rewards,
             "propensities": propensities,
             "outcomes": self._outcomes(encoded, kept),

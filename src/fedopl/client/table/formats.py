@@ -22,7 +22,7 @@ from fedopl.client.table.program_files import (
 )
 from fedopl.client.table.text_files import TextFormat, check_is_text, not_text, other_delimiter
 
-# A table is its columns by name; each a pyarrow.ChunkedArray.
+# A table is a dictionary of its columns by name; each is a pyarrow.ChunkedArray.
 Columns = dict[str, Any]
 
 
@@ -30,15 +30,15 @@ Columns = dict[str, Any]
 class Wanted:
     """Which columns to read, by their names in the table; all of them if none is named."""
 
-    name: str  # what errors call the table
+    name: str  # the table's name in errors
     columns: tuple[str, ...]
-    labels: tuple[str, ...]  # those whose values are labels, even where they look like numbers
+    labels: tuple[str, ...]  # columns of labels, even if they look like numbers
     file: "FileFormat"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFormat:
-    """How a file is written, where its ending does not say it."""
+    """The format of a file, as far as its ending does not determine it."""
 
     text: TextFormat = field(default_factory=TextFormat)
     sheet: str | None = None  # of a workbook
@@ -53,7 +53,7 @@ def open_table(
 ) -> Columns:
     """Columns of a file, or of a pandas, polars or pyarrow frame, by our names.
 
-    `called` says what each is called in the table.
+    `called` has the name of each in the table.
     """
     wanted = Wanted(
         name=name,
@@ -69,12 +69,12 @@ def open_table(
 
 
 def open_whole(path: Path, file: FileFormat) -> Columns:
-    """All columns of a file; those of a text, and labels of codes, as they are written."""
+    """All columns of a file; text, and labels of codes, as they are written."""
     return _open_file(path, Wanted(name=str(path), columns=(), labels=(), file=file))
 
 
 def table_name(source: object) -> str:
-    """What errors call the table: the file's path, or what kind of frame it is."""
+    """The table's name in errors: the file's path, or the kind of frame."""
     if isinstance(source, str | Path):
         return str(source)
     return f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
@@ -87,13 +87,13 @@ def _open_file(path: Path, wanted: Wanted) -> Columns:
 
 
 def suffix_of(path: Path) -> str:
-    """The ending of the file's name, with the one before it if the last is .gz."""
+    """The ending of the file's name; if that is .gz, with the ending before it."""
     zipped = path.suffix.lower() == ".gz"
     return "".join(path.suffixes[-2:]).lower() if zipped else path.suffix.lower()
 
 
 def check_file(path: Path, name: str, endings: Iterable[str] = ()) -> None:
-    """Refuse a file that is missing, empty, or of an unknown format; `endings`: of one not read."""
+    """Raise an error if a file is missing, empty, or of no known format (of `endings`, if any)."""
     offered = [ending for ending in READERS if not endings or ending in endings]
     if suffix_of(path) not in offered:
         hint = CONVERTED.get(suffix_of(path), "")
@@ -116,7 +116,7 @@ def explained(path: Path, name: str, text: TextFormat) -> Iterator[None]:
     except (LookupError, UnicodeError):
         raise DataError(f"{name}: {not_text(path, text)}") from None
     except (pa.ArrowException, OSError, EOFError) as error:
-        # Arrow decodes while it parses, and says so in its own error.
+        # Arrow decodes while it parses, and its own error says so.
         if "invalid UTF8" in str(error):
             raise DataError(f"{name}: {not_text(path, text)}") from None
         is_text = suffix_of(path) in TEXT_ENDINGS
@@ -125,7 +125,7 @@ def explained(path: Path, name: str, text: TextFormat) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says, or else its kind."""
+    """The first line of an error's message, or else its type."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -133,12 +133,12 @@ def _said(error: Exception) -> str:
     text = first_line(error)
     if "straddling" in text:
         return "a row is too long to be one; is a quotation mark never closed?"
-    # Arrow goes on with the row itself.
+    # Arrow's message continues with the row itself.
     return re.sub(r"(Expected \d+ columns, got \d+).*", r"\1", text)
 
 
 def check_delimiter(header: list[str], path: Path, name: str, text: TextFormat) -> None:
-    """Refuse a text with one column whose lines another delimiter cuts into several."""
+    """Raise an error for a one-column text that another delimiter divides into several."""
     if len(header) == 1 and (why := other_delimiter(path, text)):
         raise DataError(f"{name}: {why}")
 
@@ -201,7 +201,7 @@ READERS: dict[str, Callable[[Path, Wanted], Columns]] = {
     **dict.fromkeys(WORKBOOKS, _open_workbook),
     **dict.fromkeys(STATISTICS, _open_statistics),
 }
-# How to convert what is not read.
+# How to convert files of formats that are not read.
 CONVERTED = {
     ".rds": "; in R: arrow::write_parquet(readRDS('rows.rds'), 'rows.parquet')",
     ".rdata": "; in R: load it, then arrow::write_parquet(rows, 'rows.parquet')",
@@ -213,7 +213,7 @@ CONVERTED = {
 
 
 def _open_frame(frame: object, wanted: Wanted) -> Columns:
-    # Imported late, as a table in a file does not need it.
+    # Imported late, because a table in a file does not need it.
     import narwhals as nw
 
     try:
@@ -241,7 +241,7 @@ def _arrow_column(series: Any, column: str, name: str) -> Any:
 
 
 def checked_columns(header: list[str], wanted: Wanted) -> Wanted:
-    """What is wanted of a table with this header, which must have it."""
+    """The wanted columns, all if none is named; an error if the header lacks one."""
     if not wanted.columns:
         wanted = replace(wanted, columns=tuple(header), labels=tuple(header))
     check_header(header, wanted.columns, wanted.name)
@@ -249,7 +249,7 @@ def checked_columns(header: list[str], wanted: Wanted) -> Wanted:
 
 
 def check_header(header: list[str], wanted: Sequence[str], name: str) -> None:
-    """Refuse a table without the columns that are wanted, or with two of one name."""
+    """Raise an error for a table that lacks a wanted column, or has two of one name."""
     repeated = sorted({column for column in wanted if header.count(column) > 1})
     if repeated:
         raise DataError(f"{name}: more than one column is called {quoted(repeated)}; rename them")

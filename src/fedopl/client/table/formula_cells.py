@@ -1,4 +1,4 @@
-"""Text that a spreadsheet would run as a formula, escaped, since it may be malicious."""
+"""Escapes text that a spreadsheet would run as a formula, because it may be malicious."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from fedopl.client.table.batched_io import BATCH_WRITERS
 from fedopl.client.table.row_batches import RecordBatch
 
 Formulas = Literal["escape", "keep"]
-# How a formula begins; a tab or a line break before it is skipped by spreadsheets.
+# How a formula begins. Spreadsheets skip a tab or a line break before it.
 BEGINS_FORMULA = r"^[=+\-@\t\r\n]"
 IS_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$|^(?i:[+-]?(?:inf|infinity|nan))$"
 
@@ -45,7 +45,7 @@ def _is_text(kind: Any) -> bool:
 def _escaped(column: Any) -> Any:
     texts = column.cast(pa.string())
     begins = pc.match_substring_regex(texts, BEGINS_FORMULA)
-    # In most columns all that begins like a formula is a number, if anything does.
+    # In most columns, everything that begins like a formula is a number.
     if pc.all(pc.match_substring_regex(texts.filter(begins), IS_NUMBER)).as_py():
         return texts
     harmful = pc.and_not(begins, pc.match_substring_regex(texts, IS_NUMBER))

@@ -1,4 +1,4 @@
-"""Missing values: how many rows they cost, and of which actions the outcome was lost."""
+"""Missing values: how many rows they cost, and which actions lost outcomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, IntArray, shortlist
 from fedopl.base.errors import FedoplWarning
 
-# Outcomes that went missing this unevenly by chance, once in so many tables, are called uneven.
+# Missing outcomes are called uneven if chance makes them so uneven in one of this many tables.
 ONE_IN = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attrition:
-    """By action: how often it was taken, and how often its outcome is missing."""
+    """By action, how often it was taken and how often its outcome is missing."""
 
     taken: dict[str, int]
     lost: dict[str, int]
@@ -47,7 +47,7 @@ class Attrition:
         return bool(chdtrc(len(taken) - 1, statistic) < 1 / ONE_IN)
 
     def in_words(self) -> str:
-        """The counts as the end of a sentence; nothing where no outcome is missing."""
+        """The counts as the end of a sentence; empty if no outcome is missing."""
         if not any(self.lost.values()):
             return ""
         counts = [
@@ -68,10 +68,10 @@ class Attrition:
 class Gaps:
     """How many rows cannot be used because a value is missing."""
 
-    n_rows: int  # of all
+    n_rows: int  # all rows
     n_missing: int
-    n_refused: int  # with a value missing for which rows are not dropped
-    by_column: dict[str, int]  # of every column that must not have any
+    n_refused: int  # rows with a missing value in a column whose rows are not dropped
+    by_column: dict[str, int]  # of each column that must not have gaps
     attrition: Attrition
 
     def __add__(self, more: "Gaps") -> "Gaps":
@@ -85,12 +85,12 @@ class Gaps:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` made of it."""
+        """The object that `dataclasses.asdict` converted to this dictionary."""
         return cls(**{**content, "attrition": Attrition(**content["attrition"])})
 
 
 class RowsDroppedWarning(FedoplWarning):
-    """Rows were left out because a value is missing."""
+    """Warns that rows were left out because a value is missing."""
 
     def __init__(self, message: str, gaps: Gaps) -> None:
         super().__init__(message)

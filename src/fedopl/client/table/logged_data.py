@@ -29,7 +29,7 @@ from fedopl.client.table.checked_arrays import (
 if TYPE_CHECKING:
     from fedopl.base.schema import Schema
 
-# Those with rows; all others are about columns.
+# The arrays with one entry per row; all other fields are about columns.
 ROW_ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups", "outcomes")
 CODE_ARRAYS = {"actions", "groups"}
 
@@ -92,7 +92,8 @@ class LoggedData:
     ) -> None:
         features, column_names = named_contexts(contexts, feature_names)
         n_rows = len(features)
-        # A trial's own numbers wait for the names of actions, which an array may tell.
+        # Shares that a trial states are checked later, because they need the names of actions. An
+        # array of propensities may tell these names.
         stated = propensities if isinstance(propensities, int | float | dict) else None
         is_array = propensities is not None and stated is None
         known = propensity_array(cast("ArrayLike", propensities), n_rows) if is_array else None
@@ -119,7 +120,7 @@ class LoggedData:
             raise DataError("schema: it is of other actions or features than these")
         if schema and schema.outcomes != fields["outcome_names"]:
             raise DataError("schema: it is of other outcomes than these")
-        vars(self).update(fields)  # past the frozen dataclass, this once
+        vars(self).update(fields)  # bypasses the frozen dataclass, only here
 
     @property
     def is_on_disk(self) -> bool:
@@ -131,7 +132,7 @@ class LoggedData:
         return self._of(lambda array: array[rows])
 
     def taken(self, order: IntArray) -> "LoggedData":
-        """These rows in this order, where rows are in memory."""
+        """These rows in this order, if rows are in memory."""
         return self._of(lambda array: array.take(order, axis=0))
 
     def with_contexts(self, contexts: FloatArray) -> "LoggedData":
@@ -148,7 +149,7 @@ class LoggedData:
         arrays: dict[str, NDArray[Any]] = {
             name: some(array) for name in ROW_ARRAYS if (array := getattr(self, name)) is not None
         }
-        # Files keep codes in as few bytes as they need.
+        # Files store codes in as few bytes as they need.
         for name in CODE_ARRAYS & arrays.keys():
             arrays[name] = arrays[name].astype(np.int64, copy=False)
         names = self.action_names, self.feature_names, self.schema, self.outcome_names
@@ -156,21 +157,21 @@ class LoggedData:
 
     @property
     def n_rows(self) -> int:
-        """How many decisions were logged, n_c in the paper."""
+        """The number of logged decisions, n_c in the paper."""
         return len(self.actions)
 
     @property
     def n_features(self) -> int:
-        """How many numbers describe a context, p in the paper."""
+        """The number of features, p in the paper."""
         return int(self.contexts.shape[1])
 
     @property
     def n_actions(self) -> int:
-        """How many actions there are, taken here or not, d in the paper."""
+        """The number of actions, taken here or not, d in the paper."""
         return len(self.action_names)
 
     def slices(self, *size: int) -> Iterable[slice]:
-        """All rows, at most `size` at a time where they are on disk."""
+        """Slices of all rows, of at most `size` rows if they are on disk."""
         return slices(self.n_rows, *size) if self.is_on_disk else [slice(None)]
 
     @property
@@ -183,16 +184,16 @@ class LoggedData:
 
     @property
     def n_groups(self) -> int:
-        """How many groups there are, 0 if rows have none."""
+        """The number of groups, 0 if rows have none."""
         groups = self.groups
         return 0 if groups is None else 1 + max(int(groups[rows].max()) for rows in self.slices())
 
     def weights_of(self, rows: slice | BoolArray = slice(None)) -> FloatArray:  # (n_rows,)
-        """The weights of these rows, one each if all weigh the same."""
+        """The weights of these rows; ones if all weigh the same."""
         return np.ones(self.n_rows)[rows] if self.weights is None else self.weights[rows]
 
     def groups_of(self, rows: slice) -> IntArray | None:  # (n_rows,)
-        """The groups of these rows, if there are any."""
+        """The groups of these rows, None if there are none."""
         return None if self.groups is None else self.groups[rows]
 
     def __repr__(self) -> str:
@@ -214,7 +215,7 @@ class LoggedData:
 
 
 def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None:
-    """Refuse rows without these further outcomes, or where one is the same in every row."""
+    """Raise an error if a further outcome is missing, or is the same in every row."""
     for outcome in outcomes:
         if outcome not in data.outcome_names:
             raise DataError(
@@ -234,14 +235,14 @@ def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None
 
 
 def folder_of(data: LoggedData) -> Path:
-    """The folder with the files of data on disk, where derived arrays are kept, too."""
-    contexts: Any = data.contexts  # in a file, though it stands for an array
+    """The folder with the files of data on disk; derived arrays are also kept there."""
+    contexts: Any = data.contexts  # a file that takes the place of an array
     folder: Path = contexts.path.parent
     return folder
 
 
 def fingerprint(data: LoggedData) -> str:
-    """A hash of all rows, so it changes whenever they do; it never leaves the client."""
+    """A hash of all rows, which changes whenever they do; it never leaves the client."""
     digest = hashlib.blake2b(digest_size=16)
     for _, array in _hashed(data):
         digest.update(b"none" if array is None else _content(array))
@@ -249,15 +250,15 @@ def fingerprint(data: LoggedData) -> str:
 
 
 def _hashed(data: LoggedData) -> Iterator[tuple[str, Any]]:
-    """The arrays that stand for the rows in a fingerprint, by name."""
+    """The arrays that a fingerprint hashes, by name."""
     for name in ROW_ARRAYS:
         array = getattr(data, name)
-        if array is not None or name != "outcomes":  # none were there when rows were first hashed
+        if array is not None or name != "outcomes":  # the first fingerprints had no outcomes
             yield name, array
 
 
 def fingerprint_of_rows(data: LoggedData, at_once: int) -> str:
-    """The fingerprint that rows have in memory, wherever they are: a pass over those on disk."""
+    """The fingerprint as for rows in memory, wherever they are; on disk it takes a pass."""
     if not data.is_on_disk:
         return fingerprint(data)
     digest = hashlib.blake2b(digest_size=16)
@@ -266,14 +267,14 @@ def fingerprint_of_rows(data: LoggedData, at_once: int) -> str:
             digest.update(b"none")
             continue
         for rows in data.slices(at_once):
-            # As `part` gives them: files keep codes in as few bytes as they need.
+            # With the types that `part` gives: files store codes in as few bytes as they need.
             part = array[rows].astype(np.int64 if name in CODE_ARRAYS else np.float64, copy=False)
             digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
 def _content(array: NDArray[Any] | DiskArray) -> bytes | memoryview:
-    """What stands for an array in the fingerprint: its bytes, or the digest of its file."""
+    """What represents an array in the fingerprint: its bytes, or the digest of its file."""
     if not isinstance(array, DiskArray):
         return np.ascontiguousarray(array).data
     if not array.digest:
@@ -288,7 +289,7 @@ def trusted(
     schema: "Schema | None" = None,
     outcome_names: tuple[str, ...] = (),
 ) -> LoggedData:
-    """Data from arrays by name, which were checked before and are not checked again."""
+    """Data from named arrays that were checked before and are not checked again."""
     data = LoggedData.__new__(LoggedData)
     for name in ROW_ARRAYS:
         array = arrays.get(name)

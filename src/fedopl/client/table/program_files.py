@@ -14,7 +14,7 @@ from fedopl.base.labels import is_missing, label_text, quoted
 # A cell is None, text, a number, a truth value or a date.
 Cells = list[Any]
 
-# The function of pyreadstat that reads each.
+# The function of pyreadstat that reads each format.
 STATISTICS = {
     ".dta": "read_dta",
     ".sav": "read_sav",
@@ -35,10 +35,10 @@ def _need(package: str, extra: str, path: Path) -> None:
 
 
 def _arrow_column(cells: Iterable[Any]) -> Any:  # a pyarrow.ChunkedArray
-    """Cells as an Arrow column: of one type if they have one, else of text."""
+    """Cells as an Arrow column: of one type if all cells have one, else text."""
     values = [None if is_missing(cell) or cell == "" else cell for cell in cells]
     kinds = {type(value) for value in values} - {type(None)}
-    if kinds == {date, datetime}:  # midnight is read as a day
+    if kinds == {date, datetime}:  # the reader turns midnight into a day
         values = [v and datetime(v.year, v.month, v.day) if type(v) is date else v for v in values]
     elif len(kinds) > 1 and kinds != {int, float}:
         values = [None if value is None else label_text(value) for value in values]
@@ -85,7 +85,7 @@ def workbook_columns(
 
 
 def _statistics(path: Path, **options: Any) -> tuple[dict[str, Cells], Any]:
-    """Cells by column, and what the file says about columns."""
+    """Cells by column, and the file's metadata about columns."""
     _need("pyreadstat", "statistics", path)
     import pyreadstat
 
@@ -98,7 +98,7 @@ def _statistics(path: Path, **options: Any) -> tuple[dict[str, Cells], Any]:
 
 
 def statistics_header(path: Path) -> list[str]:
-    """The columns of a file of Stata, SPSS or SAS."""
+    """The columns of a Stata, SPSS or SAS file."""
     return list(_statistics(path, metadataonly=True)[1].column_names)
 
 
@@ -107,7 +107,7 @@ def statistics_columns(
 ) -> dict[str, Any]:  # of pyarrow.ChunkedArray
     """These columns of such a file.
 
-    Codes that have labels in the file are read as these labels where labels are wanted, and as
+    Codes with labels in the file are read as labels in columns where labels are wanted, and as
     numbers elsewhere.
     """
     cells, about = _statistics(path, usecols=list(columns))

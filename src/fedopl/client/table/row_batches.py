@@ -1,4 +1,4 @@
-"""Rows that come in Arrow batches, from a database or a reader, each of them once."""
+"""Rows that come in Arrow batches, from a database or a reader, and can be read once."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,10 @@ RecordBatch = Any
 
 
 class RowBatches:
-    """Batches with the same columns; a column may be of another type in another batch.
+    """Batches with the same columns; a column's type may differ between batches.
 
-    `origin` is the same whenever the same question is asked again: where it is said, copies on disk
-    of what was answered before are removed.
+    `origin` is the same whenever the same query is run again. If it is given, copies on disk of
+    earlier answers are removed.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class RowBatches:
         self._read_ahead: deque[RecordBatch] = deque()
 
     def has_more_than(self, n_rows: float) -> bool:
-        """Whether there are more rows; as many are read to find out, and kept."""
+        """Whether there are more rows; this reads ahead, and keeps what it read."""
         n_read = 0
         for batch in self._batches:
             self._read_ahead.append(batch)

@@ -1,8 +1,8 @@
 """Tables larger than memory: rows are read once, in batches, into private array files.
 
-A folder holds one spool for each table and way of reading it. A spool is written beside its place
-and renamed when it is complete, so whatever has its name is whole, and two processes that write
-the same one cannot disturb each other: both use the one that was finished first.
+A folder holds one spool for each table and way of reading it. A spool is written in another place
+and renamed when it is complete. So a spool with its final name is complete. Two processes that
+write the same spool cannot disturb each other: both use the one that was finished first.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from fedopl.client.table.spool_writer import Number, SpooledArrays, write_batche
 
 Spooled = tuple[SpooledArrays, Gaps]
 
-# Raised whenever rows would be read or kept in another way.
+# Raised whenever the way changes in which rows are read or stored.
 SPOOL_FORMAT = 1
 UNFINISHED_SPOOL = ".writing-"
 ABOUT = "about.json"
@@ -43,9 +43,8 @@ def spool(
     """The rows that `read_logged` would give, in the same order, but on disk.
 
     Only a batch of them is ever in memory, besides the labels of groups if there are any. A spool
-    in the folder is used again as long as the rows and the way they are read stay the same; of a
-    file, it is known before it is read whether they did. `number` is how many digits of each
-    context are kept.
+    in the folder is used again as long as the rows and the way they are read stay the same. For a
+    file, this is known before it is read. `number` is the precision with which contexts are stored.
     """
     if number not in get_args(Number):
         raise OptionError(f"numbers: expected float64 or float32, came {number!r}")
@@ -70,7 +69,7 @@ def spool(
 
 
 def _of_file(source: Path, encoder: Encoder, folder: Path, settings: dict[str, Any]) -> Spooled:
-    """What is known of a file before it is read decides whether its spool is used again."""
+    """The spool of a file; size and time decide, before reading, if an earlier one is used."""
     check_file(source, encoder.name)
     if suffix_of(source) != ".parquet":
         raise DataError(
@@ -83,7 +82,7 @@ def _of_file(source: Path, encoder: Encoder, folder: Path, settings: dict[str, A
     if found is None:
         with _beside(folder) as beside:
             arrays, gaps = write_file(source, encoder, beside, settings["number"])
-            # Looked at again after the last row, or a spool could mix two tables.
+            # Checked again after the last row; otherwise a spool could mix two tables.
             if _state_of(source) != state:
                 raise DataError(f"{encoder.name}: the file changed while it was read; start again")
             _finish(beside, home, settings, (arrays, gaps))
@@ -95,7 +94,7 @@ def _of_file(source: Path, encoder: Encoder, folder: Path, settings: dict[str, A
 def _of_batches(
     source: RowBatches, encoder: Encoder, folder: Path, settings: dict[str, Any]
 ) -> Spooled:
-    """Nobody knows what a query gives before it has: the same rows then find their spool again."""
+    """The spool of batches; only after reading is it known if an earlier one has the same rows."""
     with _beside(folder) as beside:
         arrays, gaps = write_batches(source, encoder, beside, settings["number"])
         content = {name: array.digest for name, array in arrays.items()}
@@ -110,23 +109,23 @@ def _of_batches(
 
 
 def n_numbers(path: Path, n_features: int) -> int:
-    """How many numbers the contexts of a Parquet file have; 0 if there is no such file."""
+    """The number of numbers in a Parquet file's contexts; 0 if there is no such file."""
     if suffix_of(path) != ".parquet" or not path.is_file():
         return 0
     try:
         return int(parquet.read_metadata(path).num_rows) * n_features
     except (OSError, pa.ArrowException):
-        return 0  # whoever reads it will say what is wrong
+        return 0  # reading the file will report what is wrong
 
 
 def _state_of(source: Path) -> dict[str, object]:
-    """What changes whenever somebody writes to the file."""
+    """A description of the file that changes whenever somebody writes to it."""
     state = source.stat()
     return {"path": str(source.resolve()), "size": state.st_size, "mtime_ns": state.st_mtime_ns}
 
 
 def _found(home: Path) -> Spooled | None:
-    """The arrays of a spool, if it is there and complete."""
+    """The arrays of a spool, None unless it is there and complete."""
     try:
         about = json.loads((home / ABOUT).read_bytes())
         arrays = {
@@ -142,7 +141,7 @@ def _found(home: Path) -> Spooled | None:
 
 
 def _tidy(folder: Path, source: dict[str, object]) -> None:
-    """Remove what killed processes left, and spools of this table as it was before it changed."""
+    """Remove leftovers of killed processes, and spools of earlier states of this table."""
     remove_abandoned(folder, UNFINISHED_SPOOL)
     for old in folder.glob(f"*/{ABOUT}"):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -152,7 +151,7 @@ def _tidy(folder: Path, source: dict[str, object]) -> None:
 
 
 def _home(folder: Path, settings: dict[str, Any]) -> Path:
-    """Whatever changes the rows is in the name, so a spool is never taken for another."""
+    """The folder of a spool; its name depends on everything that changes the rows."""
     return folder / hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
 
 
@@ -164,9 +163,9 @@ def _complete(found: Spooled | None, home: Path) -> Spooled:
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A folder to write a spool in, which is gone afterwards unless it was moved."""
+    """A folder to write a spool in, which is removed afterwards unless it was moved."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # A name of its own, as another process may be writing the same spool.
+    # A name of its own, because another process may be writing the same spool.
     beside = folder / f"{UNFINISHED_SPOOL}{secrets.token_hex(8)}"
     beside.mkdir(mode=0o700)
     try:
@@ -176,7 +175,7 @@ def _beside(folder: Path) -> Iterator[Path]:
 
 
 def _finish(beside: Path, home: Path, settings: dict[str, Any], written: Spooled) -> None:
-    """Say what was written, and move it to its place."""
+    """Write a description of the arrays, and move the spool to its place."""
     arrays, gaps = written
     about = {
         "settings": settings,
@@ -191,7 +190,7 @@ def _finish(beside: Path, home: Path, settings: dict[str, Any], written: Spooled
 
 
 def _move(beside: Path, home: Path) -> None:
-    """Give it its name, unless another process was faster."""
+    """Rename the folder, unless another process was faster."""
     if home.exists() and _found(home) is None:
         shutil.rmtree(home, ignore_errors=True)
     try:

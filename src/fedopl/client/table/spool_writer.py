@@ -1,4 +1,4 @@
-"""Writes the rows of a Parquet file, or those that come in batches, to array files.
+"""Writes the rows of a Parquet file, or rows that come in batches, to array files.
 
 One thread reads the next batch and one writes the last, while a batch is encoded between them.
 """
@@ -30,21 +30,21 @@ Number = Literal["float64", "float32"]
 SpooledArrays = dict[str, DiskArray]
 
 ROWS_PER_BATCH = 1 << 16
-# Of a batch as numbers; there are up to four of them in memory.
+# The size of a batch as numbers; up to four batches are in memory.
 BATCH_BYTES = 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A table to write, and how."""
+    """A table to write, and the format."""
 
     encoder: Encoder
     number: Number
-    n_rows: int | None  # where that is known before the last row
+    n_rows: int | None  # None if not known before the last row
 
     @property
     def columns(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Of each array, the shape of a row and how its numbers are stored."""
+        """For each array, the shape of a row and the type in which its numbers are stored."""
         schema, real = self.encoder.schema, np.dtype(np.float64)
         columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
             "contexts": ((len(schema.feature_names),), np.dtype(self.number)),
@@ -72,8 +72,8 @@ def write_file(
     with contextlib.ExitStack() as stack:
         with explained(source, name, TextFormat()):
             file = stack.enter_context(
-                # Without a buffer, or with all of it filled beforehand, whole columns would be
-                # in memory.
+                # Without a buffer, or if all of it were filled first, whole columns would be in
+                # memory.
                 parquet.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
             )
         wanted = tuple(dict.fromkeys(encoder.called.values()))
@@ -99,7 +99,7 @@ def write_batches(
     wanted = tuple(dict.fromkeys(encoder.called.values()))
     check_header(source.names, wanted, encoder.name)
     at_once = _rows_at_once(encoder)
-    # A batch may be as large as whoever sent it likes.
+    # The sender decides how large a batch is.
     each = (
         batch.select(list(wanted)).slice(start, at_once)
         for batch in source
@@ -130,11 +130,11 @@ def _write(batches: Iterable[Any], job: _Job, folder: Path) -> tuple[SpooledArra
 
 def _bytes_per_row(columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
     sizes = {name: stored.itemsize * int(np.prod(w)) for name, (w, stored) in columns.items()}
-    return sum(sizes.values()) + sizes.get("groups", 0)  # which are written twice
+    return sum(sizes.values()) + sizes.get("groups", 0)  # groups are written twice
 
 
 def _prefetched(batches: Iterator[Any]) -> Generator[Any, None, None]:
-    """Batches of the table; the next is read while one is used."""
+    """Batches of the table; the next one is read while one is used."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (batch := coming.result()) is not None:
@@ -143,7 +143,7 @@ def _prefetched(batches: Iterator[Any]) -> Generator[Any, None, None]:
 
 
 def _write_batches(batches: Iterator[Any], writers: dict[str, DiskWriter], job: _Job) -> Gaps:
-    """Encode one batch while the one before is written."""
+    """Encode each batch while the one before is written."""
     gaps: Gaps | None = None
     start = 0
     with ThreadPoolExecutor(1) as pool:
@@ -172,7 +172,7 @@ def _write_batches(batches: Iterator[Any], writers: dict[str, DiskWriter], job: 
 
 
 def _batch(batch: Any, job: _Job) -> tuple[LoggedData | None, Gaps]:
-    """The usable rows of a batch, if it has any; gaps that will be refused are just counted."""
+    """The usable rows of a batch, if any; gaps that will be refused are only counted."""
     encoder = job.encoder
     table = pa.Table.from_batches([batch])
     encoded = encoder.encode({column: table[own] for column, own in encoder.called.items()})
@@ -191,7 +191,7 @@ def _append(data: LoggedData, writers: dict[str, DiskWriter]) -> None:
 
 
 def _renumbered(groups: DiskArray, codes: GroupCodes) -> DiskArray:
-    """The groups in the order of their labels, which is known only after the last row."""
+    """The groups numbered in the order of their labels, which is known only after the last row."""
     final = codes.final(groups[rows] for rows in slices(len(groups)))
     first = groups.path.rename(groups.path.with_name("groups by appearance"))
     by_appearance = dataclasses.replace(groups, path=first)

@@ -1,4 +1,4 @@
-"""Reads rows by an SQL query, in Arrow batches: with DuckDB, ADBC, or else with SQLAlchemy."""
+"""Reads the rows of an SQL query in Arrow batches: with DuckDB, ADBC, or else SQLAlchemy."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +57,7 @@ def _check_names(names: list[str], path: Path) -> None:
 
 @contextlib.contextmanager
 def _explained(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Explain why a query failed, before its first row or at a later one."""
+    """Explain why a query failed, before its first row or later."""
     try:
         yield
     except kinds as error:
@@ -81,7 +81,7 @@ def _with_duckdb(database: str, query: str, path: Path) -> Iterator[QueryAnswer]
             answer = connection.sql(query)
             if answer is None:
                 raise DataError(f"{path}: the query gives no rows; expected a select")
-            # The name that version 1 has for it is on its way out in version 2.
+            # The name that version 1 has for it is being removed in version 2.
             reader_of = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
             reader = reader_of(ROWS_PER_FETCH)
         yield reader.schema.names, _each(reader, path, duckdb.Error)
@@ -102,7 +102,7 @@ def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
         )
     package = ADBC_DRIVERS[kind]
     _need(package, "adbc", path)
-    dbapi = import_module(f"{package}.dbapi")  # one of the table's
+    dbapi = import_module(f"{package}.dbapi")  # a module of the drivers' table
     with contextlib.ExitStack() as stack:
         with _explained(path, dbapi.Error):
             connection = stack.enter_context(dbapi.connect(_adbc_address(kind, rest, path)))
@@ -116,7 +116,7 @@ def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
 
 
 def _adbc_address(kind: str, rest: str, path: Path) -> str:
-    """What a driver connects to; a file of SQLite is opened for reading, and has to be there."""
+    """The address for a driver; an SQLite file must exist and is opened for reading."""
     if kind == "sqlite":
         file = path.parent / rest.removeprefix("/")
         if not file.is_file():
@@ -156,20 +156,20 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[QueryAns
 
 
 def _for_reading(url: Any, path: Path) -> Any:
-    """A file of SQLite is named relative to client.toml, and has to be there already."""
+    """The URL for reading; an SQLite file is relative to client.toml and must exist."""
     if not url.drivername.startswith("sqlite") or url.database in (None, "", ":memory:"):
         return url
     file = path.parent / url.database
     if not file.is_file():
         raise DataError(f"{path}: database: {file} is not there; check the path")
-    # SQLite would create a file that is not there, and could write to one that is.
+    # SQLite would create a missing file, and could write to an existing one.
     return url.set(database=f"file:{file}", query={"mode": "ro", "uri": "true"})
 
 
 def _arrow(
     names: list[str], rows: Any, path: Path, failure: type[Exception]
 ) -> Iterator[RecordBatch]:
-    """The rows in batches, so that few are Python objects at a time."""
+    """The rows in batches, so that few of them are Python objects at a time."""
     iterator = iter(rows)
     while True:
         with _explained(path, failure):

@@ -1,4 +1,4 @@
-"""Text tables: how cells are separated and spelled, and what a file seems to be that is not so."""
+"""Text tables: how cells are separated and spelled, and how to recognise other formats."""
 
 import codecs
 import csv
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from fedopl.base.errors import DataError, OptionError
 
-# How much of a file is looked at, in bytes, and how many of its first lines.
+# How many bytes of a file are inspected, and how many of its first lines.
 LOOKED_AT, FIRST_LINES = 1 << 16, 20
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# The first bytes of files that are no text, and what to do about each.
+# The first bytes of files that are not text, and what to do about each.
 SIGNATURES = {
     b"PK\x03\x04": "is a zip archive or an Excel workbook; unpack it, or name it .xlsx",
     b"\xd0\xcf\x11\xe0": "is an Excel workbook; name it .xls",
@@ -29,10 +29,10 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, kw_only=True)
 class TextFormat:
-    """How a text file is written."""
+    """The format of a text file."""
 
     encoding: str = "utf-8"
-    delimiter: str | None = None  # between cells; a comma if not said, or a tab in .tsv
+    delimiter: str | None = None  # between cells; by default a comma, or a tab in .tsv
     decimal: str = "."
 
     def __post_init__(self) -> None:
@@ -45,13 +45,13 @@ class TextFormat:
             raise OptionError(f"decimal: '{between}' cannot also be the delimiter")
 
     def between(self, path: Path) -> str:
-        """What separates the cells of this file."""
+        """The sign that separates the cells of this file."""
         is_tabbed = path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
         return self.delimiter or ("\t" if is_tabbed else ",")
 
 
 def check_is_text(path: Path, name: str, text: TextFormat) -> None:
-    """Refuse a file that is not text of this encoding by its first bytes, and say what it seems."""
+    """Raise an error if the first bytes are not text of this encoding, and say what they seem."""
     with path.open("rb") as file:
         start = file.read(LOOKED_AT)
     is_named_zipped = path.suffix.lower() == ".gz"
@@ -68,7 +68,7 @@ def check_is_text(path: Path, name: str, text: TextFormat) -> None:
 
 
 def _unpacked(path: Path) -> bytes:
-    """The first bytes of the text; whatever can be had of an archive that is damaged."""
+    """The first bytes of the text; empty if an archive is damaged."""
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             return file.read(LOOKED_AT)
@@ -77,7 +77,7 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _wide_encoding(start: bytes) -> str:
-    """The encoding with two or four bytes for a letter that this text seems to have."""
+    """The encoding with two or four bytes per letter that this text seems to have, or ""."""
     if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "utf-32"
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -88,7 +88,7 @@ def _wide_encoding(start: bytes) -> str:
 
 
 def not_text(path: Path, text: TextFormat) -> str:
-    """That a file has another encoding, and probably which."""
+    """A message that a file has another encoding, and probably which."""
     start = _unpacked(path)
     likely = _wide_encoding(start) or _narrow_encoding(start, text)
     if likely == text.encoding:
@@ -99,16 +99,16 @@ def not_text(path: Path, text: TextFormat) -> str:
 def _narrow_encoding(start: bytes, text: TextFormat) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
-        is_utf_8 = not text.encoding.lower().startswith(("utf-8", "utf8"))  # which was tried
+        is_utf_8 = not text.encoding.lower().startswith(("utf-8", "utf8"))  # it was already tried
     except UnicodeDecodeError:
         is_utf_8 = False
-    # Where Windows has quotation marks and dashes, Latin-1 has control characters.
+    # Latin-1 has control characters where Windows has quotation marks and dashes.
     otherwise = "windows-1252" if any(0x80 <= byte < 0xA0 for byte in start) else "latin-1"
     return "utf-8" if is_utf_8 else otherwise
 
 
 def likely_format(path: Path) -> TextFormat:
-    """How a text seems to be written; the usual where nothing speaks against it."""
+    """The likely format of a text; the default unless something contradicts it."""
     start, usual = _unpacked(path), TextFormat()
     encoding = _wide_encoding(start) or _narrow_encoding(start, TextFormat(encoding="any"))
     lines = _first_lines(path, encoding)
@@ -128,12 +128,12 @@ def _first_lines(path: Path, encoding: str) -> list[str]:
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     start = _unpacked(path)
     lines = decoder.decode(start).splitlines()
-    # The last may be cut off where one stopped looking.
+    # The last line may be cut off at the end of the inspected bytes.
     return lines[: min(FIRST_LINES, len(lines) - (len(start) == LOOKED_AT))]
 
 
 def other_delimiter(path: Path, text: TextFormat) -> str:
-    """That cells seem to be separated by another sign, if the first lines show it; else nothing."""
+    """A message that another sign seems to separate cells; empty if first lines do not show it."""
     try:
         lines = _first_lines(path, text.encoding)
     except LookupError:
@@ -147,6 +147,6 @@ def other_delimiter(path: Path, text: TextFormat) -> str:
 
 
 def _width(lines: Sequence[str], delimiter: str) -> int:
-    """How many cells each line has if they are separated so; 0 if lines differ in that."""
+    """How many cells each line has with this delimiter; 0 if lines differ."""
     widths = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
     return widths.pop() if len(widths) == 1 else 0

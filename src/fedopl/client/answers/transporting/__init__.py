@@ -1,1 +1,1 @@
-"""What a client tells for the sake of a site without outcomes, or as that site."""
+"""What a client sends for the sake of a site without outcomes, or as that site."""

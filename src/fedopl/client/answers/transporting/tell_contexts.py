@@ -1,4 +1,4 @@
-"""What the target's contexts are like: means of (x, 1) and of its squares."""
+"""The distribution of the target's contexts: means of (x, 1) and of its squares."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from fedopl.messages.target.context_moments import ContextMoments, TellContexts
 
 
 def answer(space: TargetWorkspace, _query: TellContexts) -> ContextMoments:
-    """The means over all rows, each with its weight, with rare values masked."""
+    """The weighted means over all rows, with rare values masked."""
     n_numbers = 2 * space.study.n_features + 1
     if space.n_training < space.limits.rows_needed(n_numbers):
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)

@@ -17,7 +17,8 @@ from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.policy import Policy
 from fedopl.solvers.entropy_balance import rows_behind
 
-# Behind any mean under such weights, whatever the limits are: of fewer, its error says little.
+# The fewest effective rows behind such a mean, whatever the limits are. With fewer, its standard
+# error says little.
 FEWEST_EFFECTIVE = 10
 
 
@@ -31,7 +32,7 @@ class WeighedRows:
 
     @property
     def by_unit(self) -> FloatArray:  # (n_units,)
-        """The weights of rows, or of groups where rows come in some."""
+        """The weights of rows, or of groups where rows are in groups."""
         if self.groups is None:
             return self.weights
         _, codes = np.unique(self.groups, return_inverse=True)
@@ -39,18 +40,18 @@ class WeighedRows:
 
     @property
     def known(self) -> FloatArray:  # (n_actions + 1,)
-        """1 where every row has a value; of a policy only where that is so of every action.
+        """1 for an action if every row has a value for it, and for the policy if all actions are 1.
 
-        Whether rows have one for what a policy decides would tell who is where it decides so.
+        A flag that depended on the policy's decisions would disclose for whom it decides so.
         """
         arms = np.isfinite(self.values[:, 1:]).all(axis=0)
         return np.concatenate([[arms.all()], arms]).astype(np.float64)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Weighted means, and the covariances of them by leaving out each row, or group, in turn.
+        """Weighted means, and their covariances from leaving out each row, or group, in turn.
 
-        Σ_g u_g·u_gᵀ with u_g = Σ_{i∈g} w_i·(v_i − mean)/(1 − W_g): a row of much weight is not
-        taken for typical of others.
+        Σ_g u_g·u_gᵀ with u_g = Σ_{i∈g} w_i·(v_i − mean)/(1 − W_g). The division keeps a row of much
+        weight from being taken as typical of others.
         """
         values = np.where(self.known > 0, self.values, 0.0)
         means = self.weights @ values
@@ -65,9 +66,9 @@ class WeighedRows:
 
 
 def to_digits_that_count(query: ValueAtTarget) -> ValueAtTarget:
-    """The same question to eight digits, in what is decided as in what noise follows from.
+    """The same query to eight digits, both for decisions and for the noise derived from it.
 
-    So a study has the same answers whatever processor its policy and models were solved on.
+    So a study has the same answers on whatever processor its policy and models were solved.
     """
     policies: dict[str, Any] = {}
     for field in POLICY_FIELDS:
@@ -85,7 +86,7 @@ def to_digits_that_count(query: ValueAtTarget) -> ValueAtTarget:
 
 
 def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
-    """The policy as it would decide at the target, at any client."""
+    """The policy of the query as it would decide at the target, whichever client answers."""
     assert space.study.target is not None  # noqa: S101  (or nobody would ask)
     for field in POLICY_FIELDS:
         for numbers in getattr(query, field):
@@ -100,7 +101,7 @@ def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
 
 
 def decided_by(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> IntArray:
-    """What the policy decides in each row; what only a few would get is the commonest instead.
+    """The policy's decision in each row; one that few rows get is replaced by the commonest.
 
     A policy that treats one person differently from all others would disclose that person.
     """
@@ -111,20 +112,20 @@ def decided_by(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> 
 
 
 def modelled_scores(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> FloatArray:
-    """μ̂(x; a) by the models that were sent (n_rows, n_actions)."""
+    """μ̂(x; a) by the models of the query (n_rows, n_actions)."""
     terms = contexts if space.study.terms is None else space.study.terms.of(contexts)
     return terms @ query.models[:, :-1].T + query.models[:, -1]
 
 
 def with_policy(by_action: FloatArray, decided: IntArray) -> FloatArray:  # (n_rows, n_actions + 1)
-    """The values of what is decided, then those of every action."""
+    """The values of the decided actions, then those of every action."""
     return np.column_stack([by_action[np.arange(len(decided)), decided], by_action])
 
 
 def may_be_released(space: Workspace, rows: WeighedRows, n_numbers: int) -> bool:
-    """Whether means under these weights rest on enough rows, and not on one for the most part.
+    """Whether means under these weights rest on enough rows, and not mostly on one.
 
-    The server chooses what they are to look like, so it could have them look like somebody.
+    The server chooses what the rows shall look like. So it could make them look like one person.
     """
     units = rows.by_unit
     limits = space.limits
@@ -141,9 +142,10 @@ def released(
     spread: ScoreSpread,
     added: FloatArray | float = 0.0,
 ) -> TransportedValues:
-    """Means and covariances with noise: what a few usual rows of the largest weight change them by.
+    """Means and covariances with noise.
 
-    The server may have chosen whose weight that is.
+    The noise is as large as the change that a few usual rows of the largest weight make. The server
+    may have chosen whose weight that is.
     """
     means, covariances = rows.moments()
     units = rows.by_unit

@@ -1,4 +1,4 @@
-"""What a policy is worth at a site without outcomes: the source's part, and the target's own."""
+"""What a policy is worth at a site without outcomes: the source's part and the target's part."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ LARGEST_GAP = 0.1
 
 
 def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
-    """Mean of Γ̂ − μ̂ over held-out rows, weighed so that they look like the target's."""
+    """Mean of Γ̂ − μ̂ over held-out rows, weighted to look like the target's rows."""
     query = to_digits_that_count(query)
     _once(space, query)
     held = _HeldOut(space)
@@ -76,13 +76,13 @@ def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> Transporte
 
 
 def _once(space: Workspace, query: ValueAtTarget) -> None:
-    """Answer this once: what two sets of weights differ in may be a few rows."""
+    """Answer this only once: two sets of weights may differ in a few rows."""
     if space.limits.minimum_cell:
         space.history.require_first("transported", **dict(query.named_arrays()))
 
 
 class _HeldOut:
-    """The held-out rows of a source, which are in memory though the others may be on disk."""
+    """The held-out rows of a source; they are in memory, though the others may be on disk."""
 
     def __init__(self, space: Workspace) -> None:
         parts = []
@@ -110,7 +110,7 @@ class _HeldOut:
 def _excess(
     space: Workspace, decided: IntArray, weights: FloatArray
 ) -> FloatArray | float:  # (n_actions + 1, n_actions + 1)
-    """What propensities say that means vary by, and the rows at hand do not show."""
+    """The variance of means that propensities imply and that the rows at hand do not show."""
     excess = space.scored.excess
     if not excess.any():
         return 0.0

@@ -1,1 +1,1 @@
-"""What policies are worth on a client's rows, by any outcome: on all, by fold, leaf and price."""
+"""Values of policies on a client's rows, by any outcome: on all rows, by fold, leaf and price."""

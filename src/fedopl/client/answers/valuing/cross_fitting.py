@@ -1,4 +1,4 @@
-"""Answers for cross-fitted values: sums fold by fold, and each fold valued by its own policies."""
+"""Answers for cross-fitted values: sums by fold, and each fold valued by its own policies."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,17 +28,18 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFo
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
-# Folds are not independent: each has a say in the policies that the others are valued by, the more
-# the less stable these are. Measured on made-up rows, with effects and without, with groups and
-# without: variances are larger than those of independent rows by up to so much of this share.
+# Folds are not independent: each contributes to the policies that value the others. The less stable
+# these policies are, the more it contributes. Measured on made-up rows, with and without effects,
+# with and without groups: variances exceed those of independent rows by up to this factor times the
+# share of `_instability`.
 BY_INSTABILITY = 1.5
 
 
 def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
-    """Sums of scores over each fold, where none rests on a few rows, or for most of it on one."""
+    """Sums of scores by fold, where none rests on a few rows, or mostly on one."""
     space.check_rows_for_sums()
     sizes = space.rows_by_fold_action.sum(axis=1)
-    # Groups stay together: where all rows are in one fold, nothing is learned without it.
+    # Groups stay together: if all rows are in one fold, nothing is learned without it.
     if sizes.min() < space.rows_needed or sizes.max() == sizes.sum():
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
     complete = bool(space.scored.is_complete) and not space.scored.hidden.any()
@@ -47,7 +48,7 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
     _check_dominance(space)
     space.check_combinations_by_fold()
-    # A value that few rows of a fold have would stand out in its sums.
+    # Otherwise a value that few rows of a fold have would stand out in its sums.
     chunks = space.scored.of(space.study_rows.chunks_by_fold())
     return means_by_fold(chunks, space.study_rows, space.blocks, complete=complete)
 
@@ -67,7 +68,7 @@ def _check_dominance(space: Workspace) -> None:
     for chunk in space.study_rows.chunks_in_terms():
         rows = chunk.training
         columns = np.column_stack([chunk.data.contexts[rows], chunk.data.rewards[rows]])
-        # The middle of the first rows will do.
+        # The median of the first rows is good enough.
         shares = shares or RowShares(chunk.folds.n_folds, np.median(columns, axis=0))
         shares.add(chunk.folds.of_row[rows].astype(np.int64), columns, chunk.weights(rows))
     if shares and shares.by_cell.max() > space.limits.dominance:
@@ -75,9 +76,9 @@ def _check_dominance(space: Workspace) -> None:
 
 
 def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
-    """The values of the candidates, of the logging policy and of what the client learns alone.
+    """The values of the candidates, of the logging policy and of the client's local policy.
 
-    In every row a candidate decides as it was learned without that row's fold.
+    In each row, a candidate decides as it was learned without that row's fold.
     """
     n_folds = space.study.nuisances.folds
     policies = policies_in(query)
@@ -98,7 +99,7 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if space.scored.excess.any():  # of rows in memory
+    if space.scored.excess.any():  # then rows are in memory
         whole = space.whole
         decided = _decided(whole, candidates)
         found = with_excess(found, space.scored.excess, decided, whole.weights(whole.training))
@@ -133,7 +134,7 @@ def _parts(policy: dict[str, FloatArray]) -> tuple[str, FloatArray]:
 def _decided(
     chunk: ScoredChunk, candidates: Sequence[Sequence[Decides]]
 ) -> IntArray:  # (n_rows, n_candidates)
-    """What each candidate decides in training rows, as it is for a row's fold."""
+    """The decisions of each candidate in training rows, by the version for the row's fold."""
     decided = np.empty((chunk.training.stop, len(candidates)), np.int64)
     for fold, rows in enumerate(chunk.fold_slices):
         contexts = chunk.data.contexts[rows]

@@ -1,4 +1,4 @@
-"""The values of several policies on the same rows, and how those values vary together."""
+"""The values of several policies on the same rows, and the covariances of those values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,25 +23,26 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
-# The share of held-out rows that values may do without, as policies decide on what has no score.
+# Values may leave out at most this share of held-out rows: rows that have no score for a policy's
+# decision.
 MOST_UNSCORED = 0.05
-# A policy with doubts can treat one person alone, which takes two half-spaces: whoever spends all
-# policies on that person finds out by so much more than with those.
+# A policy with doubts can treat one person alone. Without doubts, that takes two half-spaces. So an
+# attacker who spends all policies on one person learns this many times as much.
 BY_DOUBTS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class ValuedCandidates:
-    """What was found of candidates, and the questions that it answers."""
+    """The estimates for candidates, and the questions that they answer."""
 
     found: JointEstimate
     spread: "ScoreSpread"
-    asked: Sequence[tuple[object, ...]]  # by candidate, but for the client's own two
+    asked: Sequence[tuple[object, ...]]  # by candidate, without the client's own two
     split: RowSplit
 
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
-    """The values of the policies asked about, of the logging policy and of the client's own."""
+    """The values of the policies in the query, of the logging policy and of the local policy."""
     return values_on_split(space, query, query.split)
 
 
@@ -52,9 +53,9 @@ def values_on_split(
     further: Sequence[Policy] = (),
     again: Sequence[int] = (),
 ) -> Values:
-    """The values of the policies that a query carries, and of further ones, on rows of a split.
+    """The values of the policies in a query, and of further policies, on the rows of a split.
 
-    Those of the query at the places `again` come once more behind them.
+    The query's policies at the places `again` come once more after them.
     """
     n_values = query.n_policies + len(further) + len(again) + N_OWN_CANDIDATES
     n_rows = space.n_rows(split)
@@ -63,7 +64,8 @@ def values_on_split(
     space.limits.check_parameters(n_values, n_rows)
     found, spread = estimate_candidates(space, query, split, further, again)
     policies: list[tuple[object, ...]] = [next(iter(one.items())) for one in policies_in(query)]
-    # Noise follows from what is valued: the same policy, asked about otherwise, has the same.
+    # The noise depends on the policy that is valued: the same policy, asked about in another way,
+    # has the same noise.
     policies += [(one.message_field, one.numbers()) for one in further]
     policies += [policies[place] for place in again]
     asked = [(split.name, *policy) for policy in policies]
@@ -84,13 +86,14 @@ def most_valued(study: Study) -> float:
 def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> Values:
     """Values with noise, where enough rows have scores for what policies decide.
 
-    `most` policies may be asked about in all: the more, the more noise.
+    `most` is the number of policies that may be asked about in all. The more, the more noise.
     """
     found, spread, n_rows = valued.found, valued.spread, space.n_rows(valued.split)
     together = [part for one in valued.asked for part in one]
     n_used = found.n_rows
     if not spread.all_scored:
-        # How many rows have scores for what policies decide is a count that the server can choose.
+        # The server can choose policies, and so this count: how many rows have scores for their
+        # decisions.
         noisy = space.noisy(np.array([float(n_used)]), *together)
         n_used = min(max(int(noisy[0]), 1), n_rows)
         check_not_selected(space, valued.split, n_used)
@@ -112,9 +115,10 @@ def released_values(space: Workspace, valued: ValuedCandidates, most: float) -> 
 
 
 def check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
-    """Refuse values to be claimed that rest on a part of the rows which the policies selected.
+    """Refuse claimed values that rest on a part of the rows which the policies selected.
 
-    By the count with noise, which would leave otherwise: so the refusal tells no more than it.
+    The check uses the count with noise, which would otherwise be sent. So the refusal discloses no
+    more than the count.
     """
     n_rows = space.n_rows(split)
     few = max(MOST_UNSCORED * n_rows, 2 * space.limits.minimum_cell)
@@ -124,18 +128,18 @@ def check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
 
 
 class ScoreSpread:
-    """How far a usual row's scores and reward lie apart, so what it can change a value by.
+    """How far apart a usual row's scores and reward lie, and so how much it can change a value.
 
-    Over all actions: the scores of one policy may be alike in all rows but one.
+    The spread is over all actions: the scores of one policy may be alike in all rows but one.
     """
 
     def __init__(self, least: float = 0.0) -> None:
-        self.all_scored = True  # so that no row is left out, whatever policies decide
-        self._least = least  # what a row that matters changes, where few rows do
+        self.all_scored = True  # then no row is left out, whatever policies decide
+        self._least = least  # the change by a row that matters, where few rows do
         self._squares, self._n_rows = 0.0, 0
 
     def see(self, scores: FloatArray, rewards: FloatArray) -> None:
-        """Take note of these rows."""
+        """Include these rows."""
         known = np.isfinite(scores)
         self.all_scored = self.all_scored and bool(known.all())
         high = np.maximum(np.where(known, scores, -np.inf).max(axis=1), rewards)
@@ -145,7 +149,7 @@ class ScoreSpread:
 
     @property
     def usual(self) -> float:
-        """The root of the mean square, or more where few rows differ from all others."""
+        """The root mean square, or more where few rows differ from all others."""
         return max(float(np.sqrt(self._squares / max(self._n_rows, 1))), self._least)
 
 
@@ -156,7 +160,7 @@ def estimate_candidates(
     further: Sequence[Policy] = (),
     again: Sequence[int] = (),
 ) -> tuple[JointEstimate, ScoreSpread]:
-    """Estimate what was asked about, then the logging policy, then the client's own policy."""
+    """Estimate the policies asked about, then the logging policy, then the client's own policy."""
     if not space.n_rows(split):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     own: list[Decides] = []
@@ -185,9 +189,9 @@ def estimate_candidates(
 
 
 def with_events(found: JointEstimate, size: float) -> JointEstimate:
-    """The same, as unsure as an event more or less makes each value.
+    """The same estimate, with the variance that one event more or less gives each value.
 
-    Where few rows have an event, or none, their spread says less than there is to fear.
+    Where few rows have an event, or none, the spread of the rows understates the uncertainty.
     """
     if not size:
         return found
@@ -198,9 +202,9 @@ def with_events(found: JointEstimate, size: float) -> JointEstimate:
 def with_excess(
     found: JointEstimate, excess: FloatArray, decided: IntArray, weights: FloatArray | None
 ) -> JointEstimate:
-    """The same with what propensities say that values vary by, and rows at hand do not show."""
+    """The same estimate, plus the variance that propensities imply and the rows do not show."""
     added = added_covariances(excess, decided, weights)
-    # Outcomes as they were logged, next to last, have no weights.
+    # Logged outcomes, the column before the last, have no weights.
     places = [place for place in range(len(found.means)) if place != len(found.means) - 2]
     covariances = np.array(found.covariances)
     covariances[np.ix_(places, places)] += added
@@ -214,7 +218,7 @@ def _values(
     valued: Sequence[Decides],
     own: Sequence[Decides],
 ) -> FloatArray:  # (n_rows, n_policies + 2)
-    """The scores of what policies decide, the rewards, and the scores of the own policy."""
+    """The scores of the policies' decisions, the rewards, and the scores of the local policy."""
     contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
     row = np.arange(len(scores))
     columns = [scores[row, decide(contexts)] for decide in valued]

@@ -1,4 +1,4 @@
-"""Paths of policies that spend less and less, and what each decides, gains and costs."""
+"""Paths of policies that spend less and less: the decisions, gains and costs of each."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _HELD_OUT = RowSplit.EVALUATION
 
 
 class PricedPath(ABC):
-    """What is decided at every price, and what that gains and costs."""
+    """The decisions at every price, and their gains and costs."""
 
     def __init__(self, space: Workspace, against: int) -> None:
         study = space.study
@@ -34,34 +34,35 @@ class PricedPath(ABC):
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
         self._against, self._study = against, study
         self._spent, self._n_actions = study.budget.spent(study), study.n_actions
-        # An action without scores is given to nobody; of giving it to all only the cost is said.
+        # An action without scores is given to nobody. For giving it to all, only the cost is
+        # released.
         self._hidden, self._obeyed = space.scored.hidden, space.obeyed
         if self._hidden[against]:
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
     @abstractmethod
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """What is decided, (n_rows,) each, at every price."""
+        """The decisions (n_rows,) at every price."""
 
     def costs(self, chunk: ScoredChunk, rows: slice) -> FloatArray:  # (n_rows, n_actions)
-        """What each action would cost in each row."""
+        """The cost of each action in each row."""
         return costs_in(chunk.data.contexts[rows], self._spent)
 
     def known(self, chunk: ScoredChunk, rows: slice) -> BoolArray:  # (n_rows,)
-        """Rows with scores for every action that any has a score for."""
+        """Rows with scores for every action, apart from actions that no row has a score for."""
         return np.asarray(np.isfinite(chunk.scores[rows][:, ~self._hidden]).all(axis=1))
 
     def forbidden(self, contexts: FloatArray) -> BoolArray:  # (n_rows, n_actions)
-        """What rows may not get here."""
+        """The actions that each row may not get here."""
         found = self._obeyed.forbidden(contexts)
         return np.zeros((len(contexts), self._n_actions), np.bool_) if found is None else found
 
     def alike(self, action: int, contexts: FloatArray) -> IntArray:  # (n_rows,)
-        """One action for everybody who may get it, for others the first that may be given."""
+        """One action for everybody who may get it, and for others the first allowed one."""
         return first_allowed(np.full(len(contexts), action), self.forbidden(contexts))
 
     def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
-        """At every price, then for everybody alike, then as it was done."""
+        """The decisions at every price, then each action for everybody, then the logged actions."""
         contexts = chunk.data.contexts[rows]
         yield from self.along(contexts, self.costs(chunk, rows))
         for action in range(self._n_actions):
@@ -71,7 +72,7 @@ class PricedPath(ABC):
     def columns(
         self, chunk: ScoredChunk, rows: slice, decided: list[IntArray]
     ) -> Iterator[FloatArray]:  # (n_rows, 2) each
-        """What is gained over the same action for all, and what is spent."""
+        """The gain over one action for all, and the cost, of each set of decisions."""
         scores, costs = chunk.scores[rows], self.costs(chunk, rows)
         row = np.arange(len(costs))
         without = scores[row, self.alike(self._against, chunk.data.contexts[rows])]
@@ -82,7 +83,7 @@ class PricedPath(ABC):
         yield np.column_stack([rewards - without, costs[row, decided[-1]]])
 
     def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
-        """With what propensities say that gains vary by, and rows at hand do not show."""
+        """The estimates plus the variance of gains that propensities imply and rows do not show."""
         whole, excess = space.whole, space.scored.excess
         rows = whole.rows(_HELD_OUT)
         weight = space.data.weights_of(rows)
@@ -108,7 +109,7 @@ class AtPrices(PricedPath):
         self._prices = query.prices
 
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """With the largest index that is left at a price, of what may be given."""
+        """The allowed action with the largest index after its cost at each price."""
         closed = self._hidden | self.forbidden(contexts)
         if closed.all(axis=1).any():
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
@@ -125,7 +126,7 @@ class GivenPath(PricedPath):
         self._decide = deciders(space, policies)
 
     def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """As each policy says; refused where it gives what there are no scores of."""
+        """The decisions of each policy; refused where it gives an action without scores."""
         del costs
         for decide in self._decide:
             codes = decide(contexts)

@@ -1,4 +1,4 @@
-"""What policies along a path of prices gain and spend, on the client's held-out rows."""
+"""The gains and costs of policies along a path of prices, on the client's held-out rows."""
 
 from dataclasses import replace
 
@@ -33,7 +33,10 @@ _HELD_OUT = RowSplit.EVALUATION
 
 
 def value_prices(space: Workspace, query: ValuePrices) -> PriceCurve:
-    """What a linear policy comes to at each price, both to eight digits, as for other values."""
+    """The gains and costs of a linear policy at each price.
+
+    Parameters and prices are rounded to eight digits, as for other values.
+    """
     query = replace(
         query,
         parameters=to_eight_digits(query.parameters),
@@ -44,21 +47,21 @@ def value_prices(space: Workspace, query: ValuePrices) -> PriceCurve:
 
 
 def value_trees(space: Workspace, query: ValueTrees) -> PriceCurve:
-    """What each of these trees comes to."""
+    """The gains and costs of each of these trees."""
     asked = ("tree path", query.trees, np.array([float(query.against)]))
     return _told(space, TreePath(space, query), asked)
 
 
 def value_spending(space: Workspace, query: ValueSpending) -> PriceCurve:
-    """What each of the study's candidates comes to."""
-    # Names and arrays apart: all of an array's numbers count for noise.
+    """The gains and costs of each of the study's candidates."""
+    # Names and arrays are separate items: all numbers of an array count for the noise.
     policies = [part for one in policies_in(query) for item in one.items() for part in item]
     asked = ("candidates", *policies, np.array([float(query.against)]))
     return _told(space, CandidatePath(space, query), asked)
 
 
 def _told(space: Workspace, path: PricedPath, asked: tuple[object, ...]) -> PriceCurve:
-    """Means and covariances of gains and costs, each with noise as values of policies have it."""
+    """Means and covariances of gains and costs, with the noise that values of policies have."""
     n_rows, n_told = space.n_rows(_HELD_OUT), n_points(space.study)
     if n_rows < max(space.limits.minimum_cell, 1):
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
@@ -85,16 +88,17 @@ def _told(space: Workspace, path: PricedPath, asked: tuple[object, ...]) -> Pric
 
 
 def _rows_apart(decided: list[IntArray]) -> FloatArray:  # (n_told, n_told)
-    """In how many rows every two of these decide differently."""
+    """The number of rows in which each two of these decide differently."""
     each = np.array(decided, np.int16)
     return np.array([(each != one).sum(axis=1) for one in each], np.float64)
 
 
 def _told_as(apart: FloatArray, minimum_cell: int) -> list[int]:
-    """For each price, the first that is told in its place, as hardly a row decides otherwise.
+    """For each price, the place of the price whose numbers are released for it.
 
-    Their difference would be that of these few; and the more often the same is told, with other
-    noise, the less noise hides it.
+    It is the first released price at which fewer than `minimum_cell` rows are decided differently,
+    or else the price itself. Otherwise the difference of the two would describe these few rows. And
+    the more often the same numbers are released with new noise, the less the noise hides them.
     """
     own: list[int] = []
     for place, counts in enumerate(apart):
@@ -104,19 +108,19 @@ def _told_as(apart: FloatArray, minimum_cell: int) -> list[int]:
 
 
 class _CostSpread:
-    """How far a usual row's costs lie apart, so what it can change spending by."""
+    """How far apart a usual row's costs lie, and so how much it can change spending."""
 
     def __init__(self) -> None:
         self._squares, self._n_rows = 0.0, 0
 
     def see(self, costs: FloatArray) -> None:
-        """Take note of these rows."""
+        """Include these rows."""
         self._squares += float((np.ptp(costs, axis=1) ** 2).sum())
         self._n_rows += len(costs)
 
     @property
     def usual(self) -> float:
-        """The root of the mean square."""
+        """The root mean square."""
         return float(np.sqrt(self._squares / max(self._n_rows, 1)))
 
 
@@ -132,7 +136,7 @@ def _released(
         noisy = space.noisy(np.array([float(n_used)]), *asked)
         n_used = min(max(int(noisy[0]), 1), n_rows)
         check_not_selected(space, _HELD_OUT, n_used)
-    # With noise, as whether few decide otherwise would be told, too.
+    # With noise, because the places also disclose whether few rows are decided differently.
     places = _told_as(space.noisy(apart, *asked, "apart"), space.limits.minimum_cell)
     scales = np.array([spread.usual or 1.0, usual_cost or 1.0])
     both = np.outer(scales, scales)

@@ -1,4 +1,4 @@
-"""What each action is worth in each leaf of a finished tree, on held-out rows."""
+"""The value of each action in each leaf of a finished tree, on held-out rows."""
 
 from typing import Any
 
@@ -16,7 +16,10 @@ from fedopl.policies.trees.nodes import leaf_positions, leaves_of
 
 
 def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
-    """Shares and values of leaves; those with few rows are suppressed, never just a few rows."""
+    """Shares and values of leaves; those with few rows are suppressed.
+
+    The suppressed leaves together never hold just a few rows.
+    """
     study = space.study
     needed = space.limits.rows_needed(2 * study.n_actions)  # a mean and a variance each
     root = tree_of(space, query.tree, range(study.n_actions))
@@ -39,7 +42,7 @@ def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
 
 
 class _Leaves:
-    """Sums over the rows of every leaf, and over those that have each action's score."""
+    """Sums over the rows of each leaf, and over those that have each action's score."""
 
     def __init__(self, n_leaves: int, n_actions: int) -> None:
         self._shape = (n_leaves, n_actions)
@@ -69,7 +72,7 @@ class _Leaves:
                 self._sums[place][action].add(score, weight, group)
 
     def fields(self, released: BoolArray, needed: int) -> dict[str, Any]:
-        """What each action is worth in each leaf that has rows enough, zeros elsewhere."""
+        """The value of each action in each leaf that has enough rows, zeros elsewhere."""
         names = ("rows", "degrees_of_freedom", "means", "variances")
         numbers = np.zeros((len(names), *self._shape))
         for action, known in enumerate(self._known.T):
@@ -84,11 +87,12 @@ class _Leaves:
 def _released_leaves(
     counts: IntArray, decided: IntArray, needed: int, among: BoolArray | None = None
 ) -> BoolArray:  # (n_leaves,)
-    """Leaves with enough rows, but for those that would disclose the others by differencing.
+    """Leaves with enough rows, except those that would disclose the others by differencing.
 
-    The sum of what is suppressed follows from totals, for each action and for the one that the
-    tree decides on. These differ in the rows where the tree decides on another: none, or enough.
-    If suppressing one more leaf is enough, it is the smallest such leaf.
+    The sum over suppressed leaves follows from totals: for each action, and for the tree's
+    decisions. These sums differ in the rows for which the tree decides on another action. There
+    must be no such rows, or enough of them. If it is enough to suppress one more leaf, that is the
+    smallest such leaf.
     """
     released: BoolArray = (counts >= needed) & (counts > 0)
     released &= True if among is None else among

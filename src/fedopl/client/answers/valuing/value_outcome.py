@@ -1,4 +1,4 @@
-"""What policies do to a further outcome, which a guardrail is about."""
+"""Values of policies by a further outcome, for which the study has a guardrail."""
 
 from fedopl.client.answers.valuing.estimate_values import values_on_split
 from fedopl.client.outcome_workspace import OutcomeWorkspace
@@ -10,6 +10,6 @@ from fedopl.study.guardrail import guarded_columns
 
 
 def answer(space: Workspace, query: ValueOutcome) -> Values:
-    """As values of the outcome itself: the policies asked about, what was done, the local one."""
+    """The values by that outcome: of the query's policies, the logging policy and the local one."""
     outcome = guarded_columns(space.study)[query.outcome]
     return values_on_split(OutcomeWorkspace(space, outcome), query, RowSplit.EVALUATION)

@@ -1,4 +1,4 @@
-"""The client's personal policy, and its value beside others; the policy itself never leaves."""
+"""The client's personal policy and its value beside others; the policy itself never leaves."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from fedopl.solvers.personal_ridge import Scaling, Strengths
 
 
 def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
-    """How far scores of a row lie apart, on average over training rows."""
+    """How far apart the scores of a row lie, on average over training rows."""
     space.check_rows_for_sums()
     if space.study.policy.has_leaves:
         known = scored_actions(space.scored_rows, space.study.n_actions)
@@ -38,7 +38,7 @@ def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
 
 
 def answer(space: Workspace, query: ValuePersonal) -> Values:
-    """Solve for the personal policy, value it beside the others, and keep it at home."""
+    """Solve for the personal policy, value it beside the others, and store it at the client."""
     policy = personal_policy(space, query)
     values = values_on_split(space, query, RowSplit.EVALUATION, further=(policy,))
     space.keep_personal(policy)
@@ -46,7 +46,7 @@ def answer(space: Workspace, query: ValuePersonal) -> Values:
 
 
 def answer_with_tree(space: Workspace, query: ValuePersonalTree) -> Values:
-    """The same with the shared tree, in whose leaves the client may have other actions."""
+    """The same with the shared tree; in its leaves the client may have other actions."""
     policy = personal_tree(space, query)
     values = values_on_split(space, query, RowSplit.EVALUATION, further=(policy,))
     space.keep_personal(policy)
@@ -54,7 +54,7 @@ def answer_with_tree(space: Workspace, query: ValuePersonalTree) -> Values:
 
 
 def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
-    """The same among candidates: the value of the client's own choice comes once more."""
+    """The same among candidates: the value of the client's own choice is repeated at the end."""
     chosen = personal_choice(space, query)
     values = values_on_split(space, query, RowSplit.EVALUATION, again=(chosen,))
     space.keep_candidate(policies_in(query)[chosen])
@@ -62,7 +62,7 @@ def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
 
 
 def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
-    """The policy of all others, moved toward own rows as far as these and others support it."""
+    """The policy of all others, moved toward own rows as far as own and others' rows support it."""
     study = space.study
     is_cautious, width = study.is_cautious, len(query.scale)
     others = CautiousPolicy.from_numbers(query.others, study) if is_cautious else None
@@ -78,7 +78,7 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     policy = task.solve()
     if isinstance(policy, BentPolicy):
         return policy
-    # As policies that are asked about count, so that the same one has the same noise.
+    # Rounded as policies of a query are, so that the same policy has the same noise.
     kind = CautiousPolicy if is_cautious else LinearPolicy
     return kind.from_numbers(to_eight_digits(policy.numbers()), study)
 
@@ -103,7 +103,7 @@ def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
 
 
 def _noise_in(space: Workspace, tree: FloatArray) -> LeafNoise:
-    """As on values: what a few usual rows change, where the client minds."""
+    """Noise as on values: as large as the change by a few usual rows, if the limits ask for it."""
     limits, deviation = space.limits, 0.0
     if limits.value_noise:
         spread = ScoreSpread(space.least_spread)
@@ -121,7 +121,8 @@ def _noise_in(space: Workspace, tree: FloatArray) -> LeafNoise:
 def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
     """The place of the candidate that own training rows and others' values support.
 
-    By values with noise, as they are released: which one is chosen can be read off the answer.
+    Values have the noise that they have when released, because the answer shows which one is
+    chosen.
     """
     found = values_on_split(space, query, RowSplit.TRAINING)
     n = query.n_policies
@@ -136,12 +137,12 @@ def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
 
 
 def _rests_on_others(space: Workspace) -> bool:
-    """Whether the study's scores are by models from everybody's rows."""
+    """Whether the study's scores use models fitted to everybody's rows."""
     return space.study.nuisances.kind == "federated"
 
 
 def _with_never(sent: FloatArray) -> FloatArray:  # shaped as sent
-    """The numbers that were sent, with an action that nobody else has scores for as never taken."""
+    """The numbers that were sent; an action that nobody else has scores for is set to `NEVER`."""
     others: FloatArray = np.array(sent)
     others[others[:, -1] <= -LARGEST_ASKED, -1] = NEVER
     return others

@@ -1,1 +1,1 @@
-"""Sums over cells and narrow bins of trees: which may be released, and what is merged instead."""
+"""Sums over cells and narrow bins of trees: which may be released, and which are merged."""

@@ -1,17 +1,19 @@
-"""Cell suppression: sums over a grid's cells, such that none of them discloses a few rows.
+"""Cell suppression: releases sums over a grid's cells so that none discloses a few rows.
 
-A grid has a one-way table for each column and a two-way table for each two. Three steps:
+A grid has a one-way table for each column and a two-way table for each pair. There are three steps:
 
 1. Bins are merged until each holds enough rows, and further until few cells are small. A column is
-   merged in the same way in all its tables: a bin less half of it would be disclosed otherwise. If
-   two columns nearly repeat each other, bins of the second are merged until no cut is small.
-2. Small cells of two-way tables are suppressed, and further ones so that margins cannot be
-   differenced (`secondary_suppression`).
-3. What is suppressed is spread over the suppressed cells of its table, so that totals stay. How far
-   that can move the value of any tree is released with it (`possible_loss`).
+   merged in the same way in all its tables. Otherwise the difference of a bin and a part of it
+   would be disclosed. If two columns nearly repeat each other, bins of the second are merged until
+   no cut is small.
+2. Small cells of two-way tables are suppressed. Further cells are suppressed so that margins cannot
+   be differenced (`secondary_suppression`).
+3. Suppressed sums are spread over the suppressed cells of their table, so that totals stay. How far
+   that can move the value of any tree is released, too (`possible_loss`).
 
-With several parts, the nodes of a level of a tree, all of this holds in each of them. They make up
-a whole that was released before: what was merged or suppressed there stays so.
+The parts are the nodes of one level of a tree. With several parts, all of this holds in each of
+them. Together they make up a whole that was released before. Bins merged there stay merged, and
+cells suppressed there stay suppressed.
 """
 
 import math
@@ -40,7 +42,7 @@ Pair = tuple[int, int]  # of columns
 
 @dataclass(frozen=True, eq=False)
 class Suppression:
-    """Which bins of each column are merged, and which cells of each two columns suppressed."""
+    """The merged bins of each column, and the suppressed cells of each pair of columns."""
 
     runs: tuple[Runs, ...]
     cells: dict[Pair, BoolArray]  # by run of both columns
@@ -54,10 +56,10 @@ class Suppression:
 def suppress_cells(
     sums: FloatArray, grid: Grid, needed: int, counts: FloatArray | None = None
 ) -> FloatArray:  # shaped as sums
-    """The sums (n_parts, n_cells, n_numbers), such that none of them discloses a few rows.
+    """The sums (n_parts, n_cells, n_numbers), changed so that none discloses a few rows.
 
-    Where some numbers rest on only some of the rows, `counts` (n_parts, n_cells, n_kinds) says on
-    how many, for each kind of them.
+    Some numbers may rest on only some of the rows. Then `counts` (n_parts, n_cells, n_kinds) has
+    the number of these rows for each kind of number.
     """
     rows = sums[..., [ROWS]] if counts is None else counts
     suppression = suppression_of(rows, grid, needed)
@@ -77,11 +79,11 @@ def suppress_cells(
 
 
 def suppression_of(rows: FloatArray, grid: Grid, needed: int) -> Suppression:
-    """What is merged and suppressed of these rows (n_parts, n_cells, n_kinds); or a refusal."""
+    """What to merge and suppress of these rows (n_parts, n_cells, n_kinds); may refuse."""
     layers = np.moveaxis(rows, -1, 1).reshape(-1, grid.n_cells)
     if are_few(layers[:, grid.tables[0, 0]].sum(axis=1), needed).any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    # The whole first, as it was released before its parts were asked for.
+    # First the whole, because it was released before its parts were asked for.
     suppression = _suppression(rows.sum(axis=0).T, grid, needed)
     if len(rows) > 1:
         _check_parts(rows, grid, suppression.runs, needed)
@@ -90,7 +92,7 @@ def suppression_of(rows: FloatArray, grid: Grid, needed: int) -> Suppression:
 
 
 def _check_parts(rows: FloatArray, grid: Grid, runs: Sequence[Runs], needed: int) -> None:
-    """Refuse parts that divide what was merged in the whole such that a few rows are left."""
+    """Refuse parts that divide a merged run of the whole so that a few rows are isolated."""
     for column in range(grid.n_columns):
         by_part = merge(rows[:, grid.tables[column, column]], runs[column], 1)
         if any(has_small_cut(kind, needed) for kind in np.moveaxis(by_part, -1, 0)):
@@ -100,7 +102,7 @@ def _check_parts(rows: FloatArray, grid: Grid, runs: Sequence[Runs], needed: int
 def _suppression(
     layers: FloatArray, grid: Grid, needed: int, whole: Suppression | None = None
 ) -> Suppression:
-    """What to merge and to suppress, so that no cut is small in any of the layers (…, n_cells)."""
+    """What to merge and suppress, so that no cut is small in any of the layers (…, n_cells)."""
     merging = _Merging(layers, grid, needed, whole)
     while full := merging.too_full():
         for column in full:
@@ -116,7 +118,7 @@ def _suppression(
 
 
 def _suppressed_before(whole: Suppression, pair: Pair, runs: Sequence[Runs]) -> BoolArray:
-    """The cells of these runs that hold any that was suppressed in the whole."""
+    """The cells of these runs that contain any cell suppressed in the whole."""
     cells = whole.cells[pair]
     for axis, column in enumerate(pair):
         starts = np.searchsorted(whole.runs[column], runs[column])
@@ -141,7 +143,7 @@ class _Merging:
         self.pairs = [(first, second) for first, second in grid.tables if first != second]
 
     def table(self, pair: Pair) -> FloatArray:  # (n_layers, n_runs, n_runs of the second)
-        """Rows by run of these two columns."""
+        """The number of rows by run of these two columns."""
         first, second = pair
         shape = (-1, self._grid.n_bins[first], self._grid.n_bins[second])
         cells = self._layers[:, self._grid.tables[pair]].reshape(shape)
@@ -157,7 +159,7 @@ class _Merging:
             )
 
     def too_full(self) -> list[int]:
-        """Columns of numbers with too many rows in small cells whose bins can still be merged."""
+        """Numeric columns with too many rows in small cells, whose bins can still be merged."""
         shares: list[list[float]] = [[] for _ in self._grid.n_bins]
         for pair in self.pairs:
             table = self.table(pair)
@@ -190,7 +192,7 @@ def _coarser(margin: FloatArray, runs: Runs, least: int) -> Runs:
             starts.append(after)
     end = int(runs[-1])
     while len(starts) > 1 and not is_fine(starts[-1], end):
-        starts.pop()  # what is left over at the end belongs to the run before
+        starts.pop()  # the rest at the end belongs to the run before
     return np.array(starts if starts[-1] == end else [*starts, end])
 
 
@@ -204,10 +206,10 @@ def merge(bins: FloatArray, runs: Runs, axis: int) -> FloatArray:
 
 
 def _spread_suppressed(table: FloatArray, suppressed: BoolArray) -> FloatArray:  # shaped as table
-    """What is suppressed, spread over the suppressed cells of its margins, half by each.
+    """The table with suppressed amounts spread over the suppressed cells of both margins.
 
-    It is spread in proportion to the suppressed rows of both margins, so that a wholly suppressed
-    table is released as if its two columns were independent.
+    Half is spread along each margin, in proportion to the suppressed rows of both margins. So a
+    wholly suppressed table is released as if its two columns were independent.
     """
     if not suppressed.any():
         return table
@@ -226,7 +228,7 @@ def _shares(amounts: FloatArray, axis: int) -> FloatArray:
 
 
 def _spread_evenly(merged: FloatArray, runs: Runs, axis: int) -> FloatArray:
-    """A run's sums, in equal parts for each of its bins."""
+    """The sums of each run, divided equally among its bins."""
     lengths = np.diff(runs)
     shape = [1] * merged.ndim
     shape[axis] = -1
@@ -237,9 +239,9 @@ def _spread_evenly(merged: FloatArray, runs: Runs, axis: int) -> FloatArray:
 def possible_loss(released: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
     """How far suppression can move the value of any tree below a node, up to a power of two.
 
-    The exact number would disclose something of the cells that were suppressed.
+    The exact number would disclose something about the suppressed cells.
     """
     exact = largest_error(released, true, grid, depth, n)
     scale = float(np.abs(grid.line(true, 0)[:, FIRST_ACTION : FIRST_ACTION + n]).sum())
-    # Below that, it is what rounding leaves of a difference of equal sums.
+    # A smaller number is the rounding error in a difference of equal sums.
     return 0.0 if exact <= 1e-12 * scale else 2.0 ** math.ceil(math.log2(exact))

@@ -1,12 +1,12 @@
-"""Sums between narrow cuts, such that beside the cells of a grid they disclose no few rows.
+"""Releases sums between narrow cuts that, with a grid's cells, do not disclose a few rows.
 
-Rows that have a say in a threshold are divided by narrow bins and by their way on from there into
-pieces. A piece lies in one bin of the grid, and each row is in one piece at most. So whoever has
-the sums over pieces and the cells of two columns knows, of each row, a number for its piece, one
-for each column's bin, and one for its cell if that was not suppressed. Take a graph with a point
-for each of these and an edge for the rows that share them: a sum or difference that leaves out most
-rows rests on those in a cut. Bins are merged until each piece has enough rows and no cut is small,
-and dropped where that is not enough.
+Rows that matter for a threshold are divided into pieces, by narrow bin and by the path that they
+take from there. A piece lies in one bin of the grid, and each row is in one piece at most. The sums
+over pieces and the cells of two columns give, for each row, the sum of its piece, the sum of each
+column's bin, and the sum of its cell if that was not suppressed. Take a graph with a point for each
+of these sums and an edge for the rows that share them. A sum or difference that leaves out most
+rows rests on the rows in a cut. Bins are merged until each piece has enough rows and no cut is
+small. Where that is not enough, bins are dropped.
 """
 
 from collections.abc import Iterator
@@ -23,15 +23,15 @@ from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Beside:
-    """What was released of the same rows before: the cells of a grid."""
+    """What was released about the same rows before: the cells of a grid."""
 
-    layers: FloatArray  # (n_layers, n_cells)  rows, and those that have each action's score
+    layers: FloatArray  # (n_layers, n_cells)  all rows, and those with each action's score
     grid: Grid
     suppression: Suppression
     needed: int
 
     def table(self, first: int, second: int) -> FloatArray:  # (n_layers, n_runs, n_runs)
-        """Rows by run of two columns."""
+        """The number of rows by run of two columns."""
         cells = np.moveaxis(self.grid.table(self.layers.T, first, second), -1, 0)
         runs = self.suppression.runs
         return merge(merge(cells, runs[first], 1), runs[second], 2)
@@ -44,7 +44,7 @@ class Beside:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """Narrow bins of a question that are released as one, with the pieces in them."""
+    """Narrow bins of a question that are released as one, with their pieces."""
 
     question: int
     bins: slice
@@ -54,23 +54,23 @@ class _Run:
 
     @property
     def n_rows(self) -> int:
-        """Of all pieces."""
+        """The rows of all pieces."""
         return int(self.rows.sum())
 
 
 def release_gains(
     gains: FloatArray, counts: list[FloatArray], look: SecondLook, beside: Beside
 ) -> FloatArray:  # shaped as gains
-    """The gains (n_questions, n_bins) of merged bins, in equal parts; zeros where none may be told.
+    """The gains (n_questions, n_bins) of merged bins, divided equally; zeros where not released.
 
-    `counts` has rows by question, narrow bin, way on, and bin of each column.
+    `counts` has rows by question, narrow bin, path, and bin of each column.
     """
     pieces = Pieces(counts, look, beside)
     while columns := next(pieces.disclosing(), None):
         pieces.merge_more(columns)
     released = np.zeros_like(gains)
     for run in pieces.runs():
-        # Between two equal thresholds nothing lies, so nothing may be gained there.
+        # Nothing lies between two equal thresholds, so no gain may be placed there.
         wide = np.diff(look.near[run.question], prepend=-np.inf, append=np.inf)[run.bins] > 0
         whole = gains[run.question, run.bins].sum()
         released[run.question, run.bins] = np.where(wide, whole / wide.sum(), 0.0)
@@ -84,14 +84,14 @@ class Pieces:
     counts: list[FloatArray]
     look: SecondLook
     beside: Beside
-    least: dict[int, int] = field(default_factory=dict)  # by question, rows in each run
+    least: dict[int, int] = field(default_factory=dict)  # rows in each run, by question
 
     def __post_init__(self) -> None:
         self.least = dict.fromkeys(self.look.moving, self.beside.needed)
         self._n_rows = int(self.counts[0].sum())
 
     def runs(self) -> list[_Run]:
-        """What is released as one: enough rows in each, and in what is left of the grid's bins."""
+        """The runs to release: enough rows in each, and in what is left of the grid's bins."""
         found = [run for question in self.least for run in self._runs_of(question)]
         margins = self.beside.layers
         for column in {run.column for run in found}:
@@ -123,14 +123,14 @@ class Pieces:
                 yield _Run(question, own, column, int(run_of[by_bin.argmax()]), ways)
 
     def _merged(self, rows: FloatArray, least: int) -> Iterator[slice]:
-        """Bins (n_bins, n_ways) of one side, merged until each way has none or enough."""
+        """Bins (n_bins, n_ways) of one side, merged until each path has no rows or enough."""
         start, ends = 0, []
         for end in range(1, len(rows) + 1):
             held = rows[start:end].sum(axis=0)
             if held.sum() >= least and not are_few(held, self.beside.needed).any():
                 ends.append(end)
                 start = end
-        if ends and rows[start:].any():  # what is left over belongs to the run before
+        if ends and rows[start:].any():  # the rest belongs to the run before
             left = [*ends]
             while left:
                 after = left[-2] if len(left) > 1 else 0
@@ -144,7 +144,7 @@ class Pieces:
             start = end
 
     def merge_more(self, columns: tuple[int, int]) -> None:
-        """Require twice as many rows in each run of these columns; too many, and it is dropped."""
+        """Double the rows that runs of these columns need; drop questions that need too many."""
         for question in list(self.least):
             if self.look.questions[question][0].column in columns:
                 self.least[question] *= 2
@@ -154,7 +154,7 @@ class Pieces:
     # --- beside the cells of two columns ---------------------------------------------------------
 
     def disclosing(self) -> Iterator[tuple[int, int]]:
-        """Every two columns whose cells, with the pieces, disclose a few rows."""
+        """Each pair of columns whose cells, with the pieces, disclose a few rows."""
         asked = {branch.column for branch, _ in self.look.questions}
         runs = self.runs()
         for first in sorted({run.column for run in runs}):
@@ -168,9 +168,9 @@ class Pieces:
                     yield first, second
 
     def _one(self, runs: list[_Run], first: int, second: int) -> Iterator[FloatArray]:
-        """Pieces of the first column, and what is left of its bins, by what each row shares.
+        """Pieces of the first column, and the rest of its bins, by the sum that rows share.
 
-        That is the second column's bin in a suppressed cell, and in any other the cell itself.
+        In a suppressed cell that is the second column's bin, in any other the cell itself.
         """
         pieces, places = self._crossed(runs, first, second)
         suppressed = self.beside.suppressed(first, second)
@@ -186,7 +186,7 @@ class Pieces:
             yield np.hstack([hidden, *by_cell])
 
     def _both(self, runs: list[_Run], first: int, second: int) -> Iterator[FloatArray]:
-        """Pieces of both columns, and all other rows, by cell; no piece has a suppressed one."""
+        """Pieces of both columns, and all other rows, by cell; no piece has a suppressed cell."""
         shape = self.beside.suppressed(first, second).shape
         ones, across = self._crossed(runs, first, second)
         others, down = self._crossed(runs, second, first)
@@ -202,7 +202,7 @@ class Pieces:
     def _crossed(
         self, runs: list[_Run], first: int, second: int
     ) -> tuple[FloatArray, IntArray]:  # (n_pieces, n_runs of the second), (n_pieces,)
-        """Rows of each piece of a column by run of another, and the piece's own run."""
+        """Rows of each piece of a column by run of another column, and the piece's own run."""
         starts = self.beside.suppression.runs[second]
         found, places = [np.zeros((0, len(starts) - 1))], []
         for run in runs:

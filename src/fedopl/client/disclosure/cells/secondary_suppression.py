@@ -1,11 +1,12 @@
 """Which cells of a two-way table to suppress, so that its margins cannot be differenced.
 
 The sums over each row and column of the table (its margins) are known from elsewhere. Take a graph
-with a point for every row and column of the table and an edge for every suppressed cell. A sum or
-difference of margins, less the released cells, rests on the data rows in the edges between some of
-the points and all others: a cut. So nothing discloses a few data rows if every cut holds enough of
-them, or none. Cells below the minimum are suppressed (primary suppression), and larger ones that
-connect them, so that every cut passes through a large cell (secondary suppression).
+with a point for each row and column of the table and an edge for each suppressed cell. A cut is the
+set of edges between some of the points and all others. A sum or difference of margins, less the
+released cells, rests on the data rows in a cut. So nothing discloses a few data rows if every cut
+holds enough of them, or none. Cells below the minimum are suppressed (primary suppression). Larger
+cells that connect them are suppressed as well, so that every cut passes through a large cell
+(secondary suppression).
 """
 
 import numpy as np
@@ -24,8 +25,8 @@ def suppressed_cells(
 ) -> BoolArray:  # (n_across, n_down)
     """Cells of a table (n_layers, n_across, n_down) to suppress, so that no layer discloses a few.
 
-    Cells that were suppressed `before` stay so. Where connecting the small cells is not enough,
-    the whole table is suppressed.
+    Cells that were suppressed `before` stay suppressed. Where connecting the small cells is not
+    enough, the whole table is suppressed.
     """
     suppressed: BoolArray = np.any(are_few(layers, needed), axis=0)
     if before is not None:
@@ -38,8 +39,8 @@ def suppressed_cells(
 
 
 def _connecting_cells(counts: FloatArray, suppressed: BoolArray, needed: int) -> BoolArray:
-    """Large cells that connect the margins of small suppressed ones, with few data rows in all."""
-    from scipy.sparse import csr_array  # here, as it is slow to import
+    """Large cells that connect the margins of small suppressed cells, with few data rows in all."""
+    from scipy.sparse import csr_array  # here, because it is slow to import
     from scipy.sparse.csgraph import minimum_spanning_tree
 
     n_across, n_down = counts.shape
@@ -47,7 +48,7 @@ def _connecting_cells(counts: FloatArray, suppressed: BoolArray, needed: int) ->
     ends = np.zeros(n_across + n_down, bool)
     ends[first] = ends[n_across + second] = True
     first, second = np.nonzero(counts >= needed)
-    # What is suppressed anyway costs nearly nothing; other cells cost the rows they would hide.
+    # A cell that is suppressed anyway costs nearly nothing. Others cost the rows they would hide.
     cost = np.where(suppressed, 1.0, 1.0 + counts)[first, second]
     points = first.astype(np.int32), (n_across + second).astype(np.int32)
     links = csr_array((cost, points), shape=(len(ends), len(ends)))
@@ -65,11 +66,11 @@ def _connecting_cells(counts: FloatArray, suppressed: BoolArray, needed: int) ->
 
 
 def has_small_cut(counts: FloatArray, needed: int) -> bool:
-    """Whether some sum or difference of a table's margins rests on a few data rows, but on some.
+    """Whether a sum or difference of a table's margins rests on some data rows, but only a few.
 
-    The exact search for a minimum cut (Stoer and Wagner 1997), in which points that no small cut
-    can separate are merged at once. Points without a path between them are on either side of a cut
-    at no cost, so they may be merged, too.
+    This is the exact search for a minimum cut (Stoer and Wagner 1997). Points that no small cut can
+    separate are merged at once. A cut can separate points without a path between them at no cost,
+    so these may be merged, too.
     """
     if not are_few(counts, needed).any():
         return False
@@ -82,15 +83,15 @@ def has_small_cut(counts: FloatArray, needed: int) -> bool:
         if are_few(weights[last].sum(), needed):
             return True
         inseparable = weights >= needed
-        # The cut just looked at is the smallest that separates the last two, so they may be merged.
+        # This cut is the smallest that separates the last two points, so they may be merged.
         inseparable[before, last] = True
         weights = _merged(weights, inseparable)
     return False
 
 
 def _merged(weights: FloatArray, inseparable: BoolArray) -> FloatArray:
-    """The weights between points once inseparable ones have become one."""
-    from scipy.sparse import csr_array  # here, as it is slow to import
+    """The weights between points after merging inseparable ones."""
+    from scipy.sparse import csr_array  # here, because it is slow to import
     from scipy.sparse.csgraph import connected_components
 
     n_groups, group = connected_components(csr_array(inseparable), directed=False)
@@ -103,7 +104,7 @@ def _merged(weights: FloatArray, inseparable: BoolArray) -> FloatArray:
 
 
 def _last_two(weights: FloatArray) -> tuple[int, int]:
-    """The last two points of an order in which the next one has most weight to all before it."""
+    """The last two points, if each next point is the one with most weight to those before it."""
     before, last = 0, 0
     attached = weights[0].copy()
     attached[0] = -np.inf

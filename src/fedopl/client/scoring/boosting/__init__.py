@@ -1,1 +1,1 @@
-"""Boosted trees as nuisances, for what no linear model follows."""
+"""Boosted trees as nuisances, where linear models do not fit."""

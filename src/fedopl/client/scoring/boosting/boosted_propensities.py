@@ -1,8 +1,8 @@
 """Propensities by boosted trees, for logging policies that no logistic model fits.
 
-The number of rounds is chosen on rows kept back from those that a fold learns from. The model of
-the fold then has that number of rounds, fitted to all of these rows. With no rounds it is the share
-of each action.
+The number of rounds is chosen on rows kept back from those that a fold learns from. The fold's
+model then has that number of rounds, and is fitted to all of these rows. With no rounds it is the
+share of each action.
 """
 
 from itertools import islice
@@ -23,11 +23,11 @@ from fedopl.client.scoring.boosting.boosting_options import (
 )
 from fedopl.client.table.logged_data import LoggedData
 
-KEPT_ONE_IN = 5  # rows, or groups of them, are kept back
+KEPT_ONE_IN = 5  # one in this many rows, or groups, is kept back
 
 
 class Booster:
-    """Boosted models of the actions, each of some of these rows."""
+    """Boosted models of the actions, each fitted to some of these rows."""
 
     def __init__(self, chunk: Chunk, seed: int) -> None:
         self._data = chunk.data
@@ -35,7 +35,7 @@ class Booster:
         self._models: dict[bytes, Any] = {}
 
     def fitted(self, rows: BoolArray, _part: int) -> Any:
-        """A model with `classes_` and `predict_proba` of these rows, which is fitted once."""
+        """A model of these rows with `classes_` and `predict_proba`, fitted once."""
         which = rows.tobytes()
         if which not in self._models:
             self._models[which] = self._fitted_anew(rows)
@@ -51,8 +51,8 @@ class Booster:
 
 
 def _kept_back(chunk: Chunk, seed: int) -> BoolArray:  # (n_rows,)
-    """One in five training rows: alike in actions, whole groups, whatever the order of the rows."""
-    # Keys other than those of the folds, so that every fold has some of them.
+    """One in five training rows: balanced by action, in whole groups, whatever the row order."""
+    # These keys differ from those of the folds, so that every fold has some of these rows.
     own = int(generator_for(seed, purpose="rows kept back").integers(2**63))
     training = np.flatnonzero(~chunk.folds.held_out)
     dealt = assign_folds_and_hold_out(chunk.data.taken(training), KEPT_ONE_IN, 0.0, own)
@@ -62,7 +62,7 @@ def _kept_back(chunk: Chunk, seed: int) -> BoolArray:  # (n_rows,)
 
 
 def _best_rounds(data: LoggedData, rows: BoolArray, kept_back: BoolArray) -> int:
-    """After how many rounds the rows kept back are predicted best; 0 where no round helps."""
+    """The number of rounds that predicts the rows kept back best; 0 if no round helps."""
     fitting, kept = rows & ~kept_back, rows & kept_back
     if len(np.unique(data.actions[fitting])) < 2 or not kept.any():
         return 0
@@ -93,7 +93,7 @@ def _loss(chances: FloatArray, classes: IntArray, actions: IntArray, weights: Fl
 
 
 class _Shares:
-    """What no rounds of boosting predict: the share of each action."""
+    """The prediction without any round of boosting: the share of each action."""
 
     def __init__(self, data: LoggedData, rows: BoolArray) -> None:
         weight = np.bincount(data.actions[rows], data.weights_of(rows), data.n_actions)
@@ -105,13 +105,13 @@ class _Shares:
 
 
 def _given(data: LoggedData, rows: BoolArray) -> tuple[Any, ...]:
-    """What a model is fitted to."""
+    """The arguments of a fit: contexts, actions and weights."""
     weights = None if data.weights is None else data.weights[rows]
     return data.contexts[rows], data.actions[rows], weights
 
 
 def _classifier(rows: BoolArray, **options: object) -> Any:
-    """A classifier to be fitted to these rows, or to those of them that are not kept back."""
+    """A classifier to fit to these rows, or to those of them that are not kept back."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     step = step_for(int(rows.sum()))

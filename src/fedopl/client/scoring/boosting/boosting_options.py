@@ -10,10 +10,10 @@ TREE_OPTIONS = {
     "early_stopping": False,
     "random_state": 0,
 }
-# More rounds are tried where the best one is among the last quarter of those tried so far.
+# More rounds are tried if the best one is in the last quarter of those tried so far.
 ROUNDS = (30, 90, 240)
 STILL_IMPROVING = 0.75
-# Short steps are better where there are few rows; with many they only take longer.
+# Short steps are better with few rows. With many rows they only take longer.
 SHORT_STEP, LONG_STEP, MANY_ROWS_BOOSTED = 0.1, 0.2, 2_000
 
 
@@ -24,7 +24,11 @@ def step_for(n_rows: int) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Threads wait for each other longer than such fits take, and sums depend on their number."""
+    """Limits OpenMP to one thread.
+
+    For such short fits, threads wait for each other longer than the fit takes. Also, sums depend on
+    the number of threads.
+    """
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="openmp"):

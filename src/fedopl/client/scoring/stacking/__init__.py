@@ -1,1 +1,1 @@
-"""Outcome models that are weighed against each other: everybody's, own ones, and regressors."""
+"""Weighted means of outcome models: everybody's, the client's own, and regressors."""

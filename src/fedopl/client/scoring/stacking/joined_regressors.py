@@ -1,7 +1,7 @@
 """Regressors at a client that join the outcome models from sums: boosted trees, or a user's own.
 
-Each is fitted to each action's rows without every set of folds that models from sums are made
-without, so that they can be weighed against each other on rows that none of them saw.
+Models from sums are made without certain sets of folds. Each regressor is fitted to each action's
+rows without each of the same sets. So all models can be weighted by rows that none of them saw.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,23 +27,23 @@ from fedopl.solvers.stacked_ridge import chosen_on, fold_sets, place_without
 FEWEST_FITTED = 2  # rows of an action, without two folds
 ROWS_TO_TRY = 100
 
-InTerms = Callable[[Chunk], Chunk]  # the same rows with their terms for contexts
+InTerms = Callable[[Chunk], Chunk]  # the same rows with terms as contexts
 
 
 class Regressors(Protocol):
-    """One action's models, without each set of folds."""
+    """One action's models, one for each set of left-out folds."""
 
     def predicted(
         self, part: int, place: int, data: LoggedData, rows: BoolArray
     ) -> FloatArray:  # (n_rows,)
-        """What these rows would bring, by the model at this place, as it is used for this part."""
+        """Predicted rewards of these rows, by the model at this place as used for this part."""
 
 
 FitAction = Callable[[Chunk, int], Regressors]
 
 
 class JoinedRegressors:
-    """Regressors of all actions, and what they leave of the outcomes of rows they did not see."""
+    """Regressors of all actions, and their residuals on rows that they did not see."""
 
     def __init__(self, chunk: Chunk, fit: FitAction) -> None:
         self._chunk, self.n_folds = chunk, chunk.folds.n_folds
@@ -60,9 +60,9 @@ class JoinedRegressors:
     def moments(
         self, in_terms: InTerms, origin: FloatArray
     ) -> dict[tuple[int, int], FloatArray]:  # (n_actions, n_terms + 3)
-        """For a part and a fold that its weights are chosen on, Σ w·e·(z, e) over the fold's rows.
+        """Σ w·e·(z, e) over a fold's rows, by part and fold that the part's weights are chosen on.
 
-        Here e is what the models without both leave, and z = (x − x₀, 1, y − y₀) of terms x.
+        Here e is the residual of the models without both, and z = (x − x₀, 1, y − y₀) for terms x.
         """
         found = {}
         for fold in range(self.n_folds):
@@ -104,27 +104,30 @@ class JoinedRegressors:
         return means
 
     def _are_enough(self, action: int) -> bool:
-        """Whether every model would have rows to learn from."""
+        """Whether every model would have enough rows to learn from."""
         rows = _rows_without(self._chunk, action)
         return all(own.sum() >= FEWEST_FITTED for own in rows)
 
 
 def _rows_without(chunk: Chunk, action: int) -> list[BoolArray]:
-    """For each set of folds, the rows of an action in all others."""
+    """For each set of folds, the rows of an action in all other folds."""
     learned = ~chunk.folds.held_out & (chunk.data.actions == action)
     sets = fold_sets(chunk.folds.n_folds)
     return [learned & ~np.isin(chunk.folds.of_row, sorted(left_out)) for left_out in sets]
 
 
 def joined_fit(outcome: str, regressor: object, seed: int) -> FitAction | None:
-    """How regressors of this name are fitted; None where models from sums are alone."""
+    """How regressors of this name are fitted; None if there are only models from sums."""
     if outcome == "boosting":
         return BoostedTrees
     return partial(PluggedIn, regressor, seed) if outcome == "plugged-in" else None
 
 
 def try_out(regressor: object, data: LoggedData) -> None:
-    """Refuse what is no regressor, or fails on a few of these rows, while its error can be told."""
+    """Raise an error for an object that is no regressor or fails on a few of these rows.
+
+    Here the error can still be shown.
+    """
     sklearn_models.checked(regressor, "outcome", "regressor", ("fit", "predict"))
     some = data.part(slice(0, ROWS_TO_TRY))
     rows = np.ones(some.n_rows, np.bool_)
@@ -137,7 +140,7 @@ def try_out(regressor: object, data: LoggedData) -> None:
 
 
 class BoostedTrees:
-    """Boosted trees of one action; each part has as many as predict other folds best, or none."""
+    """Boosted trees of one action; each part has as many as predict other folds best, or 0."""
 
     def __init__(self, chunk: Chunk, action: int) -> None:
         self._data, self._folds = chunk.data, chunk.folds
@@ -154,7 +157,7 @@ class BoostedTrees:
     def predicted(
         self, part: int, place: int, data: LoggedData, rows: BoolArray
     ) -> FloatArray:  # (n_rows,)
-        """By the first trees of a model, as many as the part has."""
+        """Predictions by the first trees of a model, as many as the part has."""
         n_rounds = self._rounds[part]
         if not n_rounds:
             return np.full(int(rows.sum()), self._means[place])
@@ -164,9 +167,9 @@ class BoostedTrees:
         return found
 
     def _best_rounds(self, part: int) -> int:
-        """How many rounds predict the folds best that the weights of this part are chosen on.
+        """The number of rounds that best predicts the folds this part's weights are chosen on.
 
-        Nothing else has a say, not even in how many are tried.
+        Nothing else affects it, not even how many rounds are tried.
         """
         n_folds = self._folds.n_folds
         losses = sum(self._losses_at_first(part, fold) for fold in chosen_on(part, n_folds))
@@ -184,7 +187,7 @@ class BoostedTrees:
         return best
 
     def _losses_at_first(self, part: int, fold: int) -> FloatArray:  # (1,)
-        """The squared error on a fold of no trees."""
+        """The squared error on a fold without any tree."""
         place, rows = self._tried_on(part, fold)
         return self._losses(rows, [np.full(int(rows.sum()), self._means[place])])
 
@@ -206,7 +209,7 @@ class BoostedTrees:
         return np.array([weights @ (rewards - one) ** 2 for one in predicted])
 
     def _fit(self, place: int, n_rounds: int) -> None:
-        """Let a model have this many rounds or more, in the same steps for all callers."""
+        """Fit a model to at least this many rounds, in the same steps for all callers."""
         model, rows = self._models[place], self._rows[place]
         weights = None if self._data.weights is None else self._data.weights[rows]
         for most in ROUNDS:
@@ -246,5 +249,5 @@ class PluggedIn:
     def predicted(
         self, _part: int, place: int, data: LoggedData, rows: BoolArray
     ) -> FloatArray:  # (n_rows,)
-        """By the copy at this place."""
+        """Predictions by the copy at this place."""
         return sklearn_models.answers(self._models[place], "predict", data, rows, self._where)

@@ -1,7 +1,7 @@
-"""Outcome models that are weighted means: everybody's and a client's own, on every family of terms.
+"""Outcome models that are weighted means: everybody's and own ones, on each family of terms.
 
-All but regressors that join them come from sums. Weights are the client's: they are chosen on its
-rows, for each fold on rows of other folds, and never leave.
+All models except joined regressors come from sums. The weights belong to the client. They are
+chosen on its rows, for each fold on rows of other folds, and never leave.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from fedopl.solvers.stacked_ridge import (
     stacking_weights,
 )
 
-if TYPE_CHECKING:  # a study is slow to import, and scores of arrays need none
+if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
     from fedopl.client.rows.study_rows import StudyRows
     from fedopl.client.scoring.outcome import Outcomes
 
@@ -35,7 +35,7 @@ class Stacked:
 
 
 class StackedOutcomes:
-    """What a client knows of its own models, to be weighed alone or beside everybody's."""
+    """A client's own models, to be weighted alone or together with everybody's."""
 
     def __init__(
         self,
@@ -50,11 +50,12 @@ class StackedOutcomes:
     def stacked(
         self, sums: FoldSums, counted: BoolArray, shared: FloatArray | None = None
     ) -> Stacked:
-        """The means that predict this client's rows best, given its sums by fold.
+        """The weighted means that predict this client's rows best, given its sums by fold.
 
         Everybody's models come as (n_sets · n_sizes, n_actions, n_terms + 1). An action that is not
-        `counted`, (n_actions,), has no say in weights, and no models of its own beside them: who
-        knows everybody's could tell the outcomes of its few rows from what scores are beyond.
+        `counted`, (n_actions,), does not affect the weights, and has no models of its own beside
+        everybody's. Otherwise anyone who knows everybody's models could infer the outcomes of its
+        few rows from scores.
         """
         models, n_shared = self._own_models(sums), 0
         if shared is not None:
@@ -83,7 +84,7 @@ class StackedOutcomes:
         )
 
     def with_regressors(self, outcomes: "Outcomes", stacked: Stacked) -> "Outcomes":
-        """Predictions by the linear part and, as far as they weigh, by regressors that joined."""
+        """Predictions by the linear part and, with their weights, by the regressors that joined."""
         regressors = self._regressors
         if regressors is None or not stacked.joined.any():
             return outcomes
@@ -109,7 +110,7 @@ class StackedOutcomes:
 def _bordered(
     squares: FloatArray, loadings: FloatArray, moments: FloatArray
 ) -> FloatArray:  # (n_actions, n_models + 1, n_models + 1)
-    """Products of residuals with those of regressors, Σ w·e·(z, e), in the last row and column."""
+    """Products of residuals; those with regressors, Σ w·e·(z, e), are the last row and column."""
     beside = np.einsum("amz,az->am", loadings, moments[:, :-1])
     top = np.concatenate([squares, beside[..., None]], axis=2)
     last = np.concatenate([beside, moments[:, -1:]], axis=1)
@@ -119,14 +120,14 @@ def _bordered(
 def _weighted(
     weights: FloatArray, models: FloatArray
 ) -> FloatArray:  # (n_folds + 1, n_actions, n_terms + 1)
-    """Each part's weighted mean of its models; one that has no weight need not be there."""
+    """Each part's weighted mean of its models; a model without weight may be missing."""
     weighs = np.swapaxes(weights, 1, 2)[..., None]  # (n_folds + 1, n_models, n_actions, 1)
     means: FloatArray = np.where(weighs > 0, weighs * models[: len(weights)], 0.0).sum(axis=1)
     return means
 
 
 def _about(parameters: FloatArray, origin: FloatArray) -> FloatArray:  # shaped as parameters
-    """The same models for terms and outcome measured from here."""
+    """The same models for terms and outcomes measured from this origin."""
     moved = parameters.copy()
     moved[..., -1] += np.nan_to_num(parameters[..., :-1]) @ origin[:-1] - origin[-1]
     return moved

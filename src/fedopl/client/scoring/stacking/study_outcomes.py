@@ -20,20 +20,20 @@ from fedopl.study.study import Study
 
 
 class StudyOutcomes:
-    """Outcome models as the study wants them, for the rows of one client."""
+    """Outcome models as the study defines them, for the rows of one client."""
 
     def __init__(
         self, rows: StudyRows, study: Study, rows_needed: float, regressor: object = None
     ) -> None:
         self._rows, self._study, self._regressor = rows, study, regressor
-        self._needed = max(rows_needed, 1)  # of an action, behind any sum
+        self._needed = max(rows_needed, 1)  # rows of an action behind any sum
 
     def by(self, models: FloatArray) -> Outcomes:
-        """The federation's outcome models, and own ones of actions that it has none of.
+        """The federation's outcome models, and own models of actions that it has none for.
 
-        With many actions, the sums of one in a fold may be too small to be released anywhere. What
-        never leaves may rest on fewer rows; but those who took the action speak for it in sums of
-        scores, so they must be as many as behind any other sum.
+        With many actions, the sums of an action in a fold may be too small to be released anywhere.
+        A model that never leaves may rest on fewer rows. But the rows that took the action count in
+        sums of scores. So there must be as many of them as behind any other sum.
         """
         stacked = None
         if self._study.stacked_sizes:
@@ -62,13 +62,13 @@ class StudyOutcomes:
 
     @property
     def _enough(self) -> BoolArray:  # (n_actions,)
-        """The actions that enough training rows took for own models of them to be used."""
+        """The actions that enough training rows took for own models to be used."""
         taken = self._rows.rows_by_fold_action[:-1].sum(axis=0)
         return np.asarray(taken >= self._needed)
 
     @cached_property
     def _stack(self) -> StackedOutcomes:
-        """Own models, to be weighed alone or beside everybody's."""
+        """Own models, to be weighted alone or together with everybody's."""
         regressors, plan = None, self._study.nuisances
         if fit := joined_fit(plan.outcome, self._regressor, self._study.seed):
             regressors = JoinedRegressors(self._rows.whole, fit)
