@@ -134,7 +134,7 @@ def _told_first(study: Study) -> list[Query[Any]]:
 
 
 def _measure_if_wanted(conversation: Conversation) -> None:
-    """Measure the ranges of numbers if the study asks for it; continue with a study that has them."""
+    """Measure the ranges of numbers if the study asks for it, and continue with these ranges."""
     study = conversation.study
     if not MeasureNumbers.needed(study):
         return

@@ -1,1 +1,1 @@
-"""Clients join or leave finished runs. The policy is solved again from sums without asking others."""
+"""Clients join or leave finished runs. The policy is solved again from sums; no other is asked."""

@@ -1,4 +1,4 @@
-"""Solves the policy of the present clients from their sums, and keeps the values that still hold."""
+"""Solves the policy of the present clients from their sums; keeps the values that still hold."""
 
 from collections.abc import Collection
 from dataclasses import replace

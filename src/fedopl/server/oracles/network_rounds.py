@@ -35,7 +35,7 @@ class _HeldOut:
 
     @property
     def surely_helps(self) -> bool:
-        """Whether the loss is lower by more than a standard error; if not, keep the simpler policy."""
+        """Whether the loss is lower by more than a standard error; if not, no network is used."""
         return self.loss + self.standard_error < 0
 
 
