@@ -232,7 +232,7 @@ JOBS = (
         commands=(
             "--help",
             *(f"{verb} --help" for verb in VERBS),
-            *(f"flower {verb} --help" for verb in ("app", "certs", "up")),
+            *(f"flower {verb} --help" for verb in ("app", "up")),
             "schema study",
             "schema client",
             "init .",

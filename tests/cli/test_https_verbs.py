@@ -149,3 +149,9 @@ def test_certs_need_a_name(tmp_path):
     done = fedopl("certificates", tmp_path)
     assert done.code == 1
     assert "say --host of the server, or --client, or both" in done.err
+
+
+def test_keys_for_flower_are_a_pair_whose_public_half_is_registered(tmp_path):
+    made = fedopl("certificates", tmp_path, "--client", "north", "--flower")
+    assert made.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"north.key", "north.pub"}

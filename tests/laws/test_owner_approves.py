@@ -125,6 +125,10 @@ def test_each_query_of_a_trip_is_decided_by_itself(tiny):
     assert isinstance(first, Enrolment)
     assert second.reason is RefusalCode.NOT_APPROVED
     assert [one.owner for one in door.ledger.entries()] == ["approved by hand", "refused by hand"]
+    header, _, *lines = fedopl("ledger", tiny.settings().parent).out.splitlines()
+    assert header.endswith("owner")
+    assert lines[0].endswith("approved by hand")
+    assert lines[1].endswith("refused by hand")
 
 
 def test_what_was_approved_stays_so_with_the_same_bytes_and_a_refusal_holds_once(tiny):

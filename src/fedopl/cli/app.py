@@ -15,6 +15,7 @@ from fedopl.cli import (
     flower_verbs,
     https_verbs,
     init_verb,
+    ledger_verbs,
     membership_verbs,
     node_verb,
     reproduce_verb,
@@ -42,7 +43,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
         *(result_verbs.explain, result_verbs.decide, export_verb.export),
         *(result_verbs.personal, budget_verb.budget),
-        *(result_verbs.ledger, result_verbs.unlock),
+        *(ledger_verbs.ledger, ledger_verbs.unlock),
     ],
     "The paper": [reproduce_verb.reproduce],
 }

@@ -45,30 +45,6 @@ def write_app(
 
 
 @flower.command()
-def certs(
-    folder: Annotated[Path, typer.Argument(help="where to write")] = Path("keys"),
-    *,
-    host: Annotated[
-        list[str] | None, typer.Option(help="the server's name or address; may be repeated")
-    ] = None,
-    client: Annotated[
-        list[str] | None, typer.Option(help="make this client's key; may be repeated")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make the CA and the server's certificate, and keys of clients."""
-    _need("cryptography")
-    from fedopl.engines.network.certificates import make_certificates, make_client_key
-
-    if not host and not client:
-        raise OptionError("certs: say --host of the server, or --client, or both")
-    written = make_certificates(folder, host) if host else []
-    for name in client or ():
-        written += make_client_key(folder, name)
-    say_paths(written, as_json=as_json)
-
-
-@flower.command()
 def up(
     study: StudyPath = Path("study.toml"),
     *,

@@ -1,4 +1,4 @@
-"""`fedopl certificates` and `server`: a federation over plain HTTPS, for sites without Flower."""
+"""`fedopl certificates` for any network, and `server`: a federation over plain HTTPS."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,20 +28,30 @@ def certificates(
         list[str] | None,
         typer.Option(help="make this client's key and certificate; may be repeated"),
     ] = None,
+    for_flower: Annotated[
+        bool,
+        typer.Option("--flower", help="make clients' keys for Flower: NAME.key and NAME.pub"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make keys and certificates for `fedopl server` and `fedopl node`.
+    """Make keys and certificates for a federation over HTTPS or Flower.
 
     At the server, with --host: ca.crt, which every client gets, and the server's own. At a client,
-    with --client: NAME.key, which stays there, and NAME.crt, which the server gets.
+    with --client: NAME.key, which stays there, and NAME.crt, which the server gets. With --flower,
+    the server registers NAME.pub instead.
     """
-    from fedopl.engines.network.certificates import make_certificates, make_client_certificate
+    from fedopl.engines.network.certificates import (
+        make_certificates,
+        make_client_certificate,
+        make_client_key,
+    )
 
     if not host and not client:
         raise OptionError("certificates: say --host of the server, or --client, or both")
     written = make_certificates(folder, host) if host else []
+    make_own = make_client_key if for_flower else make_client_certificate
     for name in client or ():
-        written += make_client_certificate(folder, name)
+        written += make_own(folder, name)
     say_paths(written, as_json=as_json)
 
 
