@@ -185,7 +185,7 @@ def _target(finished: "Record") -> dict[str, Any]:
     from dataclasses import asdict
 
     found = finished.target
-    assert found is not None  # noqa: S101  (whoever asks has looked)
+    assert found is not None  # noqa: S101  (the caller has checked)
     claimed = {} if finished.in_doubt else found.values
     values = {name: {**vars(own), "interval": own.interval()} for name, own in claimed.items()}
     return {**asdict(found), "values": values, "in_words": finished.at_target}

@@ -93,15 +93,15 @@ class Run(Record):
         return recommend(self)
 
     def plot_values(self) -> "Figure":
-        """What policies are worth, with intervals, as the report draws it."""
+        """The values of policies with intervals, drawn as in the report."""
         return self._plot("values")
 
     def plot_gains(self) -> "Figure":
-        """What the learned policy gains over each of the others, on the same rows."""
+        """The learned policy's gain over each other policy, on the same rows."""
         return self._plot("gains")
 
     def plot_clients(self) -> "Figure":
-        """What the learned policy gains at each client."""
+        """The learned policy's gain at each client."""
         return self._plot("clients")
 
     def plot_policy(self) -> "Figure":

@@ -238,7 +238,7 @@ class LocalFederation:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port of this machine."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])

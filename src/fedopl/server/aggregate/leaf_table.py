@@ -1,4 +1,4 @@
-"""The leaves of the learned tree: who ends in each, and what every action is worth there."""
+"""The leaves of the learned tree: the share of people in each, and the value of every action."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -83,7 +83,7 @@ class _Asking:
 def doubts_of(setting: Setting, cells: dict[str, FloatArray]) -> LeafDoubts:
     """How uncertain the sums over cells are, from clients' answers and the variance of outcomes."""
     taken = setting.statistics.taken
-    assert taken is not None  # noqa: S101  a cautious study was refused without
+    assert taken is not None  # noqa: S101  (without it, a cautious study was refused)
     return LeafDoubts(caution=setting.study.caution, cells=cells, taken=taken)
 
 

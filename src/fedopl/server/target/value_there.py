@@ -38,7 +38,7 @@ EXCHANGES = 2
 def value_at_target(conversation: Conversation, setting: Setting, record: Record) -> AtTarget:
     """The value at the target, from questions to the target, then to it and all sources."""
     plan, policy = setting.study.target, record.policy
-    assert plan is not None  # noqa: S101  (or nobody would ask)
+    assert plan is not None  # noqa: S101  (the caller has checked)
     name = plan.client
     moments = conversation.each(TellContexts(), [name]).get(name)
     if moments is None:
@@ -89,7 +89,7 @@ def _silence(conversation: Conversation, client: str) -> str:
 
 def _packed(record: Record, setting: Setting) -> dict[str, Any]:
     """The fields of a query that hold the policy."""
-    assert record.policy is not None  # noqa: S101  (whoever asks has looked)
+    assert record.policy is not None  # noqa: S101  (the caller has checked)
     return packed([record.policy], setting.study)
 
 
