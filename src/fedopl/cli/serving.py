@@ -1,4 +1,4 @@
-"""`--serve`: a page on this machine that follows a run, and stays until its reader is done."""
+"""`--serve`: a page on this machine that follows a run or a client, until its reader is done."""
 
 import sys
 import threading

@@ -183,7 +183,7 @@ def _heard(transport: _Listening, study: Study) -> Iterator[Leaving]:
 
 def _among_stand_ins(plan: PrivacyPlan, client: Client) -> PrivacyPlan:
     """The plan for this client and as few copies of it as masks need."""
-    # If one client may drop out, masks need one more client.
+    # If one client may drop out and one may collude, masks need one more client.
     lacking = min(plan.dropouts, 1)
     others = [f"like {client.name} {place}" for place in range(1, LEAST_PARTIES + lacking)]
     secret = client.secret(rehearsing=True)

@@ -65,9 +65,10 @@ def _exchanges_along(study: Study) -> int:
 def _privately(study: Study, plan: PrivacyPlan) -> tuple[int, int]:
     """The numbers of exchanges and round trips with differential privacy.
 
-    The list of clients travels with the first sums. Under masks, keys and shares need round trips
-    of their own. Measured ranges travel with the next sums, or with all later ones if clients may
-    drop out. Values that are read on their own travel with their sum.
+    Without masks, enrolment travels with the first sums. Under masks, keys come before in a round
+    trip of their own, and so do shares if clients may drop out. Measured ranges travel with the
+    next sums, or with all later ones if clients may drop out. Values that are read on their own
+    travel with their sum.
     """
     sums, apart = n_sums(study), ValueApart.needed(study)
     if not plan.is_secure:

@@ -48,7 +48,7 @@ class Learned:
     search: Search | None = None  # how the weights were found
     tree: TreeStatistics | None = None  # from which a tree was found
     curve: BudgetCurve | None = None  # gains and costs at several prices, if there is a budget
-    price: float = 0.0  # of one unit of the budget
+    price: float = 0.0  # of one unit of what the policy spends
     names: tuple[str, ...] = ()  # of the candidates to choose from
     told: Mapping[str, Values] = field(
         default_factory=dict

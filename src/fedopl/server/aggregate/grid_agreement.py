@@ -106,7 +106,10 @@ def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]
 
 
 def _finer(cuts: FloatArray, counts: FloatArray, n_bins: int) -> FloatArray | None:
-    """Finer cuts inside the bins that hold too many rows; None if no bin needs them."""
+    """Finer cuts inside the bins that hold too many rows beside a bin that has rows, too.
+
+    None if there is no such bin.
+    """
     inner = counts[1:-1]
     shares = inner / max(counts.sum(), 1.0)
     busy: BoolArray = counts > 0

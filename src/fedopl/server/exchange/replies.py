@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
 
-# In bytes. Fewer replies than this stay in memory, and never go to disk.
+# Replies with fewer bytes than this in all stay in memory, and never go to disk.
 MOST_IN_MEMORY = 1 << 26
 
 
