@@ -1,1 +1,1 @@
-"""What follows from a record alone: attribution of shifts, modelled gains, advice."""
+"""Analyses of a finished run's record: attribution of shifts, modelled gains, advice."""

@@ -1,4 +1,4 @@
-"""Whether joining pays for a client: measured on its own rows, beside the regret bounds."""
+"""Advice to a client on whether joining pays: the gain on its own rows, and the regret bounds."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -21,8 +21,8 @@ class Advice:
 
     client: str
     gain: Estimate  # Q̂_c(π_λ) − Q̂_c(π_c), paired
-    modelled: ValueOfInformation | None  # 𝒱_c(λ), where its parts are known
-    valued: str = "held-out rows"  # what rows are called that the gain is of
+    modelled: ValueOfInformation | None  # 𝒱_c(λ), if its parts are known
+    valued: str = "held-out rows"  # the name of the rows that the gain was measured on
     in_doubt: bool = False  # models do not fit, or policies selected the rows
 
     @property
@@ -32,7 +32,7 @@ class Advice:
 
     @property
     def decision(self) -> Decision:
-        """What the rows say; the regret bounds do not decide."""
+        """The decision by the measured gain; the regret bounds do not count."""
         low, high = self.interval
         if self.in_doubt:
             return "undecided"
@@ -68,12 +68,12 @@ class Advice:
         return f"The {self.valued} cannot decide which policy is better {found}. {self._rows()}"
 
     def _rows(self) -> str:
-        """How many rows would decide, if the gain is as estimated."""
+        """How many rows a decision would need if the gain is as estimated, in words."""
         reach = self.interval[1] - self.gain.value
         if abs(self.gain.value) * math.sqrt(_MOST_TIMES) <= reach:
             return "If there is a difference, it is small."
         times = (reach / abs(self.gain.value)) ** 2
-        about = float(f"{max(times, 1.1):.2g}")  # two digits, and no power of ten
+        about = float(f"{max(times, 1.1):.2g}")  # two digits, without an exponent
         return f"About {about:,g} times as many would, if the estimate is right."
 
     def _model(self) -> str:
@@ -95,8 +95,8 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Advice for every client that reported the value of its local policy, sorted by name.
 
-    `valued` is the word for the rows that gains are measured on. `in_doubt` names the clients whose
-    models are in doubt.
+    `valued` names the rows that gains are measured on. `in_doubt` names the clients whose models
+    are in doubt.
     """
     known = modelled or {}
     return tuple(

@@ -16,7 +16,7 @@ from fedopl.theory.bounds import shift_bound
 Source = Literal["covariates", "propensities", "outcomes"]
 # In the order of Theorem 3.
 SOURCES: tuple[Source, ...] = ("covariates", "propensities", "outcomes")
-# KL of one client from each of the others, and standard errors; NaN if unknown.
+# The KL divergences of one client from each other client, and standard errors; NaN if unknown.
 _Divergences = tuple[FloatArray, FloatArray]  # (n_clients,) both
 
 
@@ -29,21 +29,21 @@ class SourceShift:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the shift is larger than chance would show."""
+        """Whether the shift is larger than chance explains."""
         return self.value > 2 * self.standard_error
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientShift:
-    """How far one client is from the mixture, by source; unknown sources are left out."""
+    """How far one client is from the mixture, by source. Unknown sources are left out."""
 
     client: str
     parts: dict[Source, SourceShift]
-    joint: float | None  # TV(D̄_c, D̄_λ) at most, where all three sources are known
+    joint: float | None  # an upper bound on TV(D̄_c, D̄_λ), if all three sources are known
 
     @property
     def largest(self) -> Source | None:
-        """The source of most of the shift, if any shift is larger than chance."""
+        """The source with the largest shift, if any shift is larger than chance explains."""
         sure = {source: part.value for source, part in self.parts.items() if part.is_sure}
         return max(sure, key=lambda source: sure[source], default=None)
 
@@ -51,8 +51,8 @@ class ClientShift:
 def shifts_of(record: Record) -> dict[str, ClientShift]:
     """Every client's shift from the mixture, by source.
 
-    Contexts are treated as Gaussians with the moments in the sums, less what chance adds to a
-    divergence. The other two sources are known if the study diagnoses.
+    Contexts are treated as Gaussian, with moments from the clients' sums. What chance adds to a
+    divergence is subtracted. The other two sources are known if the study has a diagnosis.
     """
     names = sorted(record.statistics.sums)
     if len(names) < 2:
@@ -114,11 +114,11 @@ def _client_shift(
 
 
 def _part(shares: FloatArray, found: _Divergences) -> SourceShift:
-    """E_{k∼λ}[√KL] over the known clients, and a bound on its error: errors are added."""
+    """E_{k∼λ}[√KL] over the known clients, and a bound on its error, the sum of all errors."""
     known = np.isfinite(found[0]) & np.isfinite(found[1])
     weights = shares[known] / shares[known].sum()
     kl, errors = found[0][known], found[1][known]
-    # d√KL/dKL grows without bound near 0, where the error itself shows how small KL may be.
+    # d√KL/dKL is unbounded near 0. There, the standard error stands in for KL.
     slope = 0.5 / np.sqrt(np.maximum(np.maximum(kl, errors), 1e-300))
     return SourceShift(
         value=float(weights @ np.sqrt(kl)), standard_error=float(weights @ (errors * slope))

@@ -1,4 +1,4 @@
-"""How far clients' contexts differ, treated as Gaussian, by moments from the score sums."""
+"""How far clients' contexts differ. They are treated as Gaussian, with moments from score sums."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from fedopl.theory.gaussian import (
 )
 from fedopl.theory.inequalities import Interval
 
-# An action with scores on this share of rows has scores on all of them, up to rounding.
+# An action with scores on this share of rows has scores on all rows, up to rounding.
 _ALL_ROWS = 1 - 1e-9
 # A feature varies if its variance exceeds this part of its mean square.
 _LEAST_VARIANCE = 1e-12
-# A direction counts if it has this part of the largest variance of scaled features, and if each of
-# two clients has this part of the variance they have on average.
+# A direction counts if its variance is at least the first part of the largest variance of scaled
+# features. Each of the two clients must also have the second part of their average variance.
 _LEAST_SPREAD, _LEAST_PART = 1e-9, 1e-6
 
 
@@ -40,12 +40,12 @@ class ContextShift:
     """Divergences of one distribution from another, both Gaussians with the given moments.
 
     Directions in which either has no variance are left out. These are features that are constant or
-    follow from others, and features that only identify the client, for which divergences are
-    infinite.
+    follow from others. They are also features that only identify the client: there the divergence
+    would be infinite.
     """
 
     kl: float
-    chi_squared: float  # infinite where the other is much narrower
+    chi_squared: float  # infinite if the other distribution is much narrower
     total_variation: Interval
     n_directions: int
     n_left_out: int
@@ -70,7 +70,7 @@ def context_moments(statistics: ScoreStatistics) -> dict[str, Moments]:
     if unknown:
         raise OptionError(f"contexts: {unknown}")
     grams = {name: _whole(sums) for name, sums in sorted(statistics.sums.items())}
-    # Terms of a basis follow from the features, which come first.
+    # Only the features, which come first: the other terms of a basis follow from them.
     kept = [*range(statistics.study.n_features), -1]
     return {
         name: _moments(gram[np.ix_(kept, kept)]) for name, gram in grams.items() if gram is not None
@@ -126,10 +126,11 @@ def kl_by_chance(n_directions: int, rows: int, other_rows: int) -> float:
 
 
 def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tuple[float, float]:
-    """KL of one Gaussian from another with sample moments, less what chance adds; and its error.
+    """The KL of one Gaussian from another, from sample moments, and its standard error.
 
-    The error has two parts. The delta method, where a sample covariance S of n rows has Var tr(AS)
-    = 2·tr(AΣAΣ)/n; and the spread of a χ², which is all that is left if both are the same.
+    What chance adds to the KL is subtracted. The error has two parts. One is by the delta method: a
+    sample covariance S of n rows has Var tr(AS) = 2·tr(AΣAΣ)/n. The other is the spread of a χ².
+    Only this part is left if both distributions are the same.
     """
     gap, variances, others = _common_axes(own, other)
     ratios = variances / others
@@ -150,7 +151,7 @@ def estimated_kl(own: Moments, other: Moments, rows: int, other_rows: int) -> tu
 
 
 def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
-    """The squares over all rows: those of an action that has a score in all rows."""
+    """The matrix of products over all rows, from an action that has a score in all rows."""
     if len(sums.grams) == 1:
         return np.asarray(sums.grams[0])
     whole = np.flatnonzero(sums.shares >= _ALL_ROWS)
@@ -160,7 +161,7 @@ def _whole(sums: ScoreSums) -> FloatArray | None:  # (n_columns, n_columns)
 def _moments(gram: FloatArray) -> Moments:
     mean = gram[-1, :-1]
     covariance = gram[:-1, :-1] - np.outer(mean, mean)
-    # A constant feature has no variance, even if rounding leaves some.
+    # A constant feature has no variance, though rounding may leave a little.
     varies = np.diagonal(covariance) > _LEAST_VARIANCE * np.diagonal(gram)[:-1]
     return Moments(mean=mean, covariance=np.where(np.outer(varies, varies), covariance, 0.0))
 
@@ -168,12 +169,12 @@ def _moments(gram: FloatArray) -> Moments:
 def _common_axes(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The gap of the means and both variances, along axes in which both are uncorrelated.
 
-    In the coordinates in which the average of two covariances is the identity, the eigenvectors of
-    one are those of the other. Divergences do not depend on coordinates.
+    The coordinates make the average of the two covariances the identity. Then both covariances have
+    the same eigenvectors. Divergences do not depend on coordinates.
     """
     whitening = _whitening((own.covariance + other.covariance) / 2)
     variances, directions = np.linalg.eigh(whitening.T @ own.covariance @ whitening)
-    others = 2 - variances  # as the average of both is the identity
+    others = 2 - variances  # because the average of both is the identity
     both = (variances > 2 * _LEAST_PART) & (others > 2 * _LEAST_PART)
     gap = directions.T @ (whitening.T @ (own.mean - other.mean))
     return gap[both], variances[both], others[both]

@@ -1,4 +1,4 @@
-"""The number of rows whose actions were so unlikely that learning limits their weights."""
+"""How many rows had an action so unlikely that learning limits their weights."""
 
 from typing import NamedTuple
 
@@ -7,15 +7,15 @@ from fedopl.results.record import Record
 
 
 class LimitedWeights(NamedTuple):
-    """Rows of all clients, as far as reported; counts carry noise."""
+    """Rows of all clients that reported them. The counts include noise."""
 
-    propensity: float  # what smaller ones count as, where policies are learned
-    below: float  # the public cut next to it, below which rows were counted
-    rows: dict[str, int]  # by action, the training rows in which it was less likely than that
+    propensity: float  # learning raises smaller propensities to this
+    below: float  # the nearest public cut at or below it; rows below this cut were counted
+    rows: dict[str, int]  # by action, the training rows with a propensity below that cut
 
 
 def limited_weights(record: Record) -> LimitedWeights | None:
-    """Rows with limited weights, by propensities; None if no weight is limited or none reported."""
+    """The rows with limited weights, by action; None if no weight is limited or nobody reported."""
     plan, actions = record.study.nuisances, record.study.actions
     floor = plan.learning_floor(len(actions))
     cut = max((one for one in CHANCE_CUTS if one <= floor), default=None)

@@ -1,8 +1,8 @@
-"""The regret theory as numbers about a run: complexity, score moments, bounds, information.
+"""The regret theory applied to a run: complexity, score moments, bounds, value of information.
 
-All numbers follow from the record; no client is asked. The theorems leave their constants open, and
-those of the proofs are far too large to be useful at usual sizes. So bounds take a constant; at 1
-they show how their parts compare, not how large regret may be.
+All numbers follow from the record; no client is asked. The theorems leave their constants open. The
+constants of the proofs are far too large to be useful at usual sizes. So bounds take a constant. At
+1 they show how their parts compare, not how large regret may be.
 """
 
 from collections.abc import Callable
@@ -40,9 +40,9 @@ class Modelled:
     """𝒱_c(λ) of one client: what joining is worth to it according to the bounds."""
 
     client: str
-    information: ValueOfInformation  # at the constant that was asked for
+    information: ValueOfInformation  # at the given constant
     shift_by: str  # what its shift term is: "discrepancy" or "total variation"
-    break_even: float | None  # the constant above which joining pays; None if at no constant
+    break_even: float | None  # joining pays at constants above this; None if it never pays
 
 
 def complexity_of(study: Study) -> float | None:
@@ -98,7 +98,7 @@ def global_bound(
 
 
 def largest_score(study: Study) -> float | None:
-    """U = 3B/η from declared bounds, if there are any; clipping also guarantees an η."""
+    """U = 3B/η from declared bounds; None without them. Clipping also guarantees an η."""
     overlaps = [bound for bound in (study.declared.overlap, study.nuisances.clip) if bound]
     if study.largest_net is None or not overlaps:
         return None
@@ -110,8 +110,8 @@ def modelled(
 ) -> dict[str, Modelled]:
     """𝒱_c(λ) = C·κ·√(V_c/n_c) − C·κ·√(V·𝔰/n) − shift, by client, if the shift is known.
 
-    The shift is the measured discrepancy, which Theorem 2's proof needs. Otherwise it is U·TV, with
-    TV by Theorem 3, if bounds were declared.
+    The shift is the measured discrepancy, which Theorem 2's proof needs. If it was not measured and
+    bounds were declared, the shift is U·TV, with TV by Theorem 3.
     """
     moments = second_moments(record)
     kappa, largest = complexity_of(record.study), max(moments.values())

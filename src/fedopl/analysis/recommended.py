@@ -10,27 +10,28 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, ImprovementRow, arm_name
 from fedopl.study.mixture import renormalised
 
-# Effective rows that took an action. With fewer, an interval misses more often than it claims:
-# hardly any held-out row took the action, so its value is a model's guess.
+# The fewest effective rows with an action. With fewer, hardly any held-out row took the action. Its
+# value is then a model's guess, and intervals miss the truth more often than they claim.
 LEAST_SUPPORT = 30
-# The weight of clients that hardly ever took an action and use others' models for it.
+# The largest weight of clients that use others' models for an action because they hardly ever took
+# it; and the effective rows from which on a client has taken an action itself.
 MOST_BORROWED, _OWN = 0.25, 5
-_FEW = 0.05  # of people: who gets an action less often hardly moves what a policy is worth
+_FEW = 0.05  # of people: an action given to fewer hardly changes the value of a policy
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """What to do, and the evidence: gains over what was done, in the mixture of clients.
+    """The recommendation, and the evidence: gains over what was done, in the mixture of clients.
 
-    Their intervals hold for all policies together. So a policy that is picked for its interval is
-    worse than what was done in at most one of twenty studies.
+    The intervals of the gains hold for all policies together. So a policy that is chosen by its
+    interval is worse than what was done in at most one of twenty studies.
     """
 
-    policy: str  # or LOGGING: to keep what is done
+    policy: str  # LOGGING means: keep what was done
     improvements: dict[str, ImprovementRow]  # by policy: the chosen one, and constant arms
-    thin: dict[str, tuple[str, ...]]  # by policy: actions it gives that too few rows speak for
-    untried: Mapping[str, str]  # by policy: what it gives to whom hardly anybody gave it, in words
-    past_is_too_dear: bool = False  # so that it cannot go on, whether or not anything is better
+    thin: dict[str, tuple[str, ...]]  # by policy: those of its actions that too few rows support
+    untried: Mapping[str, str]  # by policy, in words: actions it gives that such people hardly got
+    past_is_too_dear: bool = False  # over budget: it cannot continue, even if nothing is better
 
     @property
     def keeps(self) -> bool:
@@ -41,9 +42,9 @@ class Choice:
 def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
     """The policy to recommend, never an untried one; None if there are no values.
 
-    Candidates demonstrably beat what was done and are shown to keep every guardrail. Among them, an
-    arm for everybody comes before a policy that is harder to follow, unless that policy also
-    demonstrably beats the arm.
+    Candidates demonstrably beat what was done and are shown to keep every guardrail. Among them, a
+    constant arm comes before the learned policy, which is harder to follow. The learned policy
+    comes first only if it also demonstrably beats the arm.
     """
     arms = [arm_name(action) for action in affordable_actions(record)]
     found = {
@@ -83,7 +84,10 @@ def past_overspends(record: Record) -> bool:
 
 
 def _within_budget(record: Record, policies: list[str]) -> str:
-    """What to do instead of what was done: the learned policy, if it beats the cheapest action."""
+    """The policy to recommend if what was done is over budget.
+
+    This is the learned policy if it demonstrably beats the cheapest action, else that action.
+    """
     assert record.curve is not None  # noqa: S101
     cheapest = arm_name(record.curve.against)
     possible = [name for name in policies if record.guardrails.keeps_all(name)]
@@ -94,7 +98,7 @@ def _within_budget(record: Record, policies: list[str]) -> str:
 
 
 def affordable_actions(record: Record) -> list[str]:
-    """The actions that could be given to everybody: all of them, unless there is a budget."""
+    """The actions that everybody could get: within the budget, or all if there is none."""
     budget = record.study.budget
     if budget is None or record.curve is None:
         return list(record.study.actions)
@@ -110,7 +114,7 @@ def _preferred(record: Record, better: dict[str, float], arms: list[str]) -> str
 
 
 def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tuple[str, ...]]:
-    """The actions of each policy that too few rows support; empty if no client was asked."""
+    """By policy, its actions that too few rows support; empty if clients were not asked."""
     described, actions = record.described, record.study.actions
     if described is None:
         return {}
@@ -131,7 +135,7 @@ def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tupl
 
 
 def _is_thin(record: Record, described: Descriptions, action: int) -> bool:
-    """Whether too much depends on other clients' models, or on few effective rows.
+    """Whether an action's value depends too much on other clients' models or on few effective rows.
 
     The effective rows of a mean in a mixture are 1 / Σ_c λ_c²/n_c.
     """

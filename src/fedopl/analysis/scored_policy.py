@@ -14,9 +14,9 @@ from fedopl.results.record import Record
 def scored_policy(record: Record, *, priced: bool = True) -> Policy:
     """A policy whose scores are in the unit of the outcome; a tree's scores are its leaves' values.
 
-    Values of leaves are from held-out rows of all clients together, and NaN if too few rows had a
-    score. Within a budget, a linear policy decides by scores minus the price of an action's cost.
-    These are returned if `priced`; otherwise the scores themselves.
+    Values of leaves come from the held-out rows of all clients together. They are NaN if too few
+    rows had a score. Within a budget, a linear policy decides by scores minus the price of an
+    action's cost. If `priced`, the policy has these reduced scores, otherwise the full scores.
     """
     policy, plan = record.policy, record.study.policy
     if policy is None:

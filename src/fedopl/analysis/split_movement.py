@@ -1,4 +1,4 @@
-"""How much the split of the rows moves a result: the same gain under each split, and combined."""
+"""How much a result depends on the split of the rows: the gain under each split, and combined."""
 
 import statistics
 from collections import Counter
@@ -14,7 +14,7 @@ class Movement:
     """The learned policy's gain over another: under each split alone, and the median."""
 
     against: str
-    alone: tuple[GainRow | ImprovementRow | None, ...]  # None where a split had no value of it
+    alone: tuple[GainRow | ImprovementRow | None, ...]  # None for a split without this gain
     together: GainRow | ImprovementRow
 
     @property
@@ -29,7 +29,7 @@ class Movement:
 
     @property
     def error_alone(self) -> float:
-        """The median over splits of the standard error that a single split states."""
+        """The median over splits of the standard error from one split alone."""
         return statistics.median(row.estimate.standard_error for row in self.alone if row)
 
     @property
@@ -47,9 +47,9 @@ def decided(row: GainRow | ImprovementRow) -> str:
 
 
 def movements(record: Record) -> tuple[Movement, ...]:
-    """The gain over what was done, which recommendations use, and that over the best arm.
+    """The gains over what was done and over the best arm; recommendations use the first.
 
-    Empty if rows were split once: then the effect of the split is not known.
+    Empty if rows were split only once: then the effect of the split is not known.
     """
     if not record.splits:
         return ()

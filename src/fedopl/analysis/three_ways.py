@@ -10,7 +10,7 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL
 
 Way = Literal["shared", "personal", "alone"]
-# Every two of the three are compared, and all three intervals of a client hold together.
+# Every two of the three policies are compared. A client's three intervals hold together.
 LEVEL = 1 - 0.05 / 3
 
 
@@ -36,12 +36,12 @@ class ThreeWays:
 
     @property
     def as_good(self) -> tuple[Way, ...]:
-        """The others that rows cannot distinguish from the best, or that decide alike."""
+        """The other policies that rows cannot distinguish from the best, or that decide alike."""
         return tuple(way for way in WAYS if way != self.best and self._surely_over(way) is not True)
 
     @property
     def decision(self) -> Way | Literal["undecided"]:
-        """The best policy if it surely is best; only rows decide, not the regret bounds."""
+        """The best policy if the rows show that it surely is; the regret bounds do not count."""
         return "undecided" if self.in_doubt or self.as_good else self.best
 
     @property
@@ -55,7 +55,7 @@ class ThreeWays:
         return (low if sign > 0 else -high) > 0
 
     def gain(self, first: Way, second: Way) -> Estimate:
-        """The estimated gain of one policy over another, in whichever direction it was computed."""
+        """The estimated gain between two policies, in the direction in which it was computed."""
         pair = {first, second}
         if pair == {"personal", "shared"}:
             return self.personal_over_shared
@@ -72,7 +72,7 @@ _ORDER: tuple[Way, ...] = ("personal", "shared", "alone")
 
 
 def three_ways(record: Record, in_doubt: Collection[str] = ()) -> dict[str, ThreeWays]:
-    """By client that valued its personal policy; empty if there is only one client."""
+    """The comparison for each client that valued its personal policy; empty for a single client."""
     if len(record.mixture) < 2:
         return {}
     personal = {(row.against, row.client): row.estimate for row in record.personal.rows}

@@ -26,11 +26,11 @@ def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def to_eight_digits(numbers: FloatArray) -> FloatArray:  # shaped as numbers
-    """Each number rounded to 26 bits, and numbers that are tiny within their column to zero.
+    """The numbers rounded to 26 bits; a number that is tiny within its column becomes zero.
 
-    Results from another processor differ in their last bits, and are the same after this.
+    Another processor may compute different last bits. Rounding removes that difference.
     """
-    usual = np.abs(numbers) < 1e100  # others stand for "never"
+    usual = np.abs(numbers) < 1e100  # larger numbers mean "never", and stay as they are
     sizes = np.where(usual, np.abs(numbers), 0.0)
     largest = sizes.max(axis=max(numbers.ndim - 2, 0), keepdims=True, initial=0.0)
     (_, own), (_, most) = np.frexp(sizes), np.frexp(largest)
@@ -42,7 +42,7 @@ def largest_size(array: NDArray[Scalar]) -> float:
     """The largest |number| in the array, NaN if any number is NaN; 0 if the array is empty."""
     if not array.size:
         return 0.0
-    # Not max(|array|), which needs another array as large; argmax is faster than max.
+    # max(|array|) would need a second array of the same size; argmax is faster than max.
     flat = array.reshape(-1)
     return max(float(flat[flat.argmax()]), -float(flat[flat.argmin()]))
 
@@ -101,7 +101,7 @@ def check_length(array: NDArray[np.generic], name: str, n_rows: int) -> None:
 
 def check_finite(array: FloatArray, name: str, columns: Sequence[str] | None = None) -> None:
     """Refuse missing and infinite values, and count them by column."""
-    # A sum is finite unless an element is not (or it overflows): one cheap pass in the usual case.
+    # A finite sum proves that every element is finite. So the usual case takes one cheap pass.
     with np.errstate(over="ignore", invalid="ignore"):
         if math.isfinite(array.sum()):
             return

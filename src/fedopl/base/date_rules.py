@@ -1,11 +1,11 @@
-"""Named rules that turn a date into a feature, the same at every client whatever its rows."""
+"""Named rules that turn a date into a feature, in the same way at every client."""
 
 import re
 from datetime import date
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = tuple(str(month) for month in range(1, 13))
-# The rules that give labels, with all of them in order; the others give numbers.
+# The rules that give labels, each with all its labels in order. Other rules give numbers.
 LABELLED = {"weekday": WEEKDAYS, "month": MONTHS}
 COUNTED = ("year", "hour")
 SINCE = re.compile(r"days since (\d{4}-\d{2}-\d{2})")

@@ -9,10 +9,11 @@
     ├── StudyError      clients and study do not fit together
     ├── FederationError too few clients answered, or none that could be used
     ├── StorageError    a file could not be written, or is not what was written
-    ├── WireError       bytes are not a message; it never leaves the side that met it
+    ├── WireError       bytes are not a message; raised and handled on the same side
     └── PrivacyError    something tried to carry rows away
 
-A message says where, what was expected, what came and what to do; it never repeats a row.
+A message says where the error is, what was expected, what came and what to do. It never quotes a
+row.
 """
 
 from typing import NoReturn, SupportsIndex
@@ -63,11 +64,11 @@ class PrivacyError(FedoplError):
 
 
 class FedoplWarning(UserWarning):
-    """The user should know about something that was done; it is not an error."""
+    """A note to the user about something that fedopl did; not an error."""
 
 
 def refuse_to_leave(holder: object, protocol: SupportsIndex) -> NoReturn:  # noqa: ARG001
-    """Stand in for `__reduce_ex__` in classes that hold rows, so that none can be pickled."""
+    """Replace `__reduce_ex__` in classes that hold rows, so that they cannot be pickled."""
     raise PrivacyError(
         f"{type(holder).__name__} holds rows, which must stay where they are, so it cannot be "
         "pickled or copied. Send what the door allows instead, or read the data again where "

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-# A mean is of a part of the rows if it leaves out more than this share of them, and more than this
-# number: fewer may seem to be missing because of noise on the number used.
+# A mean describes only a part of the rows if it leaves out more than this share of them, and more
+# than this number. A smaller difference may come from noise on the number of rows used.
 MOST_UNUSED, MOST_BY_NOISE = 0.01, 10
 
 
@@ -18,11 +18,11 @@ class Estimate:
     standard_error: float
     n_rows: int
     degrees_of_freedom: int
-    of_rows: int | None = None  # that there are; None where nobody counted those left out
+    of_rows: int | None = None  # all rows, used or not; None if their number is unknown
 
     @property
     def is_of_a_part(self) -> bool:
-        """Whether too many rows are left out for the mean to be about more than the rows used."""
+        """Whether so many rows are left out that the mean describes only the rows used."""
         if self.of_rows is None:
             return False
         return self.of_rows - self.n_rows > max(MOST_UNUSED * self.of_rows, MOST_BY_NOISE)
@@ -59,12 +59,12 @@ class Estimate:
 
 
 def median_estimate(found: Sequence[Estimate], *, share: float = 1.0) -> Estimate:
-    """One estimate from those under several splits of the same rows, each on this share of them.
+    """The median of estimates under several splits of the same rows, each on this share of them.
 
-    The median, with the variance median(σ̂² + (θ̂ − median θ̂)²): Chernozhukov et al. (2018,
-    section 3.4). One unusual split changes neither. Estimates on different rows differ by (1 −
-    share)·σ̂² anyway, which is part of σ̂² already, so only the variation beyond that is added.
-    Degrees of freedom are the fewest of all.
+    The variance is median(σ̂² + (θ̂ − median θ̂)²): Chernozhukov et al. (2018, section 3.4). One
+    unusual split changes neither. Estimates on different rows differ by (1 − share)·σ̂² anyway.
+    σ̂² includes this already, so only the variation beyond it is added. The degrees of freedom are
+    the smallest of all estimates.
     """
     if len(found) == 1:
         return found[0]

@@ -1,6 +1,6 @@
-"""Exclusive locks on open files; the kernel releases them when their holder ends, however it ends.
+"""Exclusive locks on open files; the kernel releases a lock when its process ends, even in a crash.
 
-They are advisory: they exclude only processes that ask for them, as all of fedopl's do.
+The locks are advisory: they exclude only processes that ask for them. All of fedopl's do.
 """
 
 import os
@@ -21,7 +21,7 @@ MOST_BYTES_OF_HOLDER = 400
 if sys.platform == "win32":
     import msvcrt
 
-    # Locked bytes cannot be read by others on Windows; no file of ours reaches this one.
+    # On Windows, others cannot read locked bytes. So the lock is on a byte beyond the file's end.
     _BEYOND_THE_END = 1 << 40
 
     def _take(handle: int) -> None:
@@ -40,7 +40,7 @@ else:
 
 @contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock on this file, which is created if needed; wait at most `seconds` for it."""
+    """Hold the lock on this file; wait at most `seconds` for it. Creates the file if needed."""
     with _opened(path) as handle:
         if not _taken(handle, path, seconds):
             raise StorageError(
@@ -59,7 +59,10 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def occupied(folder: Path, name: str, advice: str) -> Iterator[None]:
-    """Reserve a folder, using its file of this name as lock; otherwise an error says who has it."""
+    """Reserve a folder, with its file of this name as lock; if it is taken, the error says by whom.
+
+    The error adds this `advice`.
+    """
     path = folder / name
     with _opened(path) as handle:
         # The previous holder may have ended, and removed the file, since we opened it.
@@ -95,7 +98,7 @@ def _taken(handle: int, path: Path, seconds: float) -> bool:
     while True:
         try:
             _take(handle)
-        except (BlockingIOError, PermissionError):  # what Unix says, and Windows
+        except (BlockingIOError, PermissionError):  # on Unix and on Windows, respectively
             if time.monotonic() >= end:
                 return False
             time.sleep(RETRY_SECONDS)

@@ -26,12 +26,15 @@ def refuse_link(path: Path) -> None:
 def owner_only(path: str, flags: int) -> int:
     """An opener for `open`: only the owner can read the files it creates; it follows no link."""
     refuse_link(Path(path))
-    # A link may have replaced the file since.
+    # A link may have replaced the file since the check, so refuse links here too.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def who_else_reads(path: Path) -> str:
-    """Who can read a file besides its owner, by its mode and its folders'; empty if no one can."""
+    """Who can read a file besides its owner, judged by the modes of the file and its folders.
+
+    Empty if nobody else can.
+    """
     if os.name != "posix" or not path.exists():
         return ""
     path = path.resolve()
@@ -58,7 +61,7 @@ def check_writable(folder: Path, wanted: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A temporary file beside this one, which replaces it if nothing was raised."""
+    """Open a temporary file beside this one; it replaces this one if no error is raised."""
     beside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Known propensities as people state them: the columns they are in, or a trial's own numbers.
+"""Known propensities as a user states them: names of columns, or the probabilities of a trial.
 
-A number is the probability of every action. A table names a column, or a number, for each action.
-In a trial that drew within strata, `stratum` names the column and `shares` each stratum's numbers.
+One number is the probability of every action. A table gives a column, or a number, for each action.
+If a trial drew actions within strata, `stratum` names the column of strata. `shares` then gives the
+numbers of each stratum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from fedopl.base.labels import label_text, quoted
 # Shares are often rounded, as 0.33 for a third. A total within this distance of 1 is scaled to 1.
 ROUNDED = 0.02
 
-Chances = float | dict[str, float]  # of every action alike, or by action
+Chances = float | dict[str, float]  # one probability for every action, or one by action
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Strata:
     shares: dict[str, Chances]  # by stratum
 
 
-# Of the last two forms, the first has columns, the second numbers.
+# A column; a probability; columns by action; probabilities by action; or probabilities by stratum.
 Stated = str | float | dict[str, str] | dict[str, float] | Strata
 
 
@@ -76,9 +77,9 @@ def columns_in(propensity: Stated | None, actions: Sequence[str]) -> tuple[str, 
 def stated_shares(
     propensity: Stated | None, actions: Sequence[str]
 ) -> dict[str, tuple[float, ...]]:
-    """Each action's probability, by stratum; without strata, all rows form one without a name.
+    """Each action's probability, by stratum; empty if columns hold the propensities.
 
-    Empty if columns hold the propensities.
+    Without strata, all rows form one stratum with an empty name.
     """
     if isinstance(propensity, Strata):
         return {s: in_full(own, actions, s) for s, own in propensity.shares.items()}

@@ -1,4 +1,4 @@
-"""Labels of actions, levels and groups: one spelling for each, however it was stored."""
+"""Labels of actions, levels and groups: each has one spelling, in whatever type it was stored."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -13,7 +13,7 @@ from fedopl.base.errors import DataError, OptionError
 
 # Spellings of "no value" in columns of labels, unless a label has that name.
 NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
-# Whole numbers no further apart than this are counted rather than sorted.
+# Whole numbers in a range no wider than this are counted instead of sorted.
 MOST_COUNTED = 1 << 16
 
 
@@ -32,12 +32,12 @@ def label_text(label: object) -> str:
 
 def is_missing(label: object) -> bool:
     """Whether a label means "no label": None, NaN, NaT or pandas.NA."""
-    # By name, as pandas may not be installed; NaN and NaT differ from themselves.
+    # By type name, as pandas may not be installed. NaN and NaT are not equal to themselves.
     return label is None or type(label).__name__ == "NAType" or label != label
 
 
 def factorise(labels: ArrayLike, name: str) -> tuple[list[str], IntArray]:
-    """The distinct labels in order (numbers by size, text by alphabet) and each row's code."""
+    """The distinct labels, sorted (numbers by size, text by alphabet), and each row's code."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise DataError(f"{name}: expected shape (n_rows,), came {array.shape}")
@@ -91,7 +91,7 @@ def unique_names(names: Sequence[object], what: str) -> tuple[str, ...]:
     return texts
 
 
-# The name of the mixture of all clients in tables, so no client can have it.
+# In tables, this names the mixture of all clients. So no client can have this name.
 GLOBAL = "global"
 
 

@@ -1,4 +1,7 @@
-"""Very many small bundles of arrays: bytes in one file, and what all of them share kept once."""
+"""Storage for very many small bundles of arrays: one file for the numbers, each layout kept once.
+
+A layout is the names, types and shapes of the arrays in a bundle.
+"""
 
 import weakref
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Less than this never touches the disk.
+# Bytes that are kept in memory; the file goes to disk once it is larger.
 MOST_UNWRITTEN = 1 << 26
 _ALIGNED = 8
 
@@ -19,7 +22,7 @@ _Array = tuple[str, Any, tuple[int, ...], int, int]
 
 
 class PackedArrays:
-    """A file of bundles of arrays, which only grows and is gone when nobody has it any more."""
+    """A temporary file of bundles of arrays. It only grows; it is deleted with this object."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_UNWRITTEN)  # noqa: SIM115
@@ -29,7 +32,7 @@ class PackedArrays:
         self._places: dict[tuple[Any, ...], int] = {}
 
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> PackedPlace:
-        """Write these arrays down; where they are."""
+        """Append these arrays to the file; return their place."""
         form = tuple((name, array.dtype, array.shape) for name, array in arrays.items())
         with self._lock:
             number = self._number_of(form)
@@ -47,7 +50,7 @@ class PackedArrays:
         return place
 
     def get(self, place: PackedPlace) -> dict[str, NDArray[Any]]:
-        """The arrays that were put there, as copies of one's own."""
+        """The arrays at this place, as new copies."""
         start, size = place
         with self._lock:
             self._file.seek(start)

@@ -1,4 +1,4 @@
-"""Some of the items of a mapping, which stay where they are until they are looked at."""
+"""A view of some of the items of a mapping; an item is read only when it is used."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -7,7 +7,7 @@ Value = TypeVar("Value")
 
 
 class Restricted(Mapping[str, Value]):
-    """The items of these names, in this order; what very many clients told is not in memory."""
+    """The items with these names, in this order. Nothing is copied, as memory may be too small."""
 
     def __init__(self, whole: Mapping[str, Value], names: Iterable[str]) -> None:
         self._whole, self._names = whole, dict.fromkeys(names)

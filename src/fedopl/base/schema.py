@@ -71,8 +71,8 @@ KnownPropensity = Annotated[
 class Encoding(Checked):
     """Which columns describe a context, and how they become numbers.
 
-    Categories become one column for each level but the first, numbers stay as they are, and the
-    order is that given here: so every client encodes alike, whatever its table looks like.
+    A category becomes one column for each level but the first. Numbers stay as they are. The order
+    is that given here. So all clients encode in the same way, whatever their tables look like.
     """
 
     error: ClassVar[type[FedoplError]] = SchemaError
@@ -96,7 +96,7 @@ class Encoding(Checked):
     @model_validator(mode="before")
     @classmethod
     def _place_dates(cls, given: Any) -> Any:
-        """A date is a number or has levels, by its rule, which need not be stated separately."""
+        """Add each date to the numbers or the categories, as its rule says."""
         if not isinstance(given, dict) or not isinstance(given.get("dates"), dict):
             return given
         numeric, categorical = list(given.get("numeric", ())), dict(given.get("categorical", {}))
@@ -156,7 +156,7 @@ class Encoding(Checked):
 
 
 class Schema(Encoding):
-    """What each column holds; all clients of a study read their tables with the same schema."""
+    """What each column holds. All clients of a study read their tables with the same schema."""
 
     action: str = Field(description="the column that says what was done")
     actions: tuple[Label, ...] = Field(description="every action there is, taken anywhere or not")
@@ -302,7 +302,7 @@ class Schema(Encoding):
 
 
 def _are_numbers(parts: dict[Any, Any]) -> bool:
-    """Whether the numbers of a sum are valid for pydantic."""
+    """Whether pydantic accepts the numbers of a sum."""
     numbers = [n for n in parts.values() if isinstance(n, int | float) and math.isfinite(n)]
     return bool(parts) and len(numbers) == len(parts)
 

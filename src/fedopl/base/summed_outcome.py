@@ -1,4 +1,4 @@
-"""An outcome that is a stated weighted sum of columns: which weights there may be, and its name."""
+"""An outcome that is a weighted sum of columns: which weights are allowed, and its name."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ FEWEST_PARTS = 2
 
 
 def fault_in_sum(parts: Mapping[str, float]) -> str | None:
-    """What is wrong with a sum of these columns, each times its number; None if nothing is."""
+    """What is wrong with the sum of these columns, each times its number; None if it is valid."""
     if len(parts) < FEWEST_PARTS:
         return "a sum has two columns or more; of one column, name the column"
     nothing = [column for column, weight in parts.items() if not weight]

@@ -8,14 +8,14 @@ from typing import Any, Literal, get_args
 
 from fedopl.base.errors import OptionError
 
-# The first that is installed is taken; pyarrow always is.
+# The first that is installed is used; pyarrow always is.
 Backend = Literal["pandas", "polars", "pyarrow"]
-# Widths in letters: of one of several text tables, between columns, and of any table.
+# Widths in characters: of each of several text tables, between columns, and of one text table.
 _WIDTH, _BETWEEN, _WIDEST = 200, 3, 100_000
 
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The rows under their headers: the first column to the left, the others to the right."""
+    """The rows under their headers; the first column is left-aligned, the others right-aligned."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -33,7 +33,7 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def text_tables(headers: Sequence[str], rows: Sequence[Sequence[str]], n_names: int = 1) -> str:
-    """The rows in several tables with short lines; the first `n_names` columns name rows."""
+    """The rows in several narrow tables, each of which repeats the first `n_names` columns."""
     widths = [max(map(len, own)) + _BETWEEN for own in zip(headers, *rows, strict=True)]
     names, start, found = slice(0, n_names), n_names, []
     while True:
@@ -62,7 +62,7 @@ def _html_cells(row: Sequence[str]) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text for notebooks, with its lines and spaces."""
+    """Text as HTML for notebooks; line breaks and spaces stay."""
     return f"<pre>{escape(text)}</pre>"
 
 

@@ -1,4 +1,4 @@
-"""TOML files written by people: read strictly, and every mistake named with its line."""
+"""Strict reader of TOML files written by people; it names the line of every mistake."""
 
 import difflib
 import json
@@ -37,7 +37,7 @@ class TomlFile:
 
     @classmethod
     def read(cls, path: Path) -> "TomlFile":
-        """Read and parse; a mistake in the syntax is named with its line."""
+        """Read and parse the file; an error in the syntax names its line."""
         try:
             text = path.read_text(encoding="utf-8-sig")
         except IsADirectoryError:
@@ -54,7 +54,7 @@ class TomlFile:
             found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
             where = f", line {found[2]}, column {found[3]}" if found else ""
             raise OptionError(f"{path}{where}: {found[1] if found else error}") from None
-        except ValueError:  # more digits than Python reads
+        except ValueError:  # a number with more digits than Python reads
             number = next((n for n, line in _numbered(text) if _MANY_DIGITS.search(line)), 1)
             raise OptionError(
                 f"{path}, line {number}: expected a whole number of 64 bits, came one of thousands "
@@ -66,7 +66,7 @@ class TomlFile:
         return file
 
     def parsed(self, model: type[Parsed]) -> Parsed:
-        """The content as this model; otherwise one line for each mistake."""
+        """The content as this model; if it is not valid, an error with one line per mistake."""
         try:
             # Strictly, as JSON: no type is converted to another, and dates become text.
             return model.model_validate_json(json.dumps(self.content, default=str), strict=True)
@@ -127,7 +127,10 @@ class TomlFile:
 
 
 def _lines_of(text: str) -> dict[Keys, int]:
-    """The line of every key; a table that only appears in another's name has that one's line."""
+    """The line of every key.
+
+    A table that only appears in another table's name, such as `a` in `[a.b]`, has the other's line.
+    """
     lines: dict[Keys, int] = {}
     for keys, number in _keys_in(text):
         for depth in range(1, len(keys) + 1):
@@ -177,7 +180,7 @@ def _split(dotted: str) -> Keys:
 
 
 def _models_at(model: type[BaseModel], keys: Iterable[str | int]) -> list[type[BaseModel]]:
-    """The models that may stand in this place: one model, or those of a union."""
+    """The models that are possible in this place: one model, or those of a union."""
     here: list[Any] = [model]
     for key in keys:
         deeper = [m.model_fields[key].annotation for m in here if key in m.model_fields]
@@ -210,5 +213,5 @@ def toml_text(value: str) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A name on the left of an equals sign."""
+    """A name as a TOML key, in quotation marks if it needs them."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)

@@ -1,4 +1,4 @@
-"""Symmetric matrices as their lower triangles: half the numbers, without loss."""
+"""Symmetric matrices stored as lower triangles: about half the numbers, without loss."""
 
 from functools import lru_cache
 

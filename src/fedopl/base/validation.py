@@ -14,7 +14,7 @@ else:
 
 
 class _SaysInWords(ModelMetaclass):
-    """Translates errors if a user constructs a model; nested validation keeps pydantic's."""
+    """Translates errors when a user constructs a model; nested models keep pydantic's errors."""
 
     error: type[FedoplError]
 
@@ -38,8 +38,8 @@ class Checked(BaseModel, metaclass=_SaysInWords):
 class PlacedError(ValueError):
     """A contradiction among settings, with the place of the setting that has to change.
 
-    A validator raises it. `place` leads from the validated record to the setting, so that the
-    reader of a file can name the line. `subject` is the name of the setting in words.
+    Validators raise it. `place` holds the keys from the validated record to the setting. Code that
+    reads a file uses them to name the line. `subject` is the name of the setting in words.
     """
 
     def __init__(self, subject: str, message: str, place: tuple[str, ...] | None = None) -> None:
@@ -48,7 +48,7 @@ class PlacedError(ValueError):
         self.place = tuple(subject.split(".")) if place is None else place
 
     def within(self, *above: str) -> "PlacedError":
-        """The same error, for a record that lies in this place of another."""
+        """The same error, for a record that is nested in another under these keys."""
         return PlacedError(self.subject, self.message, (*above, *self.place))
 
 

@@ -1,11 +1,11 @@
-"""Whole numbers of 64 bits, as files and messages hold them; Python's have no limit."""
+"""Whole numbers of 64 bits, as in files and messages; Python's own have no limit."""
 
 import math
 
 from fedopl.base.errors import OptionError
 
 LEAST, MOST = -(2**63), 2**63 - 1
-MOST_SHOWN = 200  # letters
+MOST_SHOWN = 200  # characters
 
 
 def is_beyond_64_bits(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""`fedopl`: all commands; slow imports wait until a command is called."""
+"""The command `fedopl` with all its verbs; slow imports happen only when a verb needs them."""
 
 import io
 import sys
@@ -30,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# In the order in which a newcomer needs them.
+# In the order in which a new user needs them.
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
     "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
@@ -73,7 +73,7 @@ def about(
 def _say_warning(
     message: Warning | str, category: type[Warning], *_where: object, **_how: object
 ) -> None:
-    """Our own warnings are for the user, in one line; those of libraries are not."""
+    """Print our own warnings in one line; do not print those of libraries."""
     if issubclass(category, FedoplWarning):
         typer.echo(f"fedopl: note: {message}", err=True)
 
@@ -81,7 +81,7 @@ def _say_warning(
 def main() -> None:
     """Run the command line; a user's mistake ends in one line and a non-zero exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # A pipe may want another encoding; a sign it cannot show is no reason to stop.
+        # A pipe may have another encoding. Replace characters that it cannot show.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -96,5 +96,5 @@ def main() -> None:
         typer.echo("fedopl: stopped; finished work is kept", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has had enough
+        sys.stderr.close()  # the program that read our output has stopped reading
         sys.exit(141)

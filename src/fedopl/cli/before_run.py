@@ -73,7 +73,7 @@ def privacy(
     agreed, _ = read_study(study)
     noise = noise_table(agreed)
     lacking = agreed.privacy.dropouts if agreed.privacy else 0
-    # Where some may be lacking, it takes as many as the study has.
+    # If clients may drop out, simulate as many clients as the study has.
     sizes = rows or [1000] * (len(agreed.privacy.keys) if agreed.privacy and lacking else 3)
     left = _left_to_tell(agreed, clients) if clients else {}
     found, trips = prices(agreed, sizes), expected_trips(agreed, len(sizes))
@@ -197,7 +197,7 @@ def preview(
         return
     split = 1
     for left in leaving:
-        if left.split > split:  # the first needs no heading: most studies have no other
+        if left.split > split:  # the first split needs no heading, as most studies have only one
             split = left.split
             typer.echo(f"═══ once more, under split {split} of {agreed.evaluation.splits}\n")
         typer.echo(_leaving_as_text(left, brief=brief))
@@ -270,7 +270,7 @@ def _leaving_as_text(left: "Leaving", *, brief: bool) -> str:
 
 
 def _numbers_as_text(part: "FieldInWords") -> str:
-    """Tables of the last two axes, one for each place on the others, with the axes' labels."""
+    """A table of the last two axes for each position on the other axes, with labels."""
     import numpy as np
 
     from fedopl.base.tables import text_tables

@@ -1,4 +1,4 @@
-"""The demo in three lines: what the shared policy gains, what joining gains, and what left."""
+"""The summary of the demo: gain of the shared policy, gain over learning alone, and what left."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def say_demo(finished: "Record", clients: Path, report: Path) -> None:
-    """Three lines, and where the report is."""
+    """Print the three lines, and where the report is."""
     typer.echo(f"Together: {finished.verdict}\n")
     typer.echo(f"Over learning alone: {_over_alone(finished)}\n")
     typer.echo(f"What left: {_left(finished, clients)}\n")
@@ -19,7 +19,10 @@ def say_demo(finished: "Record", clients: Path, report: Path) -> None:
 
 
 def _over_alone(finished: "Record") -> str:
-    """What each client gains by the shared policy over its own, and who needs one of its own."""
+    """Each client's gain from the shared policy over its own, in words.
+
+    Also names the clients that do better with a personal policy.
+    """
     from fedopl.analysis.three_ways import three_ways
     from fedopl.base.labels import GLOBAL
     from fedopl.results.value_tables import LOCAL
@@ -48,7 +51,7 @@ def _gain(estimate: "Estimate") -> str:
 
 
 def _left(finished: "Record", clients: Path) -> str:
-    """How many answers and numbers each client's ledger says have left it in this study."""
+    """How many answers and numbers left each client in this study, by the clients' ledgers."""
     from fedopl.client.client_file import read_clients
     from fedopl.client.disclosure.ledger import FileLedger
     from fedopl.report.words.numbers import size

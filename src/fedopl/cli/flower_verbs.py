@@ -1,4 +1,4 @@
-"""`fedopl flower`: a real federation. Here, on this machine, or prepared for many."""
+"""`fedopl flower`: runs a real federation on this machine, or prepares one for many machines."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,6 +100,6 @@ def up(
 
 
 def _need(package: str) -> None:
-    """Refuse in words where an optional package of the verb is not installed."""
+    """Refuse to continue if an optional package of the verb is not installed."""
     if find_spec(package) is None:
         raise OptionError(f"{package} is not installed; pip install 'fedopl[flower]'")

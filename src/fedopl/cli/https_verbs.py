@@ -117,12 +117,12 @@ def server(
 
 
 def say_line(text: str) -> None:
-    """A line for a log: both verbs are left alone for a long time."""
+    """Print a line for a log, as both verbs run for a long time without a person watching."""
     typer.echo(f"fedopl: {text}", err=True)
 
 
 def need_https() -> None:
-    """Refuse to go on without the packages of the extra."""
+    """Refuse to continue if the packages of the extra `https` are not installed."""
     missing = [package for package in PACKAGES if find_spec(package) is None]
     if missing:
         raise OptionError(f"{', '.join(missing)}: not installed; pip install 'fedopl[https]'")

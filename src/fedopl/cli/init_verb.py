@@ -53,7 +53,7 @@ def init(
         from fedopl.client.drafted_text import Hints
         from fedopl.client.table.formats import READERS, suffix_of
 
-        # A shell hands over `--from a.csv b.csv` as one table and one more argument.
+        # With `--from a.csv b.csv`, typer sees one table and one more argument.
         more = [path for path in given if suffix_of(path) in READERS]
         where = _only([path for path in given if path not in more])
         hints = Hints(action=action, outcome=outcome, client_column=client_column, private=private)
@@ -70,7 +70,7 @@ def init(
     from fedopl.base.files import write_atomically
 
     for name, path in paths.items():
-        # A client's file is where its secret goes.
+        # Only the owner may read a client's file, as it will hold the client's secret.
         mode = 0o600 if name == "client.toml" else 0o666
         write_atomically(path, template(name).encode(), mode)
     say_paths(paths.values(), as_json=as_json)

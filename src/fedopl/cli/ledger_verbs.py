@@ -1,4 +1,4 @@
-"""`fedopl ledger` and `unlock`: what a client has answered, and letting it answer again."""
+"""`fedopl ledger` shows what a client has answered; `unlock` lets it answer again."""
 
 import warnings
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedopl.client.disclosure.lifetime import StudySummary
     from fedopl.client.disclosure.limits import Limits
 
-_MOST_OF_SHAPES = 75  # letters of a line of the ledger
+_MOST_OF_SHAPES = 75  # characters for the shapes of arrays in a line of the ledger
 
 
 def ledger(
@@ -140,7 +140,7 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
 
 
 def _shapes_as_text(entry: "Entry") -> str:
-    """As many arrays as leave the other columns whole; `--json` has all."""
+    """The shapes of as many arrays as fit in the line; `--json` has all."""
     texts = [f"{name} {'×'.join(map(str, size))}" for name, size in entry.shapes.items()]
     kept = texts[:1]
     for text in texts[1:]:
@@ -151,7 +151,7 @@ def _shapes_as_text(entry: "Entry") -> str:
 
 
 def _why_withheld(entries: "list[Entry]") -> list[str]:
-    """Each private reason in words, with a remedy: the server is not told, so it is said here."""
+    """Each private reason in words, with a remedy. The server does not learn these reasons."""
     from fedopl.messages.refusal import in_words
 
     found = {entry.why: in_words(entry.why) for entry in entries if entry.why}

@@ -1,4 +1,4 @@
-"""The live view of a run: exchanges, who answered, what the policy is worth so far, time left."""
+"""The live view of a run in a terminal: exchanges, answers, value so far, time left."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ SHOWN_CLIENTS = 20
 
 
 class LiveView:
-    """What is known so far, drawn again after every exchange."""
+    """Draws what is known so far, again after every exchange."""
 
     def __init__(self, study: "Study", clients: tuple[str, ...], n_expected: int) -> None:
         from fedopl.results.so_far import SoFar
@@ -25,10 +25,10 @@ class LiveView:
         self.study, self.clients, self.n_expected = study, clients, n_expected
         self.so_far = SoFar()
         self.started = time.monotonic()
-        self.scored: tuple[int, float] | None = None  # after how many exchanges, and when
+        self.scored: tuple[int, float] | None = None  # exchanges until rows were scored, and when
 
     def tell(self, latest: "Round") -> None:
-        """Take note of an exchange, or of what it came to."""
+        """Record an exchange, or its loss and value."""
         self.so_far.tell(latest)
         if latest.query == "SumScores":
             self.scored = (len(self.rounds), time.monotonic())
@@ -39,7 +39,10 @@ class LiveView:
         return self.so_far.rounds
 
     def seconds_left(self) -> float | None:
-        """By the pace since rows were scored, which is work that comes once; unknown before."""
+        """The seconds left, by the pace since rows were scored; None before that.
+
+        Earlier exchanges say little about the pace, as scoring happens only once.
+        """
         if self.scored is None or len(self.rounds) == self.scored[0]:
             return None
         before, when = self.scored

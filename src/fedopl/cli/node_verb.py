@@ -81,7 +81,7 @@ def node(
 
 @contextmanager
 def _owners_page(client: "Client", port: int) -> Iterator[None]:
-    """The client's page, as a context; its address is said."""
+    """Serve the client's page within a `with` block; prints its address."""
     from fedopl.live.client_page import ClientPage
     from fedopl.live.page_server import PageServer
 
@@ -110,7 +110,7 @@ def _run_flower(client: "Client", superlink: str, study: Path, certificates: Pat
     from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
-    read_study(study)  # or an error before anything is started
+    read_study(study)  # raises an error before anything is started
     files = NodeFiles(
         client=client.path.parent,
         study=study,

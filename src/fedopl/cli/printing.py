@@ -1,4 +1,4 @@
-"""What verbs print: results on standard output, everything else on standard error."""
+"""How verbs print: results to standard output, everything else to standard error."""
 
 import json
 import math
@@ -13,18 +13,18 @@ import typer
 
 
 def note(text: str) -> None:
-    """A remark for a person; a pipe does not get it, and a script does not see it."""
+    """Print a note for a person: only if standard error is a terminal."""
     if sys.stderr.isatty():
         typer.echo(text, err=True)
 
 
 def say_json(content: object) -> None:
-    """The result for a program; what is not a finite number is null."""
+    """Print the result as JSON; NaN and infinity become null."""
     typer.echo(json.dumps(_plain(content), ensure_ascii=False, indent=1))
 
 
 def say_paths(paths: Iterable[Path], *, as_json: bool) -> None:
-    """The files that were written, a line each or as a list."""
+    """Print the files that were written, one per line or as a JSON list."""
     named = [str(path) for path in paths]
     if as_json:
         say_json(named)
@@ -34,7 +34,7 @@ def say_paths(paths: Iterable[Path], *, as_json: bool) -> None:
 
 @contextmanager
 def resumable(*command: str | Path) -> Iterator[None]:
-    """Where somebody stops this, say which command goes on."""
+    """If the user stops the block with Ctrl-C, print the command that continues."""
     try:
         yield
     except KeyboardInterrupt:

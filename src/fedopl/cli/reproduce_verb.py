@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 Experiment = Literal["homogeneous", "heterogeneous", "skewed", "client-2", "all"]
-ReadingChoice = Literal["variance", "sd", "both"]  # what the paper's σ² and ρ² are
+ReadingChoice = Literal["variance", "sd", "both"]  # how to read the paper's σ² and ρ²
 
 
 def reproduce(
@@ -59,7 +59,7 @@ def reproduce(
 
 
 def _tell(progress: "CellProgress") -> None:
-    """A line that is overwritten, on a terminal; otherwise nothing."""
+    """Print progress on a terminal, in a line that is overwritten; otherwise print nothing."""
     if not sys.stderr.isatty():
         return
     minutes, seconds = divmod(round(progress.seconds_left), 60)

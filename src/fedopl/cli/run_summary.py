@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
-    """The verdict, the tables, who did not answer and why, and where the report is."""
+    """Print the verdict, the tables, who did not answer and why, and where the report is."""
     if as_json:
         say_json(_as_json(finished) | ({"report": str(report)} if report else {}))
         return
@@ -53,7 +53,7 @@ def _recommendation(finished: "Record") -> "Recommendation":
 
 
 def _cautions(finished: "Record") -> list["Caution"]:
-    """Those about models, single clients and guesses; all others are in the report."""
+    """The cautions about models, single clients and guesses; the report has all others."""
     from fedopl.report.at_target import target_cautions
     from fedopl.report.fit_cautions import fit_cautions
     from fedopl.report.overlap_cautions import not_identified_cautions
@@ -70,7 +70,10 @@ def _moved_by_split(finished: "Record") -> list[str]:
 
 
 def _how_learned(finished: "Record") -> list[str]:
-    """Which rows and clients count otherwise for learning than for values, and caution."""
+    """Sentences on rows and clients that count less or more in learning than in values.
+
+    Also on the caution of the policy.
+    """
     from fedopl.report.explain.caution_words import caution_words
     from fedopl.report.explain.limited_words import limited_words
     from fedopl.report.explain.noise_words import noise_words
@@ -93,7 +96,7 @@ def _refusals(finished: "Record") -> str:
 
 
 def _as_json(finished: "Record") -> dict[str, Any]:
-    """A run for programs: the verdict, every value and gain, and how it went."""
+    """The run as data for programs: the verdict, all values and gains, and its exchanges."""
     from fedopl.analysis.limited_weights import limited_weights
     from fedopl.report.explain.hardly_tried import not_identified
     from fedopl.report.explain.noise_words import noise_as_json
@@ -134,7 +137,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
 
 
 def _membership(finished: "Record") -> dict[str, Any]:
-    """Who joined or left since the run, and what clients say of the policy that came of it."""
+    """Who joined or left after the run, and the clients' values of the new policy."""
     from fedopl.results.value_tables import GainTable, ValueTable
 
     membership = finished.membership
@@ -153,7 +156,7 @@ def _membership(finished: "Record") -> dict[str, Any]:
 
 
 def _guardrails(finished: "Record") -> list[dict[str, Any]]:
-    """Each guardrail in words, and what each policy does to its outcome."""
+    """Each guardrail in words, and the effect of each policy on its outcome."""
     return [
         {
             "guardrail": name,
@@ -178,18 +181,18 @@ def _guardrails(finished: "Record") -> list[dict[str, Any]]:
 
 
 def _target(finished: "Record") -> dict[str, Any]:
-    """What the policy is worth at a site without outcomes, and what that rests on."""
+    """The value of the policy at a site without outcomes, and the evidence for it."""
     from dataclasses import asdict
 
     found = finished.target
-    assert found is not None  # noqa: S101  (whoever asks has looked)
+    assert found is not None  # noqa: S101  (the caller has checked)
     claimed = {} if finished.in_doubt else found.values
     values = {name: {**vars(own), "interval": own.interval()} for name, own in claimed.items()}
     return {**asdict(found), "values": values, "in_words": finished.at_target}
 
 
 def _budget(finished: "Record") -> dict[str, Any] | None:
-    """What the policy gains and spends within its budget; None without one, or in doubt."""
+    """What the policy gains and spends within its budget; None without a budget, or if in doubt."""
     from fedopl.results.spending.budget_words import point_as_json
 
     if finished.curve is None or finished.in_doubt:
@@ -200,7 +203,7 @@ def _budget(finished: "Record") -> dict[str, Any] | None:
 
 
 def _splits(finished: "Record") -> dict[str, Any]:
-    """How many there were, and what the learned policy gains under each and together."""
+    """The number of splits, and the learned policy's gains under each split and combined."""
     from fedopl.analysis.split_movement import decided, movements
 
     def said(row: Any) -> dict[str, Any]:
@@ -226,7 +229,7 @@ def _splits(finished: "Record") -> dict[str, Any]:
 def rows_as_json(
     table: "ValueTable | GainTable | ImprovementTable | PersonalTable", *names: str
 ) -> list[dict[str, Any]]:
-    """Each row with these of its fields, its estimate, and the groups behind that."""
+    """Each row of the table with these fields, its estimate, and the estimate's groups."""
     groups = table.groups()
     return [
         {

@@ -45,7 +45,7 @@ def demo(
     folder = folder or Path("fedopl-demo-private" if private else "fedopl-demo")
     study = write_demo(folder, "private-hospitals" if private else data)
     note(f"The example is in {folder}: {study}, and a folder for each client.")
-    # Resumed, so that the demo may be called again in the same folder.
+    # With `resume`, the demo can be called again in the same folder.
     finished, report = _learn(study, folder / "clients", folder / "run", resume=True)
     if data == "hospitals" and not as_json:
         say_demo(finished, folder / "clients", report)
@@ -86,7 +86,7 @@ def _learn(
     threads: int = 1,
     watch: "Watch" = watched,
 ) -> tuple["Record", Path]:
-    """The finished run, and the report that was written of it."""
+    """Run the study; return the finished run and the path of its report."""
     from fedopl.engines.run import run as run_folders
     from fedopl.report.page import write_report
 
@@ -98,7 +98,7 @@ def _learn(
 
 
 def default_folder(study: Path) -> Path:
-    """The folder of a run if no other is given: runs/NAME of the study."""
+    """The default folder of a run: runs/NAME, with the name of the study."""
     from fedopl.study.study_file import read_study
 
     name = read_study(study)[0].name
@@ -130,7 +130,7 @@ def evaluate(
 
 
 def _note_other_studies(policies: list[Path], study: Path) -> None:
-    """Say of policies from runs of other studies that they learned from rows valued here."""
+    """Note which policies come from other studies: they may have learned from rows valued here."""
     from fedopl.results.run_folder import load_record
     from fedopl.study.study_file import read_study
 

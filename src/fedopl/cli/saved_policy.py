@@ -1,4 +1,4 @@
-"""The policy that a verb is about: a saved one, or that of a finished run."""
+"""Finds the policy that a verb works on: a saved policy, or that of a finished run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
-    """A saved policy; with the folder of a run, also the run."""
+    """The saved policy at this path, and the run if the path is a run's folder."""
     from fedopl.base.errors import PolicyError
     from fedopl.policies.kinds import load_policy
 
@@ -30,7 +30,7 @@ def policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
 def ranking_of(
     over: str | None, places: list[str], *, fill: bool, affordable: "Affordable | None" = None
 ) -> "Ranking":
-    """What to rank by, and places such as A=200, or what may be spent."""
+    """The ranking that these options ask for: places such as A=200, or a budget."""
     from fedopl.base.errors import OptionError
     from fedopl.client.ranked_rows import Ranking
 
@@ -46,7 +46,7 @@ def ranking_of(
 
 
 def affordable_by(path: Path, most: float) -> "Affordable":
-    """So much on average, by what the study of a run says that actions cost."""
+    """A budget of `most` per decision on average, with the costs from the study of this run."""
     from fedopl.base.errors import OptionError
     from fedopl.client.ranked_rows import Affordable
 
@@ -72,11 +72,11 @@ def policy_here(
     priced: bool = True,
     shared: bool = False,
 ) -> "tuple[Policy, ClientFile | None]":
-    """A policy as it decides at a client, and the client's settings, if its folder is named.
+    """The policy for decisions at a client, and the client's settings if its folder is given.
 
-    With scores, it is one whose scores are what actions are worth; less what they cost at the
-    price of the study's budget, if there is one, unless they are not to be priced.
-    Of a run in which the client has a personal policy, that one, unless the shared one is wanted.
+    If `scored`, the policy's scores are the values of actions. If `priced` and the study has a
+    budget, costs at the budget's price are subtracted from scores. If the client has a personal
+    policy in the run, the result is that policy, unless `shared`.
     """
     from fedopl.analysis.scored_policy import scored_policy
     from fedopl.base.errors import OptionError
@@ -107,7 +107,7 @@ def policy_here(
 
 
 def _personal(run: "Run", client: "Client") -> "Policy | None":
-    """The client's personal policy of this run, if it has one; which policy it is, is said."""
+    """The client's personal policy in this run, or None; prints which policy is used."""
     from fedopl.base.errors import PolicyError
     from fedopl.client.disk.personal_store import kept_personal, kept_rule
     from fedopl.client.disk.store import FolderStore
@@ -125,7 +125,7 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
         )
         return None
     store = FolderStore(client.store_path)
-    study, *_ = split_studies(run.study)  # under several splits, the policy is the first one's
+    study, *_ = split_studies(run.study)  # with several splits, the policy is that of the first
     if (rule := kept_rule(store, study, client.name)) is not None:
         raise PolicyError(
             f"{client.name}: its personal choice, {rule}, is a rule in code; --shared uses the "
@@ -135,7 +135,7 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
 
 
 def _personal_at_home(run: "Run", client: "Client") -> "Policy | None":
-    """With differential privacy: solved at home now, unless it was before."""
+    """The personal policy in a run with differential privacy; solved now if it was not before."""
     from fedopl.engines.home_policies import home_policy
 
     return _said(run, client, home_policy(run, client))
@@ -152,7 +152,7 @@ def _said(run: "Run", client: "Client", found: "Policy | None") -> "Policy | Non
 
 
 def _say_personal(run: "Run", client: str) -> None:
-    """That decisions are by the client's own policy, and whether that was surely a worse one."""
+    """Print that the personal policy decides, and whether it was surely worse than the shared."""
     typer.echo(
         f"Decided by the personal policy of {client}; --shared uses the shared policy", err=True
     )

@@ -29,21 +29,21 @@ Serve = Annotated[
 Port = Annotated[
     int, typer.Option(min=0, max=65535, help="of the page that --serve serves; 0: a free one")
 ]
-# Where no terminal is there to press Ctrl-C in, pages end by themselves.
+# Without a terminal for Ctrl-C, a page ends by itself after this many seconds at most.
 MOST_SECONDS = 600.0
 
 
 def check_port(port: int, *, serve: bool) -> None:
-    """Refuse a port where nothing is served."""
+    """Refuse `--port` without `--serve`."""
     if port and not serve:
         raise OptionError("--port: is that of the page of --serve; add --serve, or leave it out")
 
 
 @contextmanager
 def serving_run(study: Path, *, serve: bool, port: int) -> Iterator["RunPage | None"]:
-    """A page that follows a run, if one is wanted; it stays after the run, with its report.
+    """Serve a page that follows a run, if `serve`; after the run it stays, with the report.
 
-    If the run fails, the page says so in the words of the terminal, and stays as well.
+    If the run fails, the page shows the same error as the terminal, and stays as well.
     """
     check_port(port, serve=serve)
     if not serve:
@@ -67,7 +67,7 @@ def serving_run(study: Path, *, serve: bool, port: int) -> Iterator["RunPage | N
 
 
 def watch_of(page: "RunPage | None") -> "Watch":
-    """A watch for the terminal, and for the page if there is one."""
+    """A watch that updates the terminal, and the page if there is one."""
     if page is None:
         return watched
 
@@ -89,7 +89,7 @@ def watch_of(page: "RunPage | None") -> "Watch":
 
 
 def _stay(server: "PageServer", what: str) -> None:
-    """Go on serving: until Ctrl-C, or, without a terminal, until it was read."""
+    """Keep serving until Ctrl-C; without a terminal, until a browser has read the result."""
     if not sys.stderr.isatty():
         server.end_was_read.wait(MOST_SECONDS)
         return

@@ -1,4 +1,4 @@
-"""Commands that start processes stop them on the way out, whoever ends the command."""
+"""Signal handling: commands that start processes stop them however the command is ended."""
 
 import signal
 import sys
@@ -6,9 +6,9 @@ from types import FrameType
 
 
 def stop_when_told() -> None:
-    """Let a signal to end, or a terminal that is closed, end the command as Ctrl-C does."""
+    """Let SIGTERM, or a closed terminal, end the command with its usual cleaning up."""
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):  # Windows has but one of them
+        if hasattr(signal, name):  # Windows has only SIGTERM
             signal.signal(getattr(signal, name), _stop)
 
 

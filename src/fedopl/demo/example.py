@@ -30,7 +30,7 @@ class Example:
     clients: dict[str, ExampleClient] = field(default_factory=dict)
 
     def write(self, folder: Path) -> Path:
-        """Write all files; existing files must be those of this very example."""
+        """Write all files; refused if the study or a client's settings exist with other content."""
         study = folder / "study.toml"
         texts = {study: self.study} | {
             folder / "clients" / name / "client.toml": client.settings

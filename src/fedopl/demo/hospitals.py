@@ -23,7 +23,7 @@ SIZES = {
 SMALL = tuple(name for name, n_rows in SIZES.items() if n_rows <= 400)
 ODD = "island"
 SECRET = "made-up rows need none"  # noqa: S105
-DRAW = 36  # of the patients: one that shows the gain everywhere; see `experiments/demo_draws.py`
+DRAW = 36  # of the patients; shows a gain at every hospital: see `experiments/demo_draws.py`
 
 _LABELS = {
     **WEST_LABELS,
@@ -99,7 +99,7 @@ _ABOUT = {
 
 
 def hospitals(draw: int = DRAW) -> Example:
-    """The study, and each hospital's rows in one of many draws of its patients."""
+    """The study and each hospital's rows; each value of `draw` gives other patients."""
     return Example(study=HOSPITALS_STUDY, clients={name: _hospital(name, draw) for name in SIZES})
 
 
@@ -156,9 +156,10 @@ def patients(hospital: str, draw: int) -> ExampleTable:
 
 
 def drug_effect(hospital: str, severity: FloatArray, kidneys: FloatArray) -> FloatArray:
-    """Days at home that the drug adds: to the moderately ill with middling kidney function.
+    """The days at home that the drug adds for each patient.
 
-    Island's tablets are of another make, and work where those of the others do not.
+    It helps the moderately ill with middling kidney function. Island's tablets come from another
+    maker. They help the patients whom the other hospitals' tablets do not help.
     """
     moderate = np.where(abs(severity - 4) < 1.15, 1.3, -1.3)
     borne = np.where(abs(kidneys - 70) < 12, 0.7, -0.7)

@@ -1,8 +1,8 @@
-"""The RAND Health Insurance Experiment: six sites, families drawn into plans, spending in year 1.
+"""The RAND Health Insurance Experiment: six sites, plans assigned at random, spending in year 1.
 
-The file is statsmodels' copy of the public-domain data (Cameron & Trivedi 2005). It has no family
-numbers; members of a family share site, plan, income and family size, and people who share all four
-are taken for one family.
+Plans were assigned by family. The file is statsmodels' copy of the public-domain data (Cameron &
+Trivedi 2005). It has no family numbers. Members of a family share site, plan, income and family
+size, so people who share all four are treated as one family.
 """
 
 import csv
@@ -134,7 +134,10 @@ def _family(person: dict[str, str]) -> tuple[str, ...]:
 
 
 def _plan(person: dict[str, str]) -> str:
-    """The coinsurance; the individual deductible plan has none of its own, except at Dayton."""
+    """The person's plan, named by its coinsurance.
+
+    The individual deductible plan has no coinsurance of its own, except at Dayton.
+    """
     coinsurance = int(float(person["coins"]))
     return "deductible" if float(person["idp"]) and not coinsurance else str(coinsurance)
 

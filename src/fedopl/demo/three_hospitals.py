@@ -124,7 +124,10 @@ def _taken(hospital: str, severity: FloatArray, rng: np.random.Generator) -> Int
 def _days(
     age: FloatArray, severity: FloatArray, kidneys: FloatArray, alone: BoolArray
 ) -> FloatArray:  # (n_rows, n_actions)
-    """The drug helps the severely ill whose kidneys bear it, coaching those who live alone."""
+    """Expected days at home for each patient and action.
+
+    The drug helps the severely ill whose kidneys tolerate it. Coaching helps those who live alone.
+    """
     usual = 24 - 1.6 * severity - 0.05 * (age - 60) - 1.0 * alone
     drug = usual + 1.3 * (severity - 2.2) - 0.08 * (70 - kidneys).clip(0)
     coached = drug - 1.2 + 3.0 * alone

@@ -1,1 +1,1 @@
-"""Engines: what carries bytes between server and clients."""
+"""Engines run studies: they carry bytes between the server and the clients."""

@@ -21,15 +21,18 @@ from fedopl.results.record import Record
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_named, read_study
 
-# Means of a feature that lie this many standard deviations apart suggest another unit.
+# Means of a feature that differ by this many standard deviations suggest different units.
 FAR_APART = 3.0
-# How many times the mean weight of rows at one client may be that at another without a word.
+# Mean row weights of two clients that differ by this factor are reported.
 UNLIKE_WEIGHTS = 2.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Readiness:
-    """What was found: each client's table, what it would refuse, how clients differ; `print` it."""
+    """The result of a check: clients' tables, what they would refuse, how they differ.
+
+    `print` it.
+    """
 
     clients: dict[str, Examined]
     refusals: dict[str, tuple[tuple[str, str], ...]]  # client → (query, code)
@@ -38,7 +41,7 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the study can run with all of them."""
+        """Whether the study can run with all clients."""
         stuck = chain.from_iterable(client.problems for client in self.clients.values())
         return not self.problems and not any(stuck)
 
@@ -105,7 +108,7 @@ def check_clients(
 
 
 def _examined(study: Study, client: Client) -> Examined:
-    """What is found at a client; a problem, too, if it forgot what it released in this study."""
+    """What is found at a client; a lost history of released answers is a problem, too."""
     found = examine(client, study)
     if found.data is None:
         return found
@@ -122,7 +125,10 @@ def _rehearsal(
     clients: Mapping[str, Client],
     candidates: Mapping[str, Policy],
 ) -> tuple[dict[str, tuple[tuple[str, str], ...]], Record | None, str]:
-    """What clients refuse in a rehearsal of the study; unknown unless all of them take part."""
+    """What clients refuse in a rehearsal, its record, and why it failed.
+
+    There is a rehearsal only if all clients can take part.
+    """
     refused: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
     data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
     record, failure = None, ""
@@ -160,7 +166,10 @@ def _differences(study: Study, examined: Mapping[str, Examined]) -> list[str]:
 
 
 def _weight_differences(study: Study, readable: Mapping[str, Examined]) -> list[str]:
-    """What clients count by, where a mixture of rows and one of their weight would not be alike."""
+    """A note if mean row weights differ much between clients, in words.
+
+    Then it matters whether clients count by rows or by the weight of their rows.
+    """
     weights = {n: e.data.weights for n, e in readable.items() if e.data}
     means = {n: 1.0 if own is None else float(np.mean(own)) for n, own in weights.items()}
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
@@ -176,12 +185,12 @@ def _weight_differences(study: Study, readable: Mapping[str, Examined]) -> list[
 
 
 def _feature_differences(name: str, by_client: Mapping[str, FeatureSummary]) -> list[str]:
-    """Levels that some clients never have, and numbers that may be in another unit somewhere."""
+    """A note if a feature is constant at some clients, or may be in another unit at one."""
     constant = [client for client, found in by_client.items() if found.is_constant]
     if constant and len(constant) < len(by_client):
         return [f"feature '{name}' varies, but not at {', '.join(constant)}"]
     if all(found.is_flag for found in by_client.values()):
-        return []  # yes or no has no unit
+        return []  # a yes-or-no feature has no unit
     means = {client: found.mean for client, found in by_client.items()}
     spread = float(np.median([found.deviation for found in by_client.values()]))
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)

@@ -1,4 +1,4 @@
-"""Clients whose rows are made when they are asked, so that nobody holds all of them at once."""
+"""Clients whose rows are made when needed, so that not all rows are in memory at once."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,18 +7,18 @@ from fedopl.base.errors import DataError, OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 
-# What all clients of a study have alike.
+# What must be the same at all clients of a study.
 ALIKE = ("action_names", "feature_names", "schema", "outcome_names")
-_MOST_TWICE = 3  # in an error
+_MOST_TWICE = 3  # repeated names that an error lists
 
 
 class ClientFactory(Mapping[str, LoggedData]):
-    """Clients by name, each made anew whenever it is asked; for simulations of very many.
+    """Clients by name, for simulations of very many; each client's rows are made when it is asked.
 
     Args:
-        names: what clients are called.
-        make: a client's rows by its name. They have to be the same each time; that they are is
-            checked by a hash. All have the same actions, features, outcomes and schema.
+        names: the clients' names.
+        make: returns a client's rows, given its name. The rows must be the same each time; a hash
+            checks this. All clients must have the same actions, features, outcomes and schema.
 
     """
 
@@ -38,7 +38,7 @@ class ClientFactory(Mapping[str, LoggedData]):
                 "fedopl.LoggedData(...)"
             )
         self._check_alike(name, data)
-        # Sums that were released, and scores that are kept, are of the rows that were made first.
+        # Released sums and stored scores belong to the rows that were made the first time.
         made = fingerprint(data)
         if before and before != made:
             raise DataError(

@@ -14,13 +14,13 @@ from fedopl.results.value_tables import arm_name
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Several runs; `print` it."""
+    """The comparison of several runs; `print` it."""
 
     runs: dict[str, Run]
-    settings: dict[str, dict[str, Any]]  # setting → run → value, where runs differ
+    settings: dict[str, dict[str, Any]]  # setting → run → value, if runs differ in it
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The comparison as JSON data, for programs."""
         return {
             "runs": {name: _numbers(run) for name, run in self.runs.items()},
             "settings": self.settings,
@@ -45,7 +45,7 @@ class Comparison:
         return [name, *estimates, f"{len(run.rounds)}", f"{received:.1f}"]
 
     def _net(self) -> list[str]:
-        """Whose values are net of costs, where not all are."""
+        """Which runs' values are net of costs, if some are and some are not."""
         net = [name for name, run in self.runs.items() if run.study.net_costs is not None]
         if len(net) in (0, len(self.runs)):
             return []
@@ -96,7 +96,7 @@ def _numbers(run: Run) -> dict[str, Any]:
         "over_best_arm": gains.get((arm_name(run.best_arm), GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
     }
-    # No number that models belie: its interval would be read as if it held.
+    # Leave out numbers that are in doubt: readers would trust their intervals.
     known = {n: None if run.in_doubt else estimate for n, estimate in found.items()}
     return {
         "verdict": run.verdict,

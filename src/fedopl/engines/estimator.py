@@ -21,9 +21,9 @@ from fedopl.policies.policy import Policy, checked_contexts
 class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     """`fit(X, A, Y, propensity=…)` learns a policy, `predict(X)` says which action to take.
 
-    `score(X, A, Y, propensity=…)` estimates what the policy is worth on rows it did not learn from.
+    `score(X, A, Y, propensity=…)` estimates the policy's value on rows it did not learn from.
 
-    Parameters are those of `fedopl.learn`; they are checked when fitting.
+    Parameters are those of `fedopl.learn`; `fit` checks them.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         self.policy_: Policy | None = self.run_.policy
         self.classes_ = _classes(A, data)
         self.n_features_in_ = data.n_features
-        # Only where columns have names, as scikit-learn has it; those of an earlier fit are gone.
+        # As in scikit-learn, only if columns have names; names of an earlier fit are removed.
         if hasattr(X, "columns"):
             self.feature_names_in_: NDArray[Any] = np.array(data.feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -90,9 +90,9 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """The policy's estimated value on other logged rows: more is better.
 
-        Nuisances are fitted anew on these rows, by the learner's settings. On rows that it was
-        learned from, the policy looks better than it is. `fedopl.estimate_value` gives the
-        standard error, too.
+        Nuisances are fitted on these rows, by the learner's settings. On the rows that it was
+        learned from, the policy looks better than it is. `fedopl.estimate_value` also gives the
+        standard error.
         """
         check_is_fitted(self)
         assert self.policy_ is not None  # noqa: S101
@@ -126,9 +126,9 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
 
 
 def _classes(actions: ArrayLike, data: LoggedData) -> NDArray[Any]:
-    """The labels as they were given, in the order of their codes; names for those not taken."""
+    """The labels as given, in the order of their codes; an action never taken has its name."""
     given = np.asarray(actions)
     labels = np.array(data.action_names, dtype=object)
     for code in np.unique(data.actions):
         labels[code] = given[np.argmax(data.actions == code)]
-    return np.array(labels.tolist())  # of the labels' own type, no longer objects
+    return np.array(labels.tolist())  # an array of the labels' own type, not of objects

@@ -1,4 +1,4 @@
-"""A client's personal policy of a finished run with differential privacy, in its own folder."""
+"""A client's personal policy from a finished run with differential privacy, in its own folder."""
 
 from fedopl.base.errors import OptionError
 from fedopl.client.client_file import Client
@@ -13,9 +13,9 @@ from fedopl.results.record import Record
 
 
 def home_policy(record: Record, client: Client) -> Policy | None:
-    """The client's personal policy, solved if it was not yet; None if it took no part.
+    """The client's personal policy, solved now if it was not before; None if it took no part.
 
-    It is kept in the client's private store, and nowhere else.
+    The policy is stored only in the client's private store.
     """
     shared = _shared_policy(record)
     if client.name not in record.rows:
@@ -30,7 +30,7 @@ def home_policy(record: Record, client: Client) -> Policy | None:
 
 
 def policy_at_home(record: Record, client: Client) -> AtHome:
-    """The client's personal policy and what it is worth on its own held-out rows, without noise."""
+    """The client's personal policy, and its value on the client's held-out rows without noise."""
     if not record.study.personalises_at_home:
         raise OptionError(_why_not(record))
     if client.name not in record.rows:
@@ -65,6 +65,6 @@ def _shared_policy(record: Record) -> LinearPolicy:
 
 
 def _door(record: Record, client: Client) -> Door:
-    """To the rows that the run was of; nothing is asked, and nothing written down."""
+    """The door to the rows of the run. Opening it asks no question and records nothing."""
     data = client.pinned(record.study.before_screening, client.rows_for(record.study))
     return door_of(record.study, client, data)

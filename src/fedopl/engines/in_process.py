@@ -1,4 +1,4 @@
-"""Transport to clients in this process; every query and answer is still encoded and decoded."""
+"""Transport to clients in this process. Queries and answers are still encoded and decoded."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +18,13 @@ from fedopl.study.study import Study
 MOST_THREADS = 1000
 
 
-QUESTIONS_AT_ONCE = 64  # questions that wait for each thread
-MOST_ROWS_OPEN = 1 << 18  # behind doors that stay open
-LEAST_ROWS = 200  # that a client counts for: it takes memory for more than its rows
+QUESTIONS_AT_ONCE = 64  # questions in the queue, per thread
+MOST_ROWS_OPEN = 1 << 18  # total rows of the doors that stay open
+LEAST_ROWS = 200  # a smaller client counts for this many, as it also needs other memory
 
 
 class InProcess:
-    """Hands queries to the clients' doors, in turn or in threads, with the same result."""
+    """Passes queries to the clients' doors, in turn or in threads, with the same result."""
 
     def __init__(self, doors: Mapping[str, Door], threads: int = 1) -> None:
         check_whole(threads, "threads", 1, MOST_THREADS)
@@ -43,7 +43,7 @@ class InProcess:
             return
         names, some = list(queries), QUESTIONS_AT_ONCE * self.threads
         with ThreadPoolExecutor(self.threads) as pool:
-            # Some at a time, so that answers of many clients do not wait for each other in memory.
+            # In batches, so that not all answers of many clients are in memory at once.
             for start in range(0, len(names), some):
                 own = names[start : start + some]
                 answers = pool.map(lambda name: self.doors[name].handle(queries[name]), own)
@@ -51,10 +51,10 @@ class InProcess:
 
 
 class DoorsOnDemand(Mapping[str, Door]):
-    """Doors that are opened for a question and closed after it, with the rows behind them.
+    """Doors that are opened for one question and closed after it, together with their rows.
 
-    What a client keeps between questions stays, in a file that all share. The first doors, up to so
-    many rows, stay open: whoever has a few clients does not wait for them to be made again.
+    What a client keeps between questions stays in one file for all clients. The first doors, up to
+    `MOST_ROWS_OPEN` rows, stay open. So with few clients no rows are made again.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ def check_packages(study: Study) -> None:
 
 
 def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
-    """Access to the local policy if there is only one client, else None."""
+    """A function that returns the only client's local policy; None if there are more clients."""
     if len(doors) != 1:
         return None
     (door,) = doors.values()
@@ -111,9 +111,9 @@ def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
 
 
 def personal_policies(doors: Mapping[str, Door], shared: Policy | None) -> dict[str, Policy]:
-    """The personal policies of clients whose rows the caller holds, by name.
+    """The clients' personal policies, by name; the caller holds all rows.
 
-    In a study with differential privacy they are solved now, from the shared policy.
+    In a study with differential privacy, they are solved now, from the shared policy.
     """
     if isinstance(shared, LinearPolicy) and all(
         d.study.personalises_at_home for d in doors.values()
@@ -124,5 +124,5 @@ def personal_policies(doors: Mapping[str, Door], shared: Policy | None) -> dict[
 
 
 def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:
-    """A hash of all clients' rows: a journal is replayed only for the rows it was written with."""
+    """A hash of all clients' rows. A journal is replayed only with the rows it was written for."""
     return " ".join(f"{name} {fingerprint(clients[name])}" for name in sorted(clients))

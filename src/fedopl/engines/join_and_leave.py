@@ -1,4 +1,4 @@
-"""Clients join finished runs and leave them, in this process: with rows in memory or in folders."""
+"""Clients join or leave finished runs in this process, with rows in memory or in folders."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -37,7 +37,7 @@ def join_rows(
     shares: Mapping[str, float] | None = None,
     limits: object = "open",
 ) -> Run:
-    """The run with these clients, whose rows are in this process; see `Run.join`."""
+    """The run with these new clients, whose rows are in memory; see `Run.join`."""
     study = _study_for(run, clients, shares or {})
     for name, data in clients.items():
         _check_rows(name, data, study)
@@ -59,7 +59,7 @@ def join_folder(
     share: float | None = None,
     out: str | Path | None = None,
 ) -> tuple[Run, Path]:
-    """Let the client in a folder join the run in another; the result has a folder of its own."""
+    """Let a client in a folder join a saved run; return the new run and its new folder."""
     found, newcomer = load_run(run), read_client(client)
     shares = {} if share is None else {newcomer.name: share}
     study = _study_for(found, [newcomer.name], shares)
@@ -73,7 +73,7 @@ def join_folder(
 def leave_folder(
     run: str | Path, client: str, *, out: str | Path | None = None
 ) -> tuple[Run, Path]:
-    """Take a client out of the run in a folder; the result has a folder of its own."""
+    """Take a client out of a saved run; return the new run and its new folder."""
     found = load_run(run)
     left = leave_in_memory(found, client)
     folder = _folder_for(run, f"-{client}", out)
@@ -82,7 +82,7 @@ def leave_folder(
 
 
 def check_newcomers(run: Record, names: Collection[str]) -> None:
-    """An error, in words, unless clients of these names can join this run."""
+    """Raise an error unless clients with these names can join this run."""
     require_open(run, why_no_newcomer(run.study))
     if not names:
         raise OptionError("clients: expected rows by client name, as in {'west': data}; came none")
@@ -96,13 +96,13 @@ def check_newcomers(run: Record, names: Collection[str]) -> None:
 
 
 def _study_for(run: Run, names: Collection[str], shares: Mapping[str, float]) -> Study:
-    """The study that newcomers of these names agree to; an error if they cannot join."""
+    """The study that newcomers with these names agree to; an error if they cannot join."""
     check_newcomers(run, names)
     return study_with(run.study, list(names), shares, run.rows)
 
 
 def _check_rows(name: str, data: object, study: Study) -> None:
-    """Refuse what are not rows of this study's actions and features."""
+    """Refuse data that are not rows with this study's actions and features."""
     if not isinstance(data, LoggedData):
         raise OptionError(
             f"clients: expected LoggedData by name, came {type(data).__name__} for '{name}'"
@@ -123,7 +123,7 @@ def _joined(run: Run, study: Study, doors: Mapping[str, Door], shares: Mapping[s
 
 
 def _as_run(record: Record, before: Run, ledgers: Mapping[str, Ledger] | None = None) -> Run:
-    """The record with ledgers of those who are in: what they wrote down before, and since."""
+    """The record as a run, with the ledger entries of its present clients, old and new."""
     plain = Record(**{field.name: getattr(record, field.name) for field in fields(Record)})
     since = Run.of(plain, ledgers or {})
     own = {**before.ledger, **since.ledger}
@@ -133,7 +133,7 @@ def _as_run(record: Record, before: Run, ledgers: Mapping[str, Ledger] | None = 
 
 
 def _folder_for(run: str | Path, ending: str, out: str | Path | None) -> Path:
-    """Where the result goes, which has to be empty: the run that was joined is not touched."""
+    """The folder for the result; it must be empty. The original run is not changed."""
     beside = Path(run) if Path(run).name else Path(run).resolve()
     plain = re.sub(r"[^\w.+-]+", "-", ending)
     folder = Path(out) if out else beside.with_name(f"{beside.name}{plain}")
@@ -151,9 +151,9 @@ def _check_empty(folder: Path) -> None:
 
 
 def _save(run: Run, folder: Path, before: Path) -> None:
-    """Write the run, with the file that a person wrote where it says the same study."""
+    """Write the run; add the original study.toml if it describes the same study."""
     with writing(folder):
-        _check_empty(folder)  # somebody may have written since
+        _check_empty(folder)  # another process may have written since the first check
         for kept in (before / _TOML, before / "before" / _TOML):
             if kept.is_file():
                 text = kept.read_bytes()

@@ -1,4 +1,4 @@
-"""`learn`: a study with clients whose rows are all in this process, in one call."""
+"""`learn`: runs a study in one call, with all clients' rows in this process."""
 
 import math
 import secrets
@@ -58,11 +58,12 @@ from fedopl.study.study import Study
 from fedopl.study.study_file import check_permitted
 from fedopl.study.target_plan import TargetPlan
 
-TARGET = "target"  # what a site without outcomes is called
-MOST_ASKED = 100  # clients whose rows knots are drafted from
-MOST_WITH_THEIR_OWN = 100  # clients that get personal policies where nothing is said of these
-IN_A_ROW = 100  # rows that are read at once for that
-# Arguments of earlier versions: the argument and the plan that hold each now, and its name there.
+TARGET = "target"  # the name of a site without outcomes
+MOST_ASKED = 100  # clients whose rows are used to choose knots
+MOST_WITH_THEIR_OWN = 100  # the most clients for which `personal="auto"` gives personal policies
+IN_A_ROW = 100  # neighbouring rows that are read at once for knots
+# Arguments of earlier versions: the argument and the plan that each belongs to now, and its name
+# there.
 _MOVED = {
     "depth": ("policy", "Tree", "depth"),
     "thresholds": ("policy", "Tree", "thresholds"),
@@ -82,15 +83,15 @@ _MOVED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a run in one process is carried out; it does not change the results."""
+    """How a run in one process is carried out. These settings do not change the results."""
 
     threads: int = 1  # how many clients work at once
-    # A folder; a killed run that is called again goes on from there. It also keeps the clients'
-    # scores, so it is as private as their rows.
+    # A folder. If the same call is made again after an interruption, the run continues from it. It
+    # also holds the clients' scores, so it is as private as their rows.
     journal: str | Path | None = None
     progress: Progress | None = None  # called after every exchange
-    # With differential privacy: what noise follows from. Fresh if not said; who says it, to have
-    # the same noise again, must keep it.
+    # With differential privacy, the secret from which noise is derived. By default it is new each
+    # time. A caller who sets it, to get the same noise again, must keep it secret.
     secret: str | None = None
 
 
@@ -125,9 +126,9 @@ def learn(
             `Linear(oracle=...)`, `Tree(depth=...)`, `Neural(hidden=...)`, or
             `Finite(candidates=...)` for the best of constant arms and of policies, or functions
             from contexts to action codes, by name.
-        basis: where effects may bend. "auto" chooses terms, with knots at quantiles of these rows,
-            if the kind of policy allows it; "linear" has none; or "hinges", "splines", "steps",
-            "waves", or a `Basis` with your own knots.
+        basis: terms for effects that are not linear. "auto" chooses terms, with knots at quantiles
+            of these rows, if the kind of policy allows it; "linear" has none; or "hinges",
+            "splines", "steps", "waves", or a `Basis` with your own knots.
         costs: what actions cost, by action: a number, or the feature with the cost. Costs are in
             the unit of the outcome, and all values are net of costs; or use `Costs(by_action=...,
             unit=...)` for another unit, with a budget.
@@ -155,7 +156,7 @@ def learn(
         target: `Contexts` of a site without outcomes. The result says what the policy is worth
             there; among the clients the site is called "target".
         privacy: differential privacy, `PrivacyPlan(epsilon=..., outcome=..., ranges=...)`: then
-            everything is learned and valued from sums with noise; default: exact sums.
+            everything is learned and valued from noisy sums; default: exact sums.
         quorum: the share of clients that must answer, or a round does not count.
         limits: "open", "guarded" or `Limits`; the caller holds all rows, so open by default.
         running: threads, a journal from which an interrupted run continues, and a progress
@@ -195,7 +196,7 @@ def learn(
         drafted = _drafted_basis(clients, basis, study, own_limits)
         study = _study_of(clients, basis=drafted, **agreed)
     few = 1 < len(clients) <= MOST_WITH_THEIR_OWN
-    # Whatever a private run returns has noise, so one that has none is only there if asked for.
+    # Results of a private run have noise. Personal policies have none, so they must be asked for.
     if personal == "auto" and few and not privacy and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
@@ -209,16 +210,16 @@ def learn(
 
 
 def _may_bend(study: Study) -> bool:
-    """Whether a basis is drafted where nothing is said of one.
+    """Whether `basis="auto"` adds terms for non-linear effects.
 
-    With differential privacy, a tree's tables or candidates' scores already show where effects
-    bend: more terms in the models beside them would add noise.
+    With differential privacy, a tree's tables or candidates' scores already show non-linear
+    effects. More terms in the outcome models would only add noise.
     """
     return study.can_bend and (study.privacy is None or study.policy.kind == "linear")
 
 
 def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:
-    """The regressor that is plugged in as an outcome model, tried on rows; None without one."""
+    """The user's regressor for outcomes, after a trial on some rows; None without one."""
     plan = study.nuisances
     if plan.outcome != "plugged-in":
         return None
@@ -231,10 +232,10 @@ def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:
 def _drafted_basis(
     clients: Mapping[str, LoggedData], kind: str, study: Study, limits: Limits
 ) -> Basis | None:
-    """A basis for these rows, to be written into the study before anything is asked.
+    """A basis for these rows; it is written into the study before any client is asked.
 
-    Everybody's rarest action has to have rows enough, in every fold, for sums of all terms. With
-    differential privacy it follows from public ranges and sizes, and from nothing in the rows.
+    The rarest action of every client must have enough rows in every fold for sums of all terms.
+    With differential privacy, the basis depends only on public ranges and sizes, not on the rows.
     """
     if study.privacy:
         likely = likely_values(study.features, study.privacy.ranges)
@@ -259,7 +260,7 @@ def _drafted_basis(
 
 
 def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)
-    """Rows from all over a table, some in a row as they lie on disk."""
+    """A sample of rows from all parts of a table, in blocks of neighbouring rows."""
     if data.n_rows <= MOST_SAMPLED:
         return data.contexts[:]
     starts = np.linspace(0, data.n_rows - IN_A_ROW, MOST_SAMPLED // IN_A_ROW).astype(int)
@@ -269,7 +270,7 @@ def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_fe
 def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     """The study that these arguments describe, checked against these clients."""
     first = next(iter(clients.values()))
-    on_demand = isinstance(clients, ClientFactory)  # it sees to it that all have the same
+    on_demand = isinstance(clients, ClientFactory)  # checks itself that schemas are the same
     same_schema = on_demand or all(data.schema == first.schema for data in clients.values())
     study = Study(
         actions=first.action_names,
@@ -279,7 +280,7 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
     )
     check_packages(study)
     sizes = dict.fromkeys(clients, 1) if on_demand else {n: d.n_rows for n, d in clients.items()}
-    study.mixture.weights(sizes)  # names them all
+    study.mixture.weights(sizes)  # checks that the mixture names all clients
     try:
         check_permitted(study, [*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
@@ -298,7 +299,7 @@ def _run(
 ) -> Run:
     """Run the study with a door for each client, all in this process.
 
-    What is code was `given`: candidates by name, and the regressor that is plugged in.
+    `given` holds what is code: candidates by name, and the user's regressor.
     """
     candidates: Mapping[str, Policy | Rule] = given["candidates"]
     rules = {name: rule for name, rule in candidates.items() if not isinstance(rule, Policy)}
@@ -306,7 +307,7 @@ def _run(
         if not callable(rule):
             raise OptionError(f"candidates: '{name}' is neither a policy nor a function")
     journal = Path(running.journal) if running.journal else None
-    # Scores are kept beside the journal: answers that are replayed from it rest on them.
+    # Scores are stored beside the journal, because the journal's answers were computed from them.
     store = FolderStore(journal / "scores") if journal else None
     secret = _secret_for_noise(running) if study.privacy else SEED_ALONE
     own: dict[str, Any] = {"limits": limits, "rules": rules, "secret": secret}
@@ -317,7 +318,7 @@ def _run(
     )
     fingerprint = fingerprint_of(clients) if journal else ""
     if journal and own["regressor"] is not None:
-        fingerprint += f" {own['regressor']!r}"  # another one is another run
+        fingerprint += f" {own['regressor']!r}"  # another regressor makes it another run
 
     opened: list[Mapping[str, Door]] = []
 
@@ -347,15 +348,15 @@ def _run(
 
 
 def _with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:
-    """The plan with the keys of clients that are all in this process."""
+    """The plan with keys for these clients, which are all in this process."""
     keys = {name: Identity(PrivateDraws(0, name, secret).key).public for name in sorted(clients)}
     return PrivacyPlan.model_validate(privacy.model_dump() | {"keys": keys})
 
 
 def _secret_for_noise(running: Running) -> str:
-    """Noise that protects must not follow from a seed that others know.
+    """The secret from which noise is derived; a seed that others know would not protect.
 
-    A run that goes on has the secret it began with: by another one other rows would be held out.
+    A resumed run has the secret it began with. With another secret, other rows would be held out.
     """
     if running.secret:
         return running.secret
@@ -368,7 +369,7 @@ def _check_clients(clients: Mapping[str, LoggedData]) -> None:
     if not isinstance(clients, Mapping) or not clients:
         raise OptionError("clients: expected a dictionary of LoggedData by client name")
     if isinstance(clients, ClientFactory):
-        return  # it checks each client when it makes its rows
+        return  # the factory checks each client when it makes its rows
     for name, data in clients.items():
         if not isinstance(name, str) or not isinstance(data, LoggedData):
             raise OptionError(
@@ -388,7 +389,7 @@ def _check_clients(clients: Mapping[str, LoggedData]) -> None:
 def _check_target(
     target: object, clients: Mapping[str, LoggedData], candidates: Mapping[str, object]
 ) -> None:
-    """Refuse a target that is none, or whose features are not those of the clients."""
+    """Refuse a target of another type, or with other features than the clients."""
     if not isinstance(target, Contexts):
         raise OptionError(
             f"target: expected fedopl.Contexts(...), came {type(target).__name__}; for a "
@@ -411,7 +412,7 @@ def _check_target(
 
 
 def refuse_moved(given: Mapping[str, object], called: str) -> None:
-    """Refuse arguments of earlier versions, naming for each the plan that holds it now."""
+    """Refuse arguments of earlier versions; the error names the plan that each belongs to now."""
     unknown = [name for name in given if name not in _MOVED]
     if unknown:
         raise TypeError(f"{called} got an unexpected keyword argument '{unknown[0]}'")

@@ -1,4 +1,4 @@
-"""Rehearsals of a study: what clients would release or refuse. No ledger or score is kept."""
+"""Rehearsals of a study: what clients would release or refuse. They keep no ledger or scores."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -63,14 +63,14 @@ class FieldInWords:
 
     name: str
     axes: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]  # of each axis
+    labels: tuple[tuple[str, ...], ...]  # for each axis, the names along it
     numbers: FloatArray
     noise: float | None = None  # its standard deviation, with differential privacy
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Leaving:
-    """One answer: to which query, and what is in it."""
+    """One answer that would leave the client: to which query, and its content."""
 
     split: int  # of the rows, counted from one
     query: str
@@ -78,12 +78,12 @@ class Leaving:
     refusal: str  # its code, or empty
     parts: tuple[FieldInWords, ...]
     scalars: dict[str, float]
-    n_numbers: int  # in arrays; of symmetric matrices, those of one triangle
+    n_numbers: int  # in arrays; for a symmetric matrix, one triangle
     n_bytes: int
 
 
 class _Listening(InProcess):
-    """A transport that keeps what one client answers."""
+    """A transport that records the answers of one client."""
 
     def __init__(self, doors: Mapping[str, Door], client: str) -> None:
         super().__init__(doors)
@@ -98,20 +98,24 @@ class _Listening(InProcess):
 
 
 def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
-    """Everything the client would answer, were it alone and had answered nothing yet.
+    """All answers of the client if it were alone and had answered nothing yet.
 
-    Sums over its own rows are those it would send. What depends on others, the scores by shared
-    outcome models and the learned policy, is made from this client's rows alone. Where a study
-    compares clients, it is compared with one just like it; where answers are masked, they are for
-    as few clients just like it as there have to be; where there is a target, one with contexts like
-    its own. A target is asked about a policy that gives everybody the first action.
+    Sums over its own rows are those it would send. The scores by shared outcome models and the
+    learned policy depend on others; here they are made from this client's rows alone. Copies of the
+    client stand in for others:
+
+    - one copy, if the study compares clients,
+    - as few copies as masks need, if answers are masked,
+    - a target with the same contexts, if the study has a target.
+
+    If the client is the target, it is asked about a policy that gives everybody the first action.
     """
     if study.is_target(client.name):
         return list(_rehearsed_target(study, client, data))
     own: dict[str, Any] = {"mixture": _own(study.mixture, client)}
     if study.privacy and study.privacy.is_secure:
         own["privacy"] = _among_stand_ins(study.privacy, client)
-    if not study.privacy:  # noise depends on how many candidates there are
+    if not study.privacy:  # with privacy, noise depends on the number of candidates
         own["policy"] = study.policy.without_candidates
     alone = study.model_copy(update=own)
     studies = split_studies(alone)
@@ -123,7 +127,7 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
 
 
 def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> Iterator[Leaving]:
-    """What would leave under one split."""
+    """The answers that would leave the client under one split."""
     doors = {client.name: door_of(alone, client, data, MemoryLedger())}
     if alone.joining.diagnose or alone.mixture.kind in FOUND:
         doors[f"like {client.name}"] = door_of(alone, client, data, MemoryLedger())
@@ -139,17 +143,17 @@ def _rehearsed(alone: Study, client: Client, data: LoggedData, split: int) -> It
         }
     transport = _Listening(doors, client.name)
     conversation = Conversation(alone, transport)
-    with contextlib.suppress(FederationError):  # a refusal ends it, and was heard
+    with contextlib.suppress(FederationError):  # a refusal may end the run; it is recorded
         arm = constant_policy(alone.actions[0], alone.actions, alone.features)
         stand_ins = dict.fromkeys(alone.candidates, arm)
         run_study(conversation, policies=stand_ins, alone=only_policy(doors))
-    found = conversation.study  # with the pairs that were found, if it looks for some
+    found = conversation.study  # with the terms that screening found, if any
     for left in _heard(transport, found):
         yield replace(left, split=split)
 
 
 def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterator[Leaving]:
-    """What would leave a target: moments of contexts, and what models make of them."""
+    """The answers that would leave a target: moments of contexts, and models' predictions."""
     transport = _Listening({client.name: door_of(study, client, data, MemoryLedger())}, client.name)
     conversation = Conversation(study, transport)
     moments = conversation.each(TellContexts(), [client.name]).get(client.name)
@@ -169,7 +173,7 @@ def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterato
 
 
 def _heard(transport: _Listening, study: Study) -> Iterator[Leaving]:
-    """Every answer that was heard, in words."""
+    """Every recorded answer, in words."""
     sizes = axis_sizes(study)
     for queries, answers in transport.heard:
         for query, answer in zip(unbundled(queries), unbundled(answers), strict=True):
@@ -178,8 +182,8 @@ def _heard(transport: _Listening, study: Study) -> Iterator[Leaving]:
 
 
 def _among_stand_ins(plan: PrivacyPlan, client: Client) -> PrivacyPlan:
-    """The plan for this client and as few like it as there have to be for masks."""
-    # Where one may be lacking and one collude, it takes one more.
+    """The plan for this client and as few copies of it as masks need."""
+    # If one client may drop out and one may collude, masks need one more client.
     lacking = min(plan.dropouts, 1)
     others = [f"like {client.name} {place}" for place in range(1, LEAST_PARTIES + lacking)]
     secret = client.secret(rehearsing=True)
@@ -205,7 +209,10 @@ def rehearse_together(
     data: Mapping[str, LoggedData],
     policies: Mapping[str, Policy],
 ) -> tuple[list[Round], Record | None, str]:
-    """How the study would go with all of them, or what it would fail at; nothing is kept."""
+    """The exchanges of a rehearsal with all clients, its record, and why it failed if it did.
+
+    Nothing is kept.
+    """
     ledgers = {name: MemoryLedger(FileLedger(clients[name].ledger_path).entries()) for name in data}
     asked: list[Conversation] = []
 
@@ -249,7 +256,7 @@ def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Lea
 
 
 def _noise(study: Study, query: Message, answer: Message, field: str) -> float | None:
-    """The standard deviation of the noise in a field; None where sums are exact."""
+    """The standard deviation of the noise in a field; None if the field is exact."""
     moves = declared_moves(type(answer))[field]
     if study.privacy is None or moves is None or not moves.noise:
         return None
@@ -275,7 +282,7 @@ def _part(
 
 
 def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
-    """What the places of axes stand for, where they have a name."""
+    """The names along each axis, if it has names."""
     features = (*study.features, "intercept")
     terms = (*study.terms.names, "intercept") if study.terms else features
     labels: dict[Axis, tuple[str, ...]] = {

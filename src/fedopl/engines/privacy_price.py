@@ -1,8 +1,8 @@
-"""What differential privacy costs a study, before any row is touched: from made-up rows.
+"""What differential privacy costs a study, from simulated rows, before any real row is used.
 
-Rows are made up in the sizes and ranges of the study: features normal with most values in their
-ranges, outcomes linear with effects of usual size, and actions equally likely. What is learned from
-them with noise is compared with what is learned with hardly any.
+Rows are simulated in the sizes and ranges of the study. Features are normal, with most values in
+their ranges. Outcomes are linear, with effects of usual size. Actions are equally likely. Policies
+learned from these rows with noise are compared with policies learned with hardly any noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,35 +33,35 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 NEARLY_NONE = 50.0  # an ε with hardly any noise
 N_DRAWS = 5
 N_FRESH = 10_000
-# Deviations of outcomes by features and beside them, in units of the study.
+# Standard deviations of outcomes explained by features, and of the rest, in units of the study.
 _EFFECT, _NOISE = 0.6, 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """What one ε costs: what the policy loses to the best, and how wide its value's interval is."""
+    """What one ε costs: the policy's regret, and the width of the interval of its value."""
 
     epsilon: float
     regret: float  # per decision, the mean over draws
     error: float  # its standard error
     half_width: float  # of the 95 % interval of the learned policy's value; NaN without one
-    # The same at one client, in the middle of all, where values are read apart under masks.
+    # The same at single clients, as a median, if values are also read by client under masks.
     half_width_apart: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noised:
-    """Something that leaves with noise."""
+    """One kind of noisy answer that leaves a client."""
 
     what: str
     times: int
     share: float  # of the budget, each time
-    of_held_out: bool  # which have a budget of their own, of the same size
+    of_held_out: bool  # held-out rows have their own budget, of the same size
     noise: float  # its standard deviation, in units of the study
 
 
 def noised(study: Study) -> list[Noised]:
-    """All that leaves with noise; under masks, the noise of totals."""
+    """Every kind of noisy answer; under masks, with the noise of the totals."""
     _plan_of(study)
     setting = PrivateSetting(study)
     return [
@@ -77,7 +77,7 @@ def noised(study: Study) -> list[Noised]:
 
 
 def noise_table(study: Study) -> str:
-    """The same as text."""
+    """The kinds of noisy answers, as a text table."""
     rows = [
         [
             one.what,
@@ -91,13 +91,13 @@ def noise_table(study: Study) -> str:
 
 
 def prices(study: Study, sizes: Sequence[int], epsilons: Sequence[float] = EPSILONS) -> list[Price]:
-    """The price of each ε, and last that of hardly any noise, for clients of these sizes."""
+    """The price of each ε for clients of these sizes; the last has hardly any noise."""
     plan = _plan_of(study)
     return [_price(study, plan, sizes, epsilon) for epsilon in (*epsilons, NEARLY_NONE)]
 
 
 def price_table(found: Sequence[Price]) -> str:
-    """The same as text."""
+    """The prices as a text table."""
     rows = [
         [
             "hardly any noise" if one.epsilon == NEARLY_NONE else f"{one.epsilon:g}",
@@ -125,10 +125,10 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
     regrets = []
     widths: list[float] = []
     apart: list[float] = []
-    # Made-up tables have numbers alone; the promise to a person with rows is that to a row.
+    # Simulated tables have only numbers. Each simulated person has one row.
     flags = dict.fromkeys(study.features, OF_FLAGS)
     said = plan.model_dump() | {"epsilon": epsilon, "ranges": flags | plan.ranges}
-    # Made-up clients have keys of their own.
+    # Simulated clients get their own keys.
     said |= {"unit": "row", "most_rows_per_person": 1, "keys": {}}
     alone = PrivacyPlan.model_validate(said)
     for draw in range(N_DRAWS):
@@ -160,10 +160,10 @@ def _price(study: Study, plan: PrivacyPlan, sizes: Sequence[int], epsilon: float
 
 
 class _World:
-    """Made-up rows in the ranges of a study, and what policies lose there."""
+    """Simulated rows in the ranges of a study, and the regret of policies on them."""
 
     def __init__(self, study: Study, plan: PrivacyPlan, draw: int) -> None:
-        # Made-up outcomes are better the larger they are, whatever the study's own mean.
+        # Larger simulated outcomes are always better, also if the study minimises its outcome.
         self._study, self._draw = study, draw
         self._centre, self._unit = middles_and_units(study.features, plan.ranges)
         self._scales = Scales(self._centre, np.diag(1 / self._unit), plan.outcome)
@@ -172,19 +172,19 @@ class _World:
         slopes = rng.normal(size=(study.n_actions, study.n_features))
         self._slopes = _EFFECT * slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
         self._levels = rng.normal(0, _EFFECT / 2, study.n_actions)
-        # Trees are compared where a tree is right: one action is best in each of its leaves.
+        # For trees, the truth is a tree: in each of its leaves, one action is best.
         self._asked = rng.choice(study.n_features, 2) if study.policy.on_grid else None
         self._leaves = rng.permutation(max(study.n_actions, 4)) % study.n_actions
 
     @property
     def policy(self) -> Linear | Tree | Finite:
-        """A policy as the study's, for made-up columns that are all numbers."""
+        """The study's kind of policy, for simulated columns, which are all numbers."""
         study, plan = self._study, self._study.policy
         if isinstance(plan, Tree):
             return Tree(depth=plan.depth, refine=plan.refine)
         if not study.policy.compares_candidates:
             return study.linear
-        # Each of the candidates is about as far from what is best as effects are large.
+        # Each candidate differs from the best policy by about the size of effects.
         rng = generator_for(self._draw, purpose="made-up candidates")
         found = {}
         for name in study.candidates:
@@ -195,7 +195,7 @@ class _World:
         return Finite(candidates=found)
 
     def rows(self, n_rows: int, client: int) -> LoggedData:
-        """A number of rows of a client."""
+        """Simulated rows of a client."""
         rng = generator_for(self._draw, client=str(client), purpose="made-up rows")
         scaled = self._contexts(n_rows, rng)
         actions = rng.integers(self._study.n_actions, size=n_rows)
@@ -211,7 +211,10 @@ class _World:
         )
 
     def regret(self, decide: Callable[[FloatArray], IntArray]) -> float:
-        """What these decisions lose to the best, or to the best candidate, on fresh contexts."""
+        """The regret of these decisions against the best ones, or the best candidate.
+
+        It is measured on new contexts.
+        """
         rng = generator_for(self._draw, purpose="made-up test")
         scaled = self._contexts(N_FRESH, rng)
         means = self._means(scaled)
@@ -220,7 +223,7 @@ class _World:
         if isinstance(plan := self.policy, Finite):
             named = [means[every, own.decide(contexts)].mean() for own in plan.named.values()]
             best = float(max([*named, *means.mean(axis=0)]))
-        # Sums in another order may differ in the last digits.
+        # Rounded, as sums in another order may differ in the last digits.
         return max(0.0, round(best - float(means[every, decide(contexts)].mean()), 12))
 
     def _contexts(self, n_rows: int, rng: np.random.Generator) -> FloatArray:

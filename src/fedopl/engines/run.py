@@ -24,7 +24,7 @@ from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_named, read_study
 
-# Who asks where client and server are one process.
+# The ledger's name for the asker if client and server are one process.
 THIS_MACHINE = "a run on this machine"
 
 Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
@@ -38,13 +38,13 @@ Opened = tuple[dict[str, LoggedData], dict[str, Door]]
 
 
 def open_clients(study: Study, clients: Mapping[str, Client]) -> Opened:
-    """Everybody's rows and doors; limits that allow less than the study requires are an error."""
+    """All clients' rows and doors; refused if limits allow less than the study requires."""
     _check_approvals(clients)
     return _opened(study, clients, _tables(study, clients))
 
 
 def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData]:
-    """Everybody's rows as they are now."""
+    """All clients' rows as they are now."""
     if study.table is None:
         raise StudyError("study: it does not say what the columns of tables mean")
     for client in clients.values():
@@ -53,7 +53,7 @@ def _tables(study: Study, clients: Mapping[str, Client]) -> dict[str, LoggedData
 
 
 def _check_approvals(clients: Mapping[str, Client]) -> None:
-    """Before anybody is asked, an error where a client's owner could not approve."""
+    """Raise an error, before any client is asked, if a client's owner could not approve."""
     for client in clients.values():
         client.check_approvals()
 
@@ -69,7 +69,7 @@ def check_client(study: Study, client: Client) -> None:
 
 
 def check_sharing(client: Client, study: Study) -> None:
-    """An error where the owner wants others to have a policy that noise does not cover."""
+    """Raise an error if the owner wants to share a policy that privacy does not cover."""
     if client.settings.share_personal and study.personalises_at_home:
         message = (
             "share_personal: with [privacy] a personal policy is solved from exact rows at home, "
@@ -94,8 +94,8 @@ def door_of(
 ) -> Door:
     """The client's door for this study and the rows that are pinned for it.
 
-    Ledger and scores lie in its folder, but in a rehearsal. It is an error if the ledger has
-    answers of the study whose history is gone. The ledger says who asked.
+    Ledger and scores are in the client's folder, except in a rehearsal. It is an error if the
+    ledger has answers of this study but their history is lost. The ledger records the `asker`.
     """
     is_rehearsal = rehearsing is not None
     door = Door(
@@ -113,7 +113,10 @@ def door_of(
 
 
 def check_history(study: Study, client: Client, pinned: LoggedData) -> None:
-    """Raise an error if the ledger has answers of the study whose history is gone; keep nothing."""
+    """Raise an error if the ledger has answers of the study but their history is lost.
+
+    Nothing is written.
+    """
     door = Door(
         client.name,
         pinned,
@@ -159,7 +162,7 @@ def run(
     found = read_clients(clients)
     check_named(study, agreed, found)
     _check_approvals(found)
-    # All splits before the first of them: rows that come meanwhile are in none.
+    # Read rows for all splits before the first one starts. Rows added later are in none of them.
     tables = _tables(agreed, found)
     opened = [_opened(one, found, tables) for one in split_studies(agreed)]
     first_doors = opened[0][1]
@@ -167,12 +170,12 @@ def run(
     taking_part = tuple(sorted(found))
     n_expected = expected_exchanges(agreed, len(taking_part))
     with writing(folder), watch(agreed, taking_part, n_expected) as progress:
-        check_folder(folder, agreed, resume=resume)  # somebody may have written since
+        check_folder(folder, agreed, resume=resume)  # another process may have written since
         write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
         write_atomically(folder / "study.toml", Path(study).read_bytes())
 
         def begin(one: Study, place: int) -> Begun:
-            data, doors = opened.pop(0)  # what splits that are over keep in memory may go
+            data, doors = opened.pop(0)  # frees the memory of finished splits
             journal = Journal(journal_folder(folder / "exchanges", place), fingerprint_of(data))
             conversation = Conversation(one, InProcess(doors, threads), journal, progress)
             return Begun(conversation, only_policy(doors))
@@ -185,7 +188,7 @@ def run(
 
 
 def _share_personal(folder: Path, clients: Mapping[str, Client], doors: Mapping[str, Door]) -> None:
-    """Write the personal policies of clients who want others to have theirs."""
+    """Write the personal policies of clients whose owners want to share them."""
     for name, client in sorted(clients.items()):
         policy = doors[name].personal_policy if client.settings.share_personal else None
         if policy is not None:
@@ -194,7 +197,7 @@ def _share_personal(folder: Path, clients: Mapping[str, Client], doors: Mapping[
 
 
 def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
-    """Refuse to write over an earlier run, unless it is to be resumed."""
+    """Refuse to overwrite an earlier run, unless it is resumed."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder}: is a file; choose another folder with --out")
     if not resume and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
@@ -207,7 +210,7 @@ def check_folder(folder: Path, study: Study, *, resume: bool) -> None:
 
 
 def _as_agreed(kept: str) -> tuple[str, ...]:
-    """A kept study as it is, and as it was before a run found which features act together."""
+    """A saved study as it is, and as it was before screening found terms."""
     try:
         agreed = Study.model_validate_json(kept).before_screening
     except ValueError:
@@ -225,8 +228,8 @@ def evaluate(
 ) -> Run:
     """Value saved policies on all clients' held-out rows; compare the first with the others.
 
-    The arguments are those of `run`. Only the clients' ledgers and scores are written. Of a study
-    with several splits the first is used: its policy has learned from the held-out rows of the
+    The arguments are those of `run`. Only the clients' ledgers and scores are written. If a study
+    has several splits, the first is used: its policy has learned from the held-out rows of the
     others.
     """
     whole, candidates = read_study(study)

@@ -31,28 +31,28 @@ class Run(Record):
     rounds: RoundTable
     leaves: LeafTable = field(default_factory=LeafTable)
     ledger: Mapping[str, list[Entry]]
-    # By client, as the run solved for them in this process, before anybody joined or left.
+    # Personal policies by client, solved in this process before any client joined or left.
     solved_for_clients: dict[str, Policy] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: Record, ledgers: Mapping[str, Ledger]) -> Self:
-        """The record, with these clients' entries for its study, under each of its splits."""
+        """The record with these clients' ledger entries for all splits of its study."""
         splits = split_studies(record.study)
-        # Before it was known which pairs of features are found, it was another study.
+        # Before screening found terms, the study had another digest.
         studies = {one.digest.hex() for own in splits for one in (own, own.before_screening)}
         own = _EntriesOf(ledgers, frozenset(studies))
         return cls.with_ledger(record, own if isinstance(ledgers, PackedLedgers) else dict(own))
 
     @classmethod
     def with_ledger(cls, record: Record, ledger: Mapping[str, list[Entry]]) -> Self:
-        """The record with what clients wrote down."""
+        """The record with these ledger entries by client."""
         return cls(**_as_tables(record), ledger=ledger)
 
     @property
     def personal_policies(self) -> dict[str, Policy]:
-        """By client, where they were learned in this process; they are not saved with the run.
+        """Personal policies by client, if learned in this process; they are not saved with the run.
 
-        None while other clients are in than those that they were solved with.
+        Empty if the run's clients are not those that the policies were solved with.
         """
         return {} if self.membership and not self.personal else self.solved_for_clients
 
@@ -75,7 +75,7 @@ class Run(Record):
             limits: "open", "guarded" or `Limits`; what newcomers are willing to release.
 
         """
-        from fedopl.engines.join_and_leave import join_rows  # which imports this file
+        from fedopl.engines.join_and_leave import join_rows  # here, as it imports this file
 
         return join_rows(self, clients, shares=shares, limits=limits)
 
@@ -93,15 +93,15 @@ class Run(Record):
         return recommend(self)
 
     def plot_values(self) -> "Figure":
-        """What policies are worth, with intervals, as the report draws it."""
+        """The values of policies with intervals, drawn as in the report."""
         return self._plot("values")
 
     def plot_gains(self) -> "Figure":
-        """What the learned policy gains over each of the others, on the same rows."""
+        """The learned policy's gain over each other policy, on the same rows."""
         return self._plot("gains")
 
     def plot_clients(self) -> "Figure":
-        """What the learned policy gains at each client."""
+        """The learned policy's gain at each client."""
         return self._plot("clients")
 
     def plot_policy(self) -> "Figure":
@@ -117,7 +117,7 @@ class Run(Record):
         return self._plot("overlap")
 
     def _plot(self, what: str) -> "Figure":
-        from fedopl.report.plots import figure_of  # with matplotlib, which is slow to import
+        from fedopl.report.plots import figure_of  # here, as matplotlib is slow to import
 
         return figure_of(self, what)
 
@@ -133,7 +133,7 @@ class Run(Record):
 
 
 class _EntriesOf(Mapping[str, list[Entry]]):
-    """What clients wrote down for some studies, read from their ledgers when it is looked at."""
+    """Clients' ledger entries for some studies, read from the ledgers when they are used."""
 
     def __init__(self, ledgers: Mapping[str, Ledger], studies: frozenset[str]) -> None:
         self._ledgers, self._studies = ledgers, studies
@@ -156,7 +156,7 @@ def load_run(folder: str | Path) -> Run:
 
 
 def _as_tables(record: Record) -> dict[str, Any]:
-    """The record's fields; leaves and rounds can be printed and made a frame."""
+    """The record's fields; leaves and rounds as tables, to print or to turn into data frames."""
     tables = {"leaves": LeafTable(record.leaves), "rounds": RoundTable(record.rounds)}
     return {**vars(record), **tables}
 

@@ -1,4 +1,4 @@
-"""Actions that a client would have no score for, although it took them, and what would help."""
+"""Actions that a client took but would have no score for, and what would help."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def without_scores(
 ) -> dict[str, str]:
     """By client, the actions that it took and has no score for in this rehearsal, in words."""
     found: dict[str, str] = {}
-    if record.statistics.is_of_all:  # under masks nobody knows of one client
+    if record.statistics.is_of_all:  # under masks, sums of single clients are not known
         return found
     for name, sums in record.statistics.sums.items():
         data = examined[name].data
@@ -31,7 +31,7 @@ def without_scores(
 
 
 def _in_words(record: Record, client: Client, rows: Mapping[str, int]) -> str:
-    """How many rows each of these actions has and needs, and which settings bring it back."""
+    """How many rows these actions have and need, and which settings give them scores again."""
     study, limits = record.study, client.settings.limits
     named = [*rows][:MOST_NAMED]
     more = f" or {len(rows) - len(named)} more" * (len(rows) > len(named))

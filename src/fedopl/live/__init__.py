@@ -1,1 +1,1 @@
-"""Pages in a browser on this machine that follow a run, or a client's door, as it goes."""
+"""Live web pages on this machine: one follows a run, one follows the questions to a client."""

@@ -1,4 +1,4 @@
-"""A client's own page: what was asked, what was answered, and what its owner decides by hand."""
+"""A client's own page: the questions it got, its answers, and buttons to approve or refuse."""
 
 import threading
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from fedopl.report.sections.disclosed import axes_of
 from fedopl.report.words.numbers import count, plural, size
 
 LOOK_SECONDS = 0.3
-MOST_ENTRIES = 500  # of the ledger; `fedopl ledger` shows all
+MOST_ENTRIES = 500  # ledger entries shown at the start; `fedopl ledger` shows all
 _RULES = {
     True: "Every question waits until you approve or refuse it.",
     False: "Questions within this client's limits are answered by themselves.",
@@ -28,7 +28,7 @@ _PAUSED = (
 
 @dataclass
 class ClientPage:
-    """The page of one client. `look` compares its files with what is shown."""
+    """The page of one client. `look` reads the client's files and updates the page."""
 
     client: Client
     events: PageEvents = field(default_factory=PageEvents)
@@ -65,14 +65,14 @@ class ClientPage:
         return self.client.name
 
     def html(self) -> str:
-        """The page before anything happened."""
+        """The page as HTML, before any event."""
         return form_of(self, "client_page.html.jinja")
 
     def report(self) -> str | None:
-        """It turns into nothing else."""
+        """None: a client's page never becomes a report."""
 
     def act(self, action: str, value: str) -> bool:
-        """Approve, refuse, pause or resume."""
+        """Approve, refuse, pause or resume; False if the button no longer applies."""
         try:
             if action == "approve":
                 self._approvals.approve(value)
@@ -85,20 +85,20 @@ class ClientPage:
             else:
                 return False
         except OptionError:
-            return False  # it was decided meanwhile, or is no question at all
+            return False  # the question was decided meanwhile, or does not exist
         self.look()
         return True
 
     def follow(self, ended: threading.Event) -> None:
-        """Look again and again, until it is over."""
+        """Update the page every `LOOK_SECONDS`, until `ended` is set."""
         while not ended.wait(LOOK_SECONDS):
             try:
                 self.look()
-            except StorageError as error:  # the next look may find it in order
+            except StorageError as error:  # the next look may succeed
                 self.events.set_text("heard", f"{error}.")
 
     def look(self) -> None:
-        """Show what changed."""
+        """Read the client's files, and show what changed."""
         with self._looking:
             self._look_at_rule()
             self._look_at_waiting()
@@ -133,7 +133,7 @@ class ClientPage:
     def _put_waiting(self, one: Waiting) -> None:
         query = QUERY_NAMED.get(one.query)
         if query is None:
-            return  # of another version of fedopl, which nobody here could answer
+            return  # from another version of fedopl; this one could not answer it
         holds = f"{query.content} ({'; '.join(axes_of(one.query))})"
         late = (
             "" if one.is_waited_for else "; nobody waits for it now, so this is for the next time"
@@ -171,7 +171,7 @@ class ClientPage:
 
 
 def _cells(entry: Entry) -> list[str]:
-    """A row of the ledger, in words."""
+    """The cells of one ledger entry, in words."""
     if entry.query == UNLOCK:
         return [_at(entry.when), "–", "unlocked by its owner", "", entry.study_name, "", ""]
     query = QUERY_NAMED.get(entry.query)
@@ -191,5 +191,5 @@ def _cells(entry: Entry) -> list[str]:
 
 
 def _at(when: str) -> str:
-    """A time, without fractions of a second."""
+    """A time as text, without fractions of a second."""
     return f"{when[:10]} {when[11:19]} UTC"

@@ -1,7 +1,7 @@
-"""What happened on a page so far, in order: whoever comes late, or again, gets all of it.
+"""The events of a live page, in order. A browser that connects late, or again, gets all of them.
 
-An event says what a page shows from now on, in words made here, so that the page's script knows
-nothing of studies: a text, a row of a table, the end of one, or where to go next.
+An event tells the page's script what to show from now on: a text, a bar, a row of a table, or
+another page to go to. The server chooses all words, so the script needs to know nothing of studies.
 """
 
 import json
@@ -15,28 +15,28 @@ from fedopl.report.words.printable_text import printable
 
 @dataclass(frozen=True, kw_only=True)
 class Button:
-    """What the owner can do about a row: the word on it, and where that is sent."""
+    """A button in a row: its label, and the action and value that it sends."""
 
     label: str
-    about: str  # for people who hear a button and do not see its row
+    about: str  # for screen readers: which row the button belongs to
     action: str
     value: str = ""
 
 
 @dataclass
 class PageEvents:
-    """A list that only grows, and whoever waits for more of it."""
+    """A list of events that only grows, and a way to wait for more of them."""
 
     _events: list[str] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _is_closed: bool = False
 
     def set_text(self, element: str, text: str) -> None:
-        """Let an element of the page hold this text."""
+        """Set the text of an element of the page."""
         self._append(kind="text", id=element, text=printable(text))
 
     def set_bar(self, element: str, done: int, of: int) -> None:
-        """Let a bar show how much is done."""
+        """Set a progress bar."""
         self._append(kind="bar", id=element, done=done, of=of)
 
     def show(self, element: str, *, shown: bool) -> None:
@@ -46,9 +46,9 @@ class PageEvents:
     def put_row(
         self, table: str, key: str, cells: Sequence[str | None], buttons: Sequence[Button] = ()
     ) -> None:
-        """Put a row into a table, or in the place of the row with this key.
+        """Add a row to a table, or replace the row with this key.
 
-        Its buttons go into the cell that is None.
+        The buttons go into the cell that is None.
         """
         shown = [None if text is None else printable(text) for text in cells]
         self._append(
@@ -56,23 +56,23 @@ class PageEvents:
         )
 
     def drop_row(self, table: str, key: str) -> None:
-        """Take a row out of a table."""
+        """Remove a row from a table."""
         self._append(kind="drop", id=table, key=key)
 
     def go_to(self, address: str) -> None:
-        """Let the page become another."""
+        """Make the browser go to another page."""
         self._append(kind="go", to=address)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Say that no more events will come."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     def after(self, position: int, seconds: float) -> tuple[list[str], int, bool]:
-        """Events from a position on, the position after them, and whether it was the end.
+        """The events from a position on, the position after them, and whether events have ended.
 
-        Where there are none yet, waits for some, but no longer than so many seconds.
+        If there are none yet, wait for some, but at most this many seconds.
         """
         with self._changed:
             start = position if 0 <= position <= len(self._events) else 0

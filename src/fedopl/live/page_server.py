@@ -1,8 +1,10 @@
-"""One page on 127.0.0.1, behind a token in its address; nobody else on the network reaches it.
+"""Serves one page on 127.0.0.1, with a token in its address. No other machine can reach it.
 
-Other users of this machine and other pages in the same browser do: so every path begins with a
-token that is made anew each time, requests under other host names are refused (DNS rebinding), and
-so is what another page sends (cross-site requests).
+Other users of this machine can reach it, and so can other pages in the same browser. So:
+
+- every path begins with a token, which is new each time,
+- requests with other host names are refused (DNS rebinding),
+- requests that another page sends are refused (cross-site requests).
 """
 
 import hmac
@@ -19,9 +21,9 @@ from fedopl.base.errors import OptionError
 from fedopl.live.page_events import PageEvents
 
 LOOPBACK = "127.0.0.1"
-# Names by which a browser calls this machine, here or at the far end of a tunnel.
+# Host names that a browser uses for this machine, directly or through a tunnel.
 NAMES = frozenset({LOOPBACK, "localhost"})
-MOST_BYTES = 4096  # of what a page sends
+MOST_BYTES = 4096  # in one POST request from the page
 BEAT_SECONDS, REQUEST_SECONDS = 10.0, 30.0
 HTML = "text/html; charset=utf-8"
 _SAFE = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
@@ -40,27 +42,27 @@ HEADERS = {
 
 
 class Page(Protocol):
-    """What is served."""
+    """A page that `PageServer` can serve."""
 
     events: PageEvents
-    has_failed: bool  # what went wrong is shown, and no report will come
+    has_failed: bool  # the page shows the error, and there will be no report
 
     def html(self) -> str:
-        """The page before anything happened; its script fills it in."""
+        """The page as HTML, before any event; its script shows the events."""
 
     def report(self) -> str | None:
-        """What the page turns into, once that is there."""
+        """The report that replaces the page; None until it exists."""
 
     def act(self, action: str, value: str) -> bool:
-        """Do what a button of the page says; False if there is no such button."""
+        """Carry out a button's action; False if there is no such button."""
 
 
 class PageServer:
-    """Serves a page from a thread of its own, as a context."""
+    """Serves a page in its own thread; used as a context manager."""
 
     def __init__(self, page: Page, port: int = 0) -> None:
         self.page, self.token = page, secrets.token_urlsafe(32)
-        self.end_was_read = threading.Event()  # the report, or why there is none
+        self.end_was_read = threading.Event()  # a browser got the report, or why there is none
         try:
             self._server = _Server((LOOPBACK, port), self)
         except OSError as error:
@@ -70,12 +72,12 @@ class PageServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """The address to open in a browser."""
         return f"http://{LOOPBACK}:{self.port}/{self.token}/"
 
     def __enter__(self) -> Self:
@@ -90,14 +92,14 @@ class PageServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # a browser may keep its end open
+    block_on_close = False  # a browser may keep its connection open
 
     def __init__(self, address: tuple[str, int], owner: PageServer) -> None:
         self.owner = owner
         super().__init__(address, _Handler)
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing where a browser went away."""
+        """Print nothing if a browser closed its connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,10 +108,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_SECONDS
 
     def log_message(self, *_what: object) -> None:
-        """Say nothing: a log would hold the token."""
+        """Log nothing: a log would contain the token."""
 
     def do_GET(self) -> None:
-        """Serve the page, its parts, what happened, or the report."""
+        """Serve the page, its script and styles, its events, or the report."""
         name = self._asked_for()
         if name is None:
             return
@@ -130,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND)
 
     def do_POST(self) -> None:
-        """Do what a button of the page says, if it is this page's button."""
+        """Carry out a button's action, if this page sent the request."""
         name = self._asked_for()
         if name is None:
             return
@@ -147,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.NO_CONTENT if known else HTTPStatus.NOT_FOUND)
 
     def _asked_for(self) -> str | None:
-        """What is asked for below the token; None if that was refused."""
+        """The path after the token; None if the request was refused."""
         if not _is_this_machine(self.headers.get("Host", "")):
             self._answer(HTTPStatus.FORBIDDEN)
             return None
@@ -158,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         return name
 
     def _stream(self, events: PageEvents) -> None:
-        """Send what happened, and what happens, until the page or the program is closed."""
+        """Send past and new events until the browser's page or the program is closed."""
         self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream; charset=utf-8"})
         last = self.headers.get("Last-Event-ID", "")
         position, is_over = int(last) if last.isdecimal() else 0, False
@@ -170,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 self.wfile.write("".join(lines or [":\n\n"]).encode())
                 self.wfile.flush()
-            finally:  # whoever reads may leave as soon as it knows
+            finally:  # the browser may disconnect as soon as it has the end
                 if self.server.owner.page.has_failed:
                     self.server.owner.end_was_read.set()
             position = after
@@ -208,7 +210,7 @@ _PARTS = {"live.js": "text/javascript; charset=utf-8", "live.css": "text/css; ch
 
 
 def _text_of(name: str) -> str:
-    """A file of the page; its styles are the report's, and a few more."""
+    """The script or the styles of the page; the styles are the report's and a few more."""
     own = files("fedopl.live").joinpath(name).read_text(encoding="utf-8")
     if name != "live.css":
         return own

@@ -1,4 +1,4 @@
-"""A run as it goes: what the record holds of it so far, exchange by exchange, then the report."""
+"""The live page of a run: its exchanges as they happen, and in the end its report."""
 
 from fedopl.live.page_events import PageEvents
 from fedopl.live.page_server import form_of
@@ -9,7 +9,7 @@ from fedopl.results.round import Round
 from fedopl.results.so_far import SoFar
 from fedopl.study.study import Study
 
-MOST_CLIENT_ROWS = 200  # that have a row of their own
+MOST_CLIENT_ROWS = 200  # clients that have a row of their own
 _PRIVACY = "Privacy spent"
 _PAID = (
     "The study promises ε = {epsilon:g} at δ = {delta:g}. A client pays for all of it with its "
@@ -18,7 +18,7 @@ _PAID = (
 
 
 class RunPage:
-    """The page of one run. Its study is known from the start; who takes part, from `begin` on."""
+    """The page of one run. It knows the study from the start, and the clients from `begin` on."""
 
     def __init__(self, study: Study) -> None:
         self.study, self.title = study, study.name
@@ -33,7 +33,7 @@ class RunPage:
 
     @property
     def figures(self) -> list[tuple[str, str]]:
-        """Each figure's element, and its name."""
+        """The element and the name of each figure on the page."""
         named = [
             ("sent", "Sent to clients"),
             ("received", "Received from clients"),
@@ -44,13 +44,13 @@ class RunPage:
 
     @property
     def privacy_note(self) -> str:
-        """What differential privacy costs here; nothing where there is none."""
+        """What differential privacy costs in this study; empty without differential privacy."""
         plan = self.study.privacy
         return "" if plan is None else _PAID.format(epsilon=plan.epsilon, delta=plan.delta)
 
     @property
     def client_headers(self) -> list[tuple[str, bool]]:
-        """The columns, and whether they hold words."""
+        """The headers of the table of clients, and whether each column holds words."""
         privacy = [(_PRIVACY, False)] if self.study.privacy else []
         return [
             ("Client", True),
@@ -62,13 +62,13 @@ class RunPage:
 
     @property
     def exchange_headers(self) -> list[tuple[str, bool]]:
-        """The columns, and whether they hold words."""
+        """The headers of the table of exchanges, and whether each column holds words."""
         words = [("Question", True), ("Answers", True)]
         numbers = ["Sent", "Received", "Loss", "Value"]
         return [*words, *((name, False) for name in numbers)]
 
     def html(self) -> str:
-        """The page before anything happened."""
+        """The page as HTML, before any event."""
         return form_of(self, "run_page.html.jinja")
 
     def report(self) -> str | None:
@@ -76,13 +76,13 @@ class RunPage:
         return self._report or None
 
     def act(self, _action: str, _value: str) -> bool:
-        """Nothing can be done from this page."""
+        """Always False: this page has no buttons."""
         return False
 
     # --- what happens --------------------------------------------------------------------------
 
     def begin(self, clients: tuple[str, ...], n_expected: int) -> None:
-        """Say who takes part, and how many exchanges there may be."""
+        """Show the clients, and how many exchanges there may be at most."""
         self._clients, self._n_expected = clients, n_expected
         for name in clients[:MOST_CLIENT_ROWS]:
             self._put_client(name)
@@ -94,11 +94,11 @@ class RunPage:
         self._put_figures()
 
     def note(self, text: str) -> None:
-        """Say what goes on beside exchanges."""
+        """Show a message about something other than an exchange."""
         self.events.set_text("heard", f"{text[:1].upper()}{text[1:]}.")
 
     def tell(self, latest: Round) -> None:
-        """Show an exchange, or what it came to."""
+        """Show an exchange, or its loss and value once they are known."""
         self._so_far.tell(latest)
         self._put_exchange(latest)
         for name in self._clients[:MOST_CLIENT_ROWS]:
@@ -109,14 +109,14 @@ class RunPage:
         self.events.set_text("heard", f"{title}: {answered}.")
 
     def fail(self, why: str) -> None:
-        """Say that the run ended without a result, in the words of the terminal."""
+        """Show that the run ended without a result, with the same words as the terminal."""
         self.events.set_text("failure", why)
         self.events.show("failed", shown=True)
         self.has_failed = True
         self.events.set_text("heard", "The run ended without a result.")
 
     def finish(self, report: str) -> None:
-        """Turn into the report."""
+        """Replace the page with the report."""
         self._report = report
         self.events.set_text("heard", "The run is finished. This page turns into the report.")
         self.events.go_to("report")
@@ -148,7 +148,7 @@ class RunPage:
             self.events.put_row("clients", name, cells)
 
     def _has_paid(self, name: str) -> bool:
-        """Whether it gave an answer, or withheld one, which costs as much."""
+        """Whether the client gave an answer or withheld one; both cost the same privacy."""
         withheld = RefusalCode.WITHHELD.name
         rounds = self._so_far.rounds.values()
         return any(name in one.answered or one.refused.get(name) == withheld for one in rounds)
@@ -177,7 +177,7 @@ def _number(value: float | None) -> str:
 
 
 def _state_in(latest: Round, name: str) -> str:
-    """What became of the last question that a client was asked."""
+    """The outcome of the last question to a client, in words."""
     title = QUERY_NAMED[latest.query].title
     if name in latest.refused:
         return f"refused “{title}”: {in_words(latest.refused[name]).why}"

@@ -1,1 +1,1 @@
-"""The paper's experiments: cells of regrets, figures of curves, verdicts on claims."""
+"""The paper's experiments: regrets on simulated draws, figures, and verdicts on claims."""

@@ -23,7 +23,7 @@ ONE, TWO = "client 1", "client 2"
 
 @dataclass(frozen=True, eq=False)
 class PairedRegrets:
-    """True regrets under one reading and pipeline, by draw in the order of seeds, hence paired."""
+    """True regrets under one reading and pipeline. All are in the order of seeds, hence paired."""
 
     table: RegretTable
     reading: Reading
@@ -51,7 +51,7 @@ class PairedRegrets:
         return self.of("heterogeneous", n, "", policy, ONE)
 
 
-# From the 95 % interval of a claim's quantity to the verdict.
+# A test turns the 95 % interval of a claim's quantity into a verdict.
 Test = Callable[[float, float, PairedRegrets], Verdict]
 
 
@@ -64,7 +64,11 @@ def _below(threshold: float) -> Test:
 
 
 def _equivalent(share: float, scale: Callable[[PairedRegrets], FloatArray]) -> Test:
-    """Equivalence to zero: the whole interval within a share of a mean regret, or all outside."""
+    """A test of equivalence to zero.
+
+    A claim holds if its whole interval is within this share of a mean regret. It fails if the whole
+    interval is outside.
+    """
 
     def test(low: float, high: float, regrets: PairedRegrets) -> Verdict:
         margin = share * float(scale(regrets).mean()) + 0.005
@@ -84,7 +88,7 @@ class Claim:
     quantity: str
     by_draw: Callable[[PairedRegrets], FloatArray]  # (n_draws,)
     test: Test = _positive
-    # The same quantity at other sizes, if the claim is about small ones and may change.
+    # The same quantity at other sizes, if the claim is about small sizes and may change.
     by_size: dict[int, Callable[[PairedRegrets], FloatArray]] = field(default_factory=dict)
 
 
@@ -197,7 +201,7 @@ class Judged:
     standard_error: float
     n_draws: int
     verdict: Verdict
-    turns: str = ""  # from which size on it is otherwise, where that was looked at
+    turns: str = ""  # the larger sizes at which the claim does not hold, if examined
 
 
 def cells_for_claims(reading: Reading, pipeline: Pipeline, n_draws: int) -> list[Cell]:
@@ -241,7 +245,7 @@ def _verdict(claim: Claim, by_draw: FloatArray, regrets: PairedRegrets) -> Verdi
 
 
 def _turns(claim: Claim, regrets: PairedRegrets) -> str:
-    """The larger sizes at which the claim fails, and by how much; empty if it holds at all."""
+    """The larger sizes at which the claim does not hold, with the means there; empty if none."""
     found = []
     for n, by_draw_at in sorted(claim.by_size.items()):
         by_draw = by_draw_at(regrets)

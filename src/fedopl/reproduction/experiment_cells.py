@@ -18,8 +18,9 @@ from fedopl.study.training_plans import TrainingPlan
 
 Pipeline = Literal["default", "paper"]
 
-# The paper's own: least squares and logistic regression inside each client, then rounds of online
-# cost-sensitive classification. The paper does not give their number; see docs/reproduction.md.
+# The paper's own pipeline: least squares and logistic regression inside each client, then rounds of
+# online cost-sensitive classification. The paper does not give the number of rounds; see
+# docs/reproduction.md.
 PIPELINES: dict[Pipeline, dict[str, Any]] = {
     "default": {},
     "paper": {
@@ -33,7 +34,7 @@ PIPELINES: dict[Pipeline, dict[str, Any]] = {
         ),
     },
 }
-# The experiments compare mixtures, so clients count in learning as each mixture says.
+# The experiments compare mixtures, so each client's weight in learning is that of the mixture.
 _EXACT = Linear(features="blocks", precision="rows")
 ALPHA = 0.2  # the paper's skew toward client 1
 N_TEST = 10_000  # test rows from each client, as in the paper
@@ -65,9 +66,9 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Regret:
-    """One number of a cell: the loss of a policy, where, and against what."""
+    """One number of a cell: how much a policy loses, at which client, and against which goal."""
 
-    mixture: str  # what the policy was trained on: "empirical", "skewed", or none for one's own
+    mixture: str  # of training: "empirical" or "skewed"; empty for "local" and "hieropo"
     policy: str  # "global", "pooled", "local" or "hieropo"
     where: str  # "global", or a client
     against: str  # "optimum" (the best action in every context) or "reference" (100K rows)

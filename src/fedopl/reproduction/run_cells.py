@@ -1,4 +1,4 @@
-"""Runs `fedopl reproduce`: cells in parallel, a CSV, figures, claims; it can be resumed."""
+"""Runs `fedopl reproduce`: cells in parallel, a CSV, figures, claims. A run can be resumed."""
 
 import csv
 import io
@@ -32,8 +32,8 @@ class Scope:
     experiments: list[str]
     readings: list[Reading]
     pipeline: Pipeline
-    n_seeds: int  # behind each figure
-    n_draws: int  # behind each claim
+    n_seeds: int  # for each figure
+    n_draws: int  # for each claim
     most_rows: int
 
 
@@ -76,7 +76,7 @@ def run_cells(
     wanted = sorted(set(cells))
     table = {cell: found for cell in wanted if (found := _read(folder, cell)) is not None}
     missing = [cell for cell in wanted if cell not in table]
-    # The longest cells first, so that no core waits for the last of them.
+    # Start with the longest cells, so that no core waits for a long one at the end.
     missing.sort(key=lambda cell: -cell.n_rows)
     started, resumed = time.monotonic(), len(table)
     with ProcessPoolExecutor(workers, initializer=_one_thread) as pool:
@@ -106,7 +106,7 @@ def _read(folder: Path, cell: Cell) -> list[Regret] | None:
     try:
         content = json.loads(_path(folder, cell).read_text(encoding="utf-8"))
         return [Regret(**row) for row in content]
-    except (OSError, ValueError, TypeError):  # not computed yet, or by another version
+    except (OSError, ValueError, TypeError):  # not computed yet, or computed by another version
         return None
 
 

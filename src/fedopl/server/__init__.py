@@ -1,1 +1,1 @@
-"""The server: it asks, checks, weighs by the agreed mixture, and never holds a row."""
+"""The server: it asks clients, checks answers and weights them by the mixture; it holds no rows."""

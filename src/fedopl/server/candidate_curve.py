@@ -1,4 +1,4 @@
-"""Candidates within a budget: clients are asked once what each gains and spends."""
+"""Candidates within a budget: clients report once what each candidate gains and spends."""
 
 from dataclasses import replace
 
@@ -21,14 +21,14 @@ def ask_for_candidates(
     setting: Setting,
     conversation: Conversation,
 ) -> BudgetCurve:
-    """What candidates that are best at some price gain and spend, on held-out rows."""
+    """What each candidate that is best at some price gains and spends, on held-out rows."""
     study, against = setting.study, cheapest_action(setting)
     arms = [arm_name(action) for action in study.actions]
     named = [name for name in candidates.names() if name not in arms]
     query = ValueSpending(against=against, **candidates.fields(named))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     told = curve_of(setting, [0.0] * len(named), against, answers)
-    # Of each candidate, then of each action for everybody, then of what was done.
+    # Costs of each candidate, then of each action for everybody, then of what was done.
     costs = {name: np.array(own.costs) for name, own in told.clients.items()}
     mixed = np.sum([told.mixture[name] * own for name, own in costs.items()], axis=0)
     names = [*named, *arms]

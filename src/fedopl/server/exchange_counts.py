@@ -1,4 +1,4 @@
-"""How many exchanges and trips a run takes at most, for a view of what is left."""
+"""How many exchanges and round trips a run takes at most. Progress displays use these numbers."""
 
 from collections.abc import Callable
 from math import ceil
@@ -22,7 +22,7 @@ from fedopl.study.study import Study
 
 
 def expected_exchanges(study: Study, n_clients: int) -> int:
-    """How many exchanges a run takes at most, under all its splits."""
+    """How many exchanges a run takes at most, over all its splits."""
     return sum(_under_one_split(one, n_clients) for one in split_studies(study))
 
 
@@ -39,17 +39,18 @@ def _under_one_split(study: Study, n_clients: int) -> int:
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
-    """How many trips a run takes at most: enrolment rides with sums, descriptions with values.
+    """How many round trips a run takes at most.
 
-    So do the cells of a tree with scores, where its grid is agreed beforehand; under masks, keys
-    with enrolment, and the roster with the first sums.
+    Several exchanges share a round trip: enrolment and sums; descriptions and values; scores and
+    the cells of a tree whose grid is known beforehand. Under masks, keys and enrolment share one,
+    and so do the roster and the first sums.
     """
     saved = sum(map(_exchanges_along, split_studies(study)))
     return expected_exchanges(study, n_clients) - saved
 
 
 def _exchanges_along(study: Study) -> int:
-    """How many exchanges come along on the trip of another, under one split."""
+    """How many exchanges share the round trip of another, under one split."""
     if study.privacy:
         exchanges, trips = _privately(study, study.privacy)
         return exchanges - trips
@@ -62,11 +63,12 @@ def _exchanges_along(study: Study) -> int:
 
 
 def _privately(study: Study, plan: PrivacyPlan) -> tuple[int, int]:
-    """How many exchanges and trips it takes with differential privacy.
+    """The numbers of exchanges and round trips with differential privacy.
 
-    Who takes part rides with the first sums, under masks but for keys and shares; measured ranges
-    with the next, or, where clients may be lacking, with all that follow. Values that are read
-    apart ride with their sum.
+    Without masks, enrolment travels with the first sums. Under masks, keys come before in a round
+    trip of their own, and so do shares if clients may drop out. Measured ranges travel with the
+    next sums, or with all later ones if clients may drop out. Values that are read on their own
+    travel with their sum.
     """
     sums, apart = n_sums(study), ValueApart.needed(study)
     if not plan.is_secure:
@@ -77,7 +79,7 @@ def _privately(study: Study, plan: PrivacyPlan) -> tuple[int, int]:
 
 
 def exchanges_to_evaluate(study: Study) -> int:
-    """How many exchanges it takes to value policies that are there already."""
+    """How many exchanges it takes to value existing policies."""
     scoring = 2 + study.mixture.counts_weight + (study.nuisances.kind == "federated")
     screened = _n_screenings(study)
     screening = 2 + screened if screened else 0
@@ -86,26 +88,26 @@ def exchanges_to_evaluate(study: Study) -> int:
 
 
 def _n_screenings(study: Study) -> int:
-    """How many kinds of terms are found first: rows are counted on that trip, too."""
+    """How many kinds of terms screening looks for; its round trip also counts rows."""
     basis = study.basis
     return 0 if basis is None else (basis.screened_pairs > 0) + (basis.screened_thresholds > 0)
 
 
 def cells_come_along(study: Study) -> bool:
-    """Whether a tree's grid is known before anybody is asked."""
+    """Whether a tree's grid is known before any client is asked."""
     return study.policy.on_grid and not study.cut_columns
 
 
 def _linear_exchanges(study: Study, n_clients: int) -> int:
-    """Those of the oracle, and of the mixture where it has to be found.
+    """The exchanges of the oracle, and those that find the mixture if it is not fixed.
 
-    Along a path there are sums, then values; for minimax everybody's own policy is valued, that of
-    every step, and that of the average.
+    A path takes sums, then values. Minimax takes the values of each client's own policy, of the
+    policy of every step, and of the policy for the average weights.
     """
     own, plan = ORACLES[study.linear.oracle].exchanges(study), study.mixture
     most = most_in_query(study)
     if plan.kind == "path":
-        # The policy that the path begins with comes in every query.
+        # Every query also has the policy that the path begins with.
         return own + 1 + ceil(len(plan.alphas) / (most - 1))
     if plan.kind == "minimax":
         return own + ceil(n_clients / most) + plan.steps + 1
@@ -113,7 +115,10 @@ def _linear_exchanges(study: Study, n_clients: int) -> int:
 
 
 def _tree_exchanges(study: Study, _n_clients: int) -> int:
-    """Counts to agree on thresholds, cells for each level, and a second look."""
+    """The exchanges for counts (to find thresholds), for cells of each level and for a second look.
+
+    The second look moves thresholds off the grid.
+    """
     if not study.policy.on_grid:
         return 0
     counts = MOST_COUNTS if study.cut_columns else 0
@@ -121,7 +126,10 @@ def _tree_exchanges(study: Study, _n_clients: int) -> int:
 
 
 def _finite_exchanges(study: Study, _n_clients: int) -> int:
-    """Values on training rows; along a path also on those to fit by and on those kept back."""
+    """The exchanges for values on training rows.
+
+    A path needs two more: on the rows to fit on and on the rows kept back.
+    """
     return 3 if study.mixture.kind == "path" else 1
 
 

@@ -1,4 +1,4 @@
-"""A study, run: enrol, sum, learn, evaluate."""
+"""Runs a study: enrol clients, collect sums, learn, evaluate."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -61,10 +61,10 @@ def run_study(
     policies: Mapping[str, Policy] | None = None,
     alone: Callable[[], Policy] | None = None,
 ) -> Record:
-    """Run the study of this conversation, in which nothing was asked yet.
+    """Run the study of a new conversation, and return its record.
 
-    `policies` are the study's candidates that are policies; the others are rules in clients' code.
-    `alone` gives what the only party learned by itself, where the caller is that party.
+    `policies` are the study's candidates that are policies. The other candidates are rules in
+    clients' code. If the caller is the only party, `alone` learns the policy in its own process.
     """
     if conversation.study.privacy:
         return _run_privately(conversation, policies or {})
@@ -99,7 +99,7 @@ LEARNING_PRIVATELY: dict[str, Callable[[Conversation], LearnedPrivately]] = {
 
 
 def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -> Record:
-    """Everything from sums with noise: the policy, and what it and the best arm are worth."""
+    """The record of a run with noisy sums: the policy, and its value beside the best arm's."""
     plan = conversation.study.policy
     if plan.compares_candidates:
         learned = choose_privately(conversation, policies)
@@ -108,7 +108,7 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
     study = conversation.study
     setting, policy, chosen = learned.setting, learned.policy, next(iter(learned.valued))
     if study.table or study.permissions:
-        # With the study's encoding and permissions.
+        # Add the study's encoding and permissions to the policy.
         policy = type(policy).from_numbers(policy.numbers_for(study), study)
     candidates = Candidates(study, {})
     candidates.policies, candidates.rules = dict(learned.valued), []
@@ -135,7 +135,7 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
 def _only_if_observed(
     study: Study, transport: Transport, alone: Callable[[], Policy] | None
 ) -> Callable[[], Policy] | None:
-    """How the party learns alone, where the study says so, and one party it is."""
+    """`alone` if the study has one party learn by itself, else None; refused with more parties."""
     if not study.policy.learned_by_one:
         return None
     if alone is None or len(transport.clients) != 1:
@@ -153,10 +153,10 @@ def evaluate_policies(
     *,
     candidates: Mapping[str, Policy] | None = None,
 ) -> Record:
-    """Value policies that are there already, as the study would; gains are those of the first.
+    """Value existing policies by the study's rules; gains are those of the first policy.
 
-    `candidates` are the study's own that are policies. Clients are not asked how decisions split:
-    that has its own budget, and is for learned policies.
+    `candidates` are those of the study's candidates that are policies. Clients are not asked how
+    decisions split over groups: that question has its own budget, and is for learned policies.
     """
     go_on_for(conversation, policies)
     study = conversation.study
@@ -165,7 +165,7 @@ def evaluate_policies(
     compared = Candidates(study, candidates or {})
     compared.policies.update(policies)
     if not study.policy.compares_candidates:
-        compared.add_arm(setting.best_arm)  # one of them, as clients value few policies in a study
+        compared.add_arm(setting.best_arm)  # only one arm, as clients value few policies in a study
         compared.add_references()
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
@@ -200,7 +200,7 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
 
 
 def _prepare(conversation: Conversation) -> Setting:
-    """Enrol everybody and have rows scored and summed."""
+    """Enrol all clients, and have them score their rows and sum up."""
     enrolled = enrol_clients(conversation)
     counted = enrolled.counted
     statistics, along = score(conversation, enrolled)
@@ -222,7 +222,7 @@ def _prepare(conversation: Conversation) -> Setting:
 def _for_newcomers(
     enrolled: "Enrolled", by_fold: Answers[ScoreSumsByFold] | None, study: Study
 ) -> ForNewcomers | None:
-    """What those are scored and added with who come later, where the study lets them."""
+    """What is needed to add clients that join later; None if the study fixes its clients."""
     if why_fixed(study):
         return None
     names = tuple(sorted(enrolled.summed))
@@ -232,10 +232,10 @@ def _for_newcomers(
 def _finish(
     conversation: Conversation, candidates: Candidates, learned: Learned, *, describe: bool
 ) -> tuple[Record, Answers[Values] | None]:
-    """Evaluate, describe, and write down what there is; and the answers that values are from."""
+    """Evaluate and describe the learned policy; the record, and the answers behind its values."""
     setting, study, policy = learned.setting, learned.setting.study, learned.policy
     if policy and (study.table or study.permissions):
-        # With the study's encoding and permissions.
+        # Add the study's encoding and permissions to the policy.
         policy = type(policy).from_numbers(policy.numbers(), study)
     solved = without_each(learned) if study.evaluation.share else {}
     candidates.beside = asked_beside(setting, solved, candidates.names())
@@ -265,7 +265,7 @@ def _finish(
         reliance=reliance,
         outcomes=evaluated.judged.outcomes,
         guardrails=evaluated.judged.guardrails,
-        # What was only valued follows from no sums.
+        # A policy that was only valued cannot be solved again from sums.
         for_newcomers=setting.for_newcomers if learned.statistics else None,
         personal=evaluated.personal,
     )
@@ -273,29 +273,31 @@ def _finish(
 
 
 def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, float] | None:
-    """What these clients told, where they were asked."""
+    """These clients' numbers; None if clients were not asked."""
     return None if told is None else {name: told[name] for name in clients}
 
 
 class Enrolled(NamedTuple):
-    """What clients count by, which actions some have no rows of, and how to score rows."""
+    """What determines clients' weights, which actions some clients lack, and how to score rows."""
 
     counted: Counted
     borrowed: Borrowed
     query: SumScores
-    taken: TakenRows | None = None  # where the study is cautious
-    summed: Mapping[str, OutcomeSums] = MappingProxyType({})  # what outcome models were made from
-    total: OutcomeSums | None = None  # of these and of those who were there before
+    taken: TakenRows | None = None  # if the study is cautious
+    summed: Mapping[str, OutcomeSums] = MappingProxyType({})  # the sums behind outcome models
+    total: OutcomeSums | None = None  # of these sums and of those of earlier clients
 
 
 def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None) -> Enrolled:
-    """What clients count by, which nobody can change from here on, and how to score their rows.
+    """Enrol all clients; return what determines their weights, and how to score their rows.
 
-    Beside it, which actions a client has no rows of, or too few to tell. Those who were there
-    `before` are not asked; their sums add to outcome models.
+    The numbers that determine weights are fixed from here on. The result also says which actions a
+    client has no rows of, or too few to report. Clients that were there `before` are not asked
+    again, but their sums count in outcome models.
 
-    All is asked for on one trip: whoever does not enrol has its sums left out, and whoever's sums
-    are of other rows than it enrolled with, or weigh otherwise than it says, does not enrol.
+    One round trip asks for everything. If a client does not enrol, its sums are left out. A client
+    is not enrolled if its sums come from other rows than it enrolled with, or if their weight is
+    not what it reports.
     """
     study = conversation.study
     first = [TakeFound.of(study)] if TakeFound.needed(study) else []
@@ -319,8 +321,8 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
         return Enrolled(counted, borrowed, without_models(study))
     absent = {name: "did not enrol" for name in sums if name not in rows}
     usable = conversation.reject(sums, absent)
-    # One client is enough: whoever cannot add to the models may still use them. If nobody can,
-    # each has those of its own that it can have.
+    # Sums of one client are enough: clients that cannot contribute to the models may still use
+    # them. If no client can contribute, each client fits what models it can by itself.
     doubts = study.is_cautious or study.doubts_leaves
     if not usable and doubts and before is None:
         raise FederationError(
@@ -341,7 +343,7 @@ def _belied(
     told: Mapping[str, TotalWeight] | None,
     of_other_rows: str | None,
 ) -> str | None:
-    """Why this enrolment cannot be true beside what came with it, or not be counted without."""
+    """Why this enrolment contradicts the client's other answers, or lacks one; None if neither."""
     if told is not None and name not in told:
         return "did not report the sum of its row weights, by which clients count"
     if sums is None or name not in sums or of_other_rows:
@@ -350,7 +352,7 @@ def _belied(
 
 
 class ToldAlong(NamedTuple):
-    """What came along with the sums of scores, where the study asks for it."""
+    """What clients sent along with the sums of scores, if the study asks for it."""
 
     by_fold: Answers[ScoreSumsByFold] | None
     cells: Answers[CellSums] | None
@@ -360,11 +362,14 @@ class ToldAlong(NamedTuple):
 def score(
     conversation: Conversation, enrolled: Enrolled, *, personal: bool = True
 ) -> tuple[ScoreStatistics, ToldAlong]:
-    """Have every client score its rows and sum up; who cannot, is out.
+    """Have every client score its rows and sum up; clients that cannot are left out.
 
-    Where values are cross-fitted or terms chosen, sums by fold come along; where all thresholds of
-    a tree were agreed beforehand, sums over its grid do; and where clients have policies of their
-    own, how far scores lie apart, unless `personal` says that none are solved for.
+    The same round trip asks for more if the study needs it:
+
+    - sums by fold, if values are cross-fitted or terms are chosen,
+    - sums over a tree's grid, if all its thresholds are known beforehand,
+    - how far scores differ between actions, if clients have personal policies and `personal` is
+      true.
     """
     study, rows = conversation.study, enrolled.counted.rows
     along: dict[str, Query[Any]] = {}

@@ -1,8 +1,8 @@
-"""Which thresholds are worth adding as terms, from where clients report that outcomes jump.
+"""Finds thresholds that are worth adding as terms, from clients' reports of jumps in outcomes.
 
-A client reports for a part of a grid whether outcomes jump there, and where most. Statistics of the
-same part are added up over clients. The place of the jump is a median over clients and actions, in
-that part or close by, weighted by rows and squared statistics.
+For each part of a grid, a client reports whether outcomes jump there, and where the largest jump
+is. Statistics of the same part are added up over clients. The place of the jump is a median over
+clients and actions, in that part or close by. It is weighted by rows and squared statistics.
 """
 
 from collections import defaultdict
@@ -19,14 +19,14 @@ from fedopl.policies.basis import Basis, Threshold
 from fedopl.policies.threshold_grid import N_PARTS_OF_GRID, candidate_cuts, part_of_grid
 from fedopl.study.study import Study
 
-# How likely any threshold, or any product, is taken where outcomes speak for none.
+# The probability that any threshold, or any product, is added if outcomes depend on none.
 FALSE_ALARM = 0.05
 
-Places = tuple[int, ...]  # of one number or two among features
+Places = tuple[int, ...]  # the positions of one or two numeric features
 
 
 class _Told(NamedTuple):
-    """What one client reports about one action."""
+    """One jump that one client reports for one action."""
 
     places: Places
     cuts: tuple[float, ...]
@@ -36,7 +36,7 @@ class _Told(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """One number, or two: what was told of them."""
+    """All reports about one numeric feature, or about two together."""
 
     strength: dict[tuple[int, ...], float] = field(default_factory=lambda: defaultdict(float))
     told: dict[tuple[str, int], list[_Told]] = field(
@@ -50,7 +50,7 @@ def strongest_thresholds(
     told: Mapping[str, FloatArray],
     rows: Mapping[str, FloatArray],
 ) -> tuple[Threshold, ...]:
-    """The thresholds that would hardly be so strong by chance, in that order."""
+    """The thresholds that are too strong to be chance, strongest first."""
     sizes = n_candidates(study)
     items: dict[Places, _Item] = defaultdict(_Item)
     for action in range(study.n_actions):
@@ -84,7 +84,10 @@ def _lines(strongest: FloatArray) -> Iterable[_Told]:
 
 
 def _least_strength(study: Study, basis: Basis, n_numbers: int) -> float:
-    """What no part of any grid would reach by chance, but for a few in a hundred studies."""
+    """The strength that chance reaches in at most a share `FALSE_ALARM` of studies.
+
+    This holds for all parts of all grids together.
+    """
     numbers = set(basis.knots)
     n_pairs = sum(set(pair) <= numbers for pair in basis.multiplied)
     n_parts = n_numbers * N_PARTS_OF_GRID + n_pairs * N_PARTS_OF_GRID**2
@@ -98,7 +101,7 @@ def _placed(
     rows: Mapping[str, FloatArray],
     parts: tuple[int, ...],
 ) -> Threshold:
-    """The threshold in this part of the grid, or beside it, where clients have it."""
+    """The threshold in this part of the grid, or beside it, by the clients' reports."""
     places = next(iter(item.told.values()))[0].places
     candidates = [candidate_cuts(basis.knots[study.features[place]]) for place in places]
     sizes = np.array([len(own) / N_PARTS_OF_GRID for own in candidates])
@@ -117,7 +120,7 @@ def _placed(
 
 
 def _weighted_median(places: Sequence[float], counts: Sequence[float]) -> int:
-    """The least place with half of what counts at it or below."""
+    """The smallest place such that it and those below have at least half of all counts."""
     order = np.argsort(places, kind="stable")
     up_to = np.cumsum(np.array(counts)[order])
     return int(places[order[np.searchsorted(up_to, up_to[-1] / 2)]])

@@ -12,7 +12,7 @@ from fedopl.study.mixture import renormalised
 
 
 def learn_by_fold(setting: Setting) -> list[Policy]:
-    """One policy for each fold, learned from the same clients' other folds; no client is asked."""
+    """One policy for each fold, learned from the other folds of all clients; no client is asked."""
     by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
     weights = renormalised(setting.weights, by_fold.keys())
     study = setting.study

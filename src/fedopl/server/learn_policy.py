@@ -1,4 +1,4 @@
-"""Learning the policy: by an oracle, by search, or as the best of candidates."""
+"""Learns the policy: with an oracle, by search, or as the best of candidates."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,34 +39,34 @@ from fedopl.study.mixture import BestSkew, Minimax
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Learned:
-    """What was learned, for whom, and from what."""
+    """The learned policy, the mixture it is for, and the statistics behind it."""
 
-    setting: Setting  # with the weights that were found, where they had to be
-    policy: Policy | None  # None where it is a rule in clients' code
-    statistics: Statistics | None  # what policies for other mixtures can be found from
+    setting: Setting  # with the weights that the run found, if the study does not fix them
+    policy: Policy | None  # None if it is a rule in clients' code
+    statistics: Statistics | None  # from which policies for other mixtures can be solved
     chosen: str = LEARNED  # or the name of a candidate
     search: Search | None = None  # how the weights were found
-    tree: TreeStatistics | None = None  # what a tree was found from
-    curve: BudgetCurve | None = None  # what it gains and spends at prices, where there is a budget
-    price: float = 0.0  # of what it spends
-    names: tuple[str, ...] = ()  # of candidates that were chosen among
+    tree: TreeStatistics | None = None  # from which a tree was found
+    curve: BudgetCurve | None = None  # gains and costs at several prices, if there is a budget
+    price: float = 0.0  # of one unit of what the policy spends
+    names: tuple[str, ...] = ()  # of the candidates to choose from
     told: Mapping[str, Values] = field(
         default_factory=dict
-    )  # what these are worth on training rows
+    )  # the values of these on training rows, by client
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """All that learning starts from."""
+    """What learning starts from."""
 
     setting: Setting
     conversation: Conversation
     candidates: Candidates
-    alone: Callable[[], Policy] | None  # how the only party there is learns in its own process
+    alone: Callable[[], Policy] | None  # learns in the process of the only party, if there is one
 
 
 def learn_policy(task: Task) -> Learned:
-    """Learn the study's kind of policy; `candidates` then has it, and the constant arms."""
+    """Learn the study's kind of policy; also adds it and the constant arms to `candidates`."""
     learned = _within_budget(LEARNERS[task.setting.study.policy.kind](task), task)
     if learned.policy and learned.chosen == LEARNED:
         task.candidates.policies[LEARNED] = learned.policy
@@ -75,7 +75,7 @@ def learn_policy(task: Task) -> Learned:
 
 
 def _within_budget(learned: Learned, task: Task) -> Learned:
-    """The same at the lowest price at which it keeps to the budget, if there is one."""
+    """The policy at the lowest price at which it keeps to the budget, if there is a budget."""
     study, policy, setting = task.setting.study, learned.policy, learned.setting
     if study.budget is None:
         return learned
@@ -96,7 +96,7 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
 
 
 def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: Task) -> Learned:
-    """The candidate of the largest value at the lowest price that keeps to the budget."""
+    """The candidate that is best at the lowest price at which it keeps to the budget."""
     candidates, budget = task.candidates, task.setting.study.budget
     assert budget is not None  # noqa: S101
     curve = ask_for_candidates(statistics, candidates, learned.setting, task.conversation)
@@ -107,7 +107,7 @@ def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: 
 
 
 def _linear(task: Task) -> Learned:
-    """By the study's oracle, for the weights that were agreed or found."""
+    """A linear policy by the study's oracle, for weights that the study gives or the run finds."""
     setting, conversation, plan = task.setting, task.conversation, task.setting.study.mixture
     search: Search | None = None
     if isinstance(plan, BestSkew):
@@ -120,7 +120,7 @@ def _linear(task: Task) -> Learned:
 
 
 def _tree(task: Task) -> Learned:
-    """Searched for on the grid, or by the only client."""
+    """A tree, found by search on the grid or by the only client."""
     setting, plan, search = task.setting, task.setting.study.mixture, None
     if task.alone is not None:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
@@ -130,13 +130,13 @@ def _tree(task: Task) -> Learned:
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
         searched = replace(searched, policy=found.solve(setting.weights))
-    # Weights are found on the grid alone; what is learned for them gets a second look.
+    # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
     policy, found = tree_search.look_twice(searched, setting, task.conversation)
     return Learned(setting=setting, policy=policy, statistics=found, search=search, tree=found)
 
 
 def _finite(task: Task) -> Learned:
-    """The candidate of the largest value on training rows."""
+    """The candidate with the largest value on training rows."""
     setting, candidates = task.setting, task.candidates
     answers = candidates.ask(setting, task.conversation, RowSplit.TRAINING)
     caution = setting.study.caution
@@ -156,7 +156,7 @@ def _finite(task: Task) -> Learned:
 
 
 def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
-    """The weights, if the study does not fix them but lets the run find them."""
+    """The search for weights, if the study lets the run find them; otherwise None."""
     setting, candidates, plan = task.setting, task.candidates, task.setting.study.mixture
     if isinstance(plan, Minimax):
         return _climb(setting, plan, statistics, lambda: regrets_at_hand(statistics))
@@ -167,7 +167,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
         names, candidates.ask(setting, task.conversation, RowSplit.FITTING), statistics.caution
     )
     kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
-    # A path compares policies fitted by some with values reported by some: both must be there.
+    # A path needs from each client both the values to fit on and those on rows kept back.
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)
     sign = setting.study.reward_sign
@@ -176,7 +176,7 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
 
 
 def _neural(task: Task) -> Learned:
-    """Trained in rounds from the exact linear policy."""
+    """A network, trained in rounds that start from the exact linear policy."""
     policy = network_rounds.learn(task.setting, task.conversation)
     return Learned(setting=task.setting, policy=policy, statistics=None)
 
@@ -191,7 +191,7 @@ LEARNERS: dict[str, Callable[[Task], Learned]] = {
 
 
 def _weighed(setting: Setting, search: Search | None) -> Setting:
-    """With the weights that were found; who was not part of the search has none."""
+    """The setting with the weights that were found; zero for clients outside the search."""
     if search is None:
         return setting
     return replace(
@@ -230,7 +230,7 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
         borrowed=setting.statistics.borrowed,
         taken=taken and taken.of_folds(range(1, n_folds)),
     )
-    # What is tried on the first fold must not have been chosen by it.
+    # The first fold values these policies, so it must not be used to choose their terms.
     choice = choose_terms(
         study, setting.by_fold or {}, weights, range(1, n_folds), fitting.noise_weights(weights)
     )
@@ -241,7 +241,7 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
 def _climb(
     setting: Setting, plan: Minimax, statistics: Statistics, regrets: Callable[[], Regrets]
 ) -> MinimaxSearch | None:
-    """Mirror ascent on regrets over training rows; a single client has no regret."""
+    """Mirror ascent on regrets over training rows; None for a single client, with no regret."""
     if len(setting.weights) < 2:
         return None
     return minimax_weights(statistics, setting.weights, regrets(), Ascent(most_steps=plan.steps))
@@ -250,7 +250,7 @@ def _climb(
 def _climb_linear(
     setting: Setting, conversation: Conversation, plan: Minimax
 ) -> MinimaxSearch | None:
-    """The ascent for linear policies, whose values at every step only clients know."""
+    """The ascent for linear policies; clients are asked for their values at every step."""
 
     def regrets() -> Regrets:
         ask = asking(conversation, sorted(setting.weights), RowSplit.TRAINING)

@@ -1,4 +1,4 @@
-"""What clients are asked so that each solves for its personal policy, by what was learned."""
+"""The queries with which each client solves for its personal policy, by kind of policy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fedopl.server.learn_policy import Learned
 
 @dataclass(frozen=True, eq=False)
 class PersonalQueries:
-    """The kind of query, and by client what it is sent beside the policies that it values."""
+    """The kind of query, and by client the fields it has beside the policies to value."""
 
     kind: type[AsksPersonal]
     fields: dict[str, Fields]
@@ -29,7 +29,7 @@ class PersonalQueries:
 
 
 def personal_queries(learned: Learned) -> PersonalQueries | None:
-    """For each client, what all others learned; None where clients have no such policies."""
+    """Each client's query, with what all others learned; None without personal policies."""
     study = learned.setting.study
     return _ASKING[study.policy.kind](learned) if study.personalises else None
 

@@ -1,4 +1,4 @@
-"""Policies to be compared: asked about all at once, on the same rows."""
+"""Compares policies: one query asks about all of them, on the same rows."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,21 +51,22 @@ from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.guardrail import WHAT_WAS_DONE, guarded_columns
 from fedopl.study.study import Study
 
-# Clients report so many values per held-out row at most, by default; some rows may lack a score.
+# The most values that may be asked for per held-out row. Clients' default limit is higher, but some
+# rows may lack a score.
 _VALUES_PER_ROW = 0.4
-# An arm is valued where nearly every row has a score for it: rows without one count for no policy.
+# An arm is valued if this share of rows has a score for it. A row without one counts for no policy.
 _LEAST_SCORED = 0.999
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """The results of the last trip."""
+    """The results of the last round trip."""
 
     values: ValueTable = field(default_factory=ValueTable)
     gains: GainTable = field(default_factory=GainTable)
     improvements: ImprovementTable = field(default_factory=ImprovementTable)
-    answers: Answers[Values] | None = None  # what the tables are made of
-    everything: Answers[Values] | None = None  # the same, and of policies that tables do not show
+    answers: Answers[Values] | None = None  # from which the tables are made
+    everything: Answers[Values] | None = None  # also has policies that tables do not show
     described: Descriptions | None = None
     fitted: dict[str, ModelFit] = field(default_factory=dict)
     interactions: dict[str, InteractionsLeft] = field(default_factory=dict)
@@ -75,10 +76,10 @@ class Evaluated:
 
 
 class AsksEach(Protocol):
-    """What makes the query of each client that solves for a personal policy first."""
+    """Makes each client's query; the client first solves for its personal policy."""
 
     def asking(self, asked: dict[str, Any]) -> Mapping[str, Query[Any]]:
-        """By client, its query, which also asks about policies in these fields."""
+        """By client, its query, which also asks about the policies in these fields."""
 
 
 class Candidates:
@@ -89,7 +90,7 @@ class Candidates:
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
         self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
-        self.personal: AsksEach | None = None  # how clients value personal policies, too
+        self.personal: AsksEach | None = None  # makes queries if clients value personal policies
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -101,15 +102,15 @@ class Candidates:
                 self.rules.append(name)
 
     def add_arm(self, action: str) -> None:
-        """Compare with everybody getting this action."""
+        """Add the policy that gives everybody this action."""
         arm = constant_policy(action, self.study.actions, self.study.features)
         self.policies[arm_name(action)] = arm
 
     def add_arms(self, setting: Setting) -> None:
-        """Compare with every arm that all clients have scores for, the most promising first.
+        """Add every arm that all clients have scores for, the most promising first.
 
-        Where a client holds few rows out, it is asked about as many arms as it will answer for:
-        those that were best on the rows learned from, on which their values do not depend.
+        If a client holds out few rows, fewer arms are added, so that it will answer. These are the
+        best on training rows; their values come from other rows.
         """
         if self.study.policy.compares_candidates:
             return
@@ -124,13 +125,13 @@ class Candidates:
                 room -= 1
 
     def add_references(self) -> None:
-        """Value the arms that guardrails compare with."""
+        """Add the arms that guardrails compare with."""
         for guardrail in self.study.guardrails.values():
             if guardrail.reference != WHAT_WAS_DONE:
                 self.add_arm(guardrail.reference)
 
     def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
-        """What all candidates are worth to every client, on rows of this split."""
+        """The values of all candidates at every client, on rows of this split."""
         return conversation.require_quorum(conversation.each(self._query(split), setting.weights))
 
     def evaluate(
@@ -142,10 +143,10 @@ class Candidates:
         describe: bool,
         asked: Collection[str] | None = None,
     ) -> Evaluated:
-        """Values on rows that nothing was learned from, and how decisions split, on one trip.
+        """Values on rows not used for learning, and how decisions split, in one round trip.
 
-        No values are claimed where no rows were held out, unless each fold is valued by policies
-        that were learned without it. All clients of the setting are asked, unless it is said who.
+        Without held-out rows there are no values, unless each fold is valued by policies that were
+        learned without it. All clients of the setting are asked, unless `asked` names some.
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
@@ -175,7 +176,7 @@ class Candidates:
         found = conversation.together(clients, *queries.values())
         replies = dict(zip(queries, found, strict=True))
         everything = replies.get("values")
-        if everything and by_fold:  # the policies are no way of learning from others' rows
+        if everything and by_fold:  # only clients whose sums by fold the policies were learned from
             others = {name: "" for name in everything if name not in by_fold}
             everything = everything.without(others)
         shown = self._shown(everything, self.own)
@@ -197,16 +198,16 @@ class Candidates:
     def _judged(
         self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]
     ) -> JudgedOutcomes:
-        """The results for guardrails."""
+        """Values of further outcomes, and verdicts on guardrails."""
         found = {
             column: replies[f"outcome {column}"] or {} for column in guarded_columns(self.study)
         }
         return judge_guardrails(setting, found, [*self.names(), LOGGING, LOCAL], valued)
 
     def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
-        """What the candidates are worth, and what the chosen one gains over others."""
+        """Tables of the candidates' values, and of the chosen one's gains over others."""
         names = [*self.names(), *([LOGGING] if GLOBAL in answers else self.own)]
-        # Several candidates at once: intervals that hold for all of them together (Bonferroni).
+        # If candidates are compared, intervals hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         return {
             "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
@@ -218,7 +219,7 @@ class Candidates:
     def _personal_table(
         self, setting: Setting, answers: Answers[Values], chosen: str
     ) -> dict[str, PersonalTable]:
-        """What personal policies gain over the shared one, the client's own and the best arm."""
+        """Gains of personal policies over the shared, local and logging policies and best arm."""
         if self.personal is None:
             return {}
         names = [*self.names(), *self.own]
@@ -227,17 +228,17 @@ class Candidates:
         return {"personal": personal_table(answers, setting.weights, names, compared)}
 
     def names(self) -> list[str]:
-        """In the order in which clients answer; rules come last."""
+        """The candidates' names, in the order of clients' answers; rules come last."""
         return in_message_order(self.policies) + self.rules
 
     def places(self) -> dict[str, int]:
-        """Where each candidate's value is in an answer about held-out rows."""
+        """The position of each candidate's value in an answer about held-out rows."""
         names = in_message_order({**self.policies, **self.beside}) + self.rules
         return {name: place for place, name in enumerate([*names, *self.own])}
 
     @property
     def own(self) -> list[str]:
-        """What clients value beside what they are asked about, in the order of their answers."""
+        """The policies that clients value without being asked, in the order of their answers."""
         return [*[PERSONAL] * (self.personal is not None), LOGGING, LOCAL]
 
     def _shown(self, answers: Answers[Values] | None, own: list[str]) -> Answers[Values] | None:
@@ -253,20 +254,20 @@ class Candidates:
             told = answers[client]
             return replace(told, means=told.means[kept], covariances=told.covariances[square])
 
-        if len(answers) > MOST_VALUED_ALONE:  # which are in a file, and stay there
+        if len(answers) > MOST_VALUED_ALONE:  # then answers are in a file, and stay there
             return Answers(answers.exchange, {name: partial(shown, name) for name in answers})
         return Answers(answers.exchange, {name: shown(name) for name in answers})
 
     def fields(
         self, names: list[str], beside: Mapping[str, Policy] | None = None
     ) -> dict[str, Any]:
-        """The fields that carry these candidates, and whatever is asked about beside them."""
+        """The fields of a query that hold these candidates, and further policies to value."""
         policies = [self.policies[name] for name in names if name in self.policies]
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
     def _across_folds(self, setting: Setting, chosen: str) -> ValueAcrossFolds:
-        """Every candidate for every fold: only the learned policy differs from fold to fold."""
+        """The query with all candidates for every fold; only the learned policy differs by fold."""
         n_folds = self.study.nuisances.folds
         versions = {chosen: learn_by_fold(setting)}
         policies = [
@@ -288,7 +289,7 @@ class Candidates:
 
 
 def room_for_policies(setting: Setting, n_asked: int) -> int:
-    """How many more policies every client can be asked about, without refusing for too few rows."""
+    """How many more policies a query may have before a client refuses for too few rows."""
     study = setting.study
     plan = study.evaluation
     held_out = 1.0 if plan.is_cross_fitted else plan.share / (1 - plan.share)
@@ -298,7 +299,7 @@ def room_for_policies(setting: Setting, n_asked: int) -> int:
 
 
 def _is_scored(setting: Setting, action: int) -> bool:
-    """Whether every client that counts has a score for this action, on about every row."""
+    """Whether every client with weight has scores of this action on about every row."""
     sums = setting.statistics.sums
     counted = [sums[name] for name, weight in setting.weights.items() if weight > 0]
     return all(own.shares[action] >= _LEAST_SCORED for own in counted)

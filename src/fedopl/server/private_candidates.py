@@ -1,4 +1,4 @@
-"""The best of named candidates and constant arms, by sums of scores that came with noise."""
+"""The best of named candidates and constant arms, by noisy sums of scores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,9 +24,10 @@ from fedopl.study.study import Study
 def choose_privately(
     conversation: Conversation, policies: Mapping[str, Policy]
 ) -> LearnedPrivately:
-    """Enrol all clients, model outcomes, and take the candidate with the largest score, with noise.
+    """Enrol all clients, model outcomes, and choose the candidate with the largest noisy score.
 
-    It is valued beside the best arm; if it is that itself, beside the next best candidate.
+    It is compared with the best arm. If it is the best arm, it is compared with the next best
+    candidate.
     """
     _check_candidates(conversation.study, policies)
     started = start_privately(conversation)
@@ -71,7 +72,7 @@ def _check_candidates(study: Study, policies: Mapping[str, Policy]) -> None:
 
 
 def _of_one_kind(valued: dict[str, Policy], arms: Mapping[str, str]) -> dict[str, Policy]:
-    """Beside a tree, an arm is a tree, too: so both are answered in this order."""
+    """The policies, with arms as trees if one is a tree. So answers keep this order."""
     tree = next((own for own in valued.values() if isinstance(own, TreePolicy)), None)
     if tree is None:
         return valued

@@ -1,8 +1,9 @@
-"""`csoaa-sgd` with differential privacy: steps along gradients that came with noise (DP-SGD).
+"""`csoaa-sgd` with differential privacy: steps along noisy gradients (DP-SGD).
 
-A gradient of the least squares that doubly robust scores lead to is a sum of what models leave of
-outcomes, times features, over propensities. Its rows may be sampled. Nothing with noise is
-inverted, which pays where noise is large: steps then are short, and their mean has little of it.
+The gradient of the least-squares loss on doubly robust scores is a sum over rows. A row contributes
+the residual of its outcome, times features, over its propensity. Rows may be sampled. No noisy
+matrix is inverted. This helps if noise is large: steps are then short, and their mean has little
+noise.
 """
 
 import math
@@ -17,16 +18,16 @@ from fedopl.solvers.averaged_rounds import AveragedRounds
 from fedopl.solvers.private_regression import FirstFit
 from fedopl.study.private.private_setting import Bounds, PrivateSetting
 
-# The share of steps that are left out of the mean, the first ones.
+# The share of steps, at the start, that are left out of the mean.
 _LEFT_OUT = 1 / 4
-# How much shorter steps are for noise in a gradient as large as what is to be learned.
+# How much noise shortens steps: if it is as large as the coefficients, 1 + this many times.
 _SHORTER = 10.0
 
 
 def gradient_steps(
     conversation: Conversation, private: PrivateSetting, fit: FirstFit, totals: Totals
 ) -> FloatArray:  # (n_actions, n_columns), in units
-    """The mean over all but the first steps, from where nothing is known."""
+    """The mean of the parameters over all but the first steps; they start at zero."""
     rows, weights = totals.rows, totals.weights
     plan = conversation.study.linear.training
     rounds = AveragedRounds(fit.parameters.shape, plan.rounds, plan.momentum, "steps")
@@ -40,10 +41,9 @@ def gradient_steps(
 
 
 def _longest_step(fit: FirstFit, n_rows: int, deviation: float) -> float:
-    """The inverse of the loss's largest curvature, less where gradients have much noise.
+    """The inverse of the loss's largest curvature, reduced if gradients have much noise.
 
-    Coefficients are about one in size, all of an action's together, and so is what noise is
-    compared with.
+    An action's coefficients together are about one in size. Noise is compared with that size.
     """
     curvature = float(np.linalg.eigvalsh(fit.square / n_rows)[-1])
     noise = (fit.n_terms + 1) * (deviation / curvature) ** 2
@@ -52,6 +52,9 @@ def _longest_step(fit: FirstFit, n_rows: int, deviation: float) -> float:
 
 
 def share_passed(n_actions: int, n_terms: int) -> float:
-    """About how much of a residual passes its bound, if it is normal and actions equally likely."""
+    """About which share of a residual remains after clipping.
+
+    Residuals are taken as normal, and actions as equally likely.
+    """
     bound = Bounds(n_terms, n_actions).step / math.sqrt(n_terms + 1) / n_actions
     return math.erf(bound / math.sqrt(2))

@@ -1,7 +1,7 @@
-"""Learning with differential privacy: everything here is a function of sums that came with noise.
+"""Learning with differential privacy: everything here is computed from noisy sums.
 
-First sums give models of every action's outcome. Each step then moves them by what they leave of
-outcomes, over propensities: so they become doubly robust, without scores of rows ever being summed.
+The first sums give models of every action's outcome. Each step then moves the models by their
+residuals over propensities. So the models become doubly robust, although no scores are ever summed.
 """
 
 from collections.abc import Mapping
@@ -27,26 +27,26 @@ from fedopl.study.study import Study
 
 
 class LearnedPrivately(NamedTuple):
-    """What was learned from sums with noise."""
+    """What was learned from noisy sums."""
 
     totals: Totals
     setting: Setting
     policy: Policy
-    models: FloatArray  # (n_actions, n_columns), of outcomes, as these are
-    valued: Mapping[str, Policy]  # itself by its name, and what it is compared with, in this order
+    models: FloatArray  # (n_actions, n_columns), of outcomes in their own unit
+    valued: Mapping[str, Policy]  # the learned policy first, then the policy it is compared with
     best_arm: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StartedPrivately:
-    """The first sums, and the clients they come from."""
+    """The first sums over all clients, and the first outcome models."""
 
     study: Study
     totals: Totals
     fit: FirstFit
 
     def setting(self, private: PrivateSetting, parameters: FloatArray) -> Setting:
-        """Where the run stands, with these models, in units of the study."""
+        """The setting with these models, given in units of the study."""
         rows, weights = self.totals.rows, self.totals.weights
         own = _score_sums(private, self.totals, parameters)
         statistics = ScoreStatistics(study=self.study, sums=own, rows=rows)
@@ -54,7 +54,7 @@ class StartedPrivately:
 
 
 def start_privately(conversation: Conversation) -> StartedPrivately:
-    """Enrol all clients, and model every action's outcome from all first sums."""
+    """Enrol all clients, and model every action's outcome from the first sums."""
     totals = first_totals(conversation)
     private = PrivateSetting(conversation.study)
     noise, total = private.first_noise.times(totals.noise), totals.total
@@ -63,7 +63,7 @@ def start_privately(conversation: Conversation) -> StartedPrivately:
 
 
 def learn_privately(conversation: Conversation) -> LearnedPrivately:
-    """Enrol all clients, learn a linear policy in a few steps, and say what the sums show."""
+    """Enrol all clients, and learn a linear policy in a few steps from noisy sums."""
     started = start_privately(conversation)
     study, private = started.study, PrivateSetting(started.study)
     if private.by_gradients:
@@ -79,13 +79,13 @@ def learn_privately(conversation: Conversation) -> LearnedPrivately:
 
 
 def _steps(private: PrivateSetting, fit: FirstFit, totals: Totals) -> FloatArray:
-    """The mean of where every step leads, each from the mean of those before, in units.
+    """The mean of the results of all steps, in units; each step starts from the mean so far.
 
-    Steps have noise of their own, and the more of them share what is promised, the more each has.
-    Their mean has as little as one step with all of it would have.
+    Each step has its own noise. The more steps share the privacy budget, the more noise each has.
+    Their mean has as little noise as one step with the whole budget would have.
     """
     parameters = fit.parameters  # (n_actions, n_columns)
-    # A row counts in a step as its client does in the mixture.
+    # Rows are weighted so that each client counts as in the mixture.
     rows, noise = totals.rows, private.deviation("squares") * totals.noise
     per_row = {name: totals.weights[name] * sum(rows.values()) / rows[name] for name in rows}
     passed = share_passed(len(parameters), fit.n_terms)
@@ -99,7 +99,7 @@ def _steps(private: PrivateSetting, fit: FirstFit, totals: Totals) -> FloatArray
 def _score_sums(
     private: PrivateSetting, totals: Totals, parameters: FloatArray
 ) -> dict[str, ScoreSums]:
-    """Sums as if scores were what the models say: they have the same solution for any mixture."""
+    """Sums as if the models' predictions were the scores; any mixture has the same solution."""
     back = np.linalg.inv(private.scales.to_units)
     raw = private.scales.parameters(parameters)
     own = {}

@@ -1,6 +1,7 @@
-"""Sums over all clients, whether each one's answers are read and added up or their total alone is.
+"""Noisy sums over all clients, in two ways: from each client's answers, or as a total under masks.
 
-Learning needs no more than these: with noise of each client's own, and with masks.
+Without masks, each client adds all the noise, and the server adds up the answers. With masks, the
+server can read only the total. Learning needs no more than these sums.
 """
 
 import math
@@ -44,15 +45,15 @@ from fedopl.study.study import Study
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Totals(ABC):
-    """Who takes part, the first sums, and a way to further ones."""
+    """The clients that take part, their first sums, and methods to ask for further sums."""
 
     conversation: Conversation
     rows: dict[str, int]
     weights: Weights
-    # Those of each client; or, under masks, the total, in the name of all.
+    # The first sums of each client. Under masks, only the total, under the name GLOBAL.
     first: Mapping[str, NoisedSums]
-    noise_of_first: float  # of each of these, in deviations of the release
-    noise: float  # of their total, likewise
+    noise_of_first: float  # the noise of each of these, in deviations of the release
+    noise: float  # the noise of their total, in the same unit
 
     @property
     def total(self) -> NoisedSums:
@@ -61,25 +62,25 @@ class Totals(ABC):
 
     @abstractmethod
     def step(self, query: SumResiduals, per_row: Mapping[str, float]) -> FloatArray:
-        """Σ_c r_c·(sums of c): a client's rows count in a step as it does in the mixture."""
+        """Σ_c r_c·(sums of c), with the weight r_c of each row of client c."""
 
     @abstractmethod
     def required(self, query: Query[Any], field: str) -> FloatArray:
-        """The mixture of means over training rows of a field of answers."""
+        """A field of the answers: means over training rows, weighted by the mixture."""
 
     @abstractmethod
     def wanted(self, query: Query[Any], field: str) -> FloatArray | None:
-        """The same where a run can do without; None if less than a quorum answers."""
+        """The same for an optional field; None if less than a quorum answers."""
 
 
 # --- each client's answers are read ---------------------------------------------------------------
 
 
 class OfEach(Totals):
-    """Every client adds all noise of the promise, so each one's answers may be read."""
+    """Every client adds all the noise that was promised, so each client's answers may be read."""
 
     def step(self, query: SumResiduals, per_row: Mapping[str, float]) -> FloatArray:
-        """Of those who answered, who count for all."""
+        """The sum over clients that answered, scaled up to stand for all."""
         answers = self.conversation.require_quorum(self.conversation.each(query, self.rows))
         present = sum(self.weights[name] for name in answers)
         return np.asarray(
@@ -87,12 +88,12 @@ class OfEach(Totals):
         )
 
     def required(self, query: Query[Any], field: str) -> FloatArray:
-        """By weights of those who answered, of whom there is a quorum."""
+        """The weighted mean over the clients that answered; a quorum must answer."""
         answers = self.conversation.each(query, self.weights)
         return self._mean(self.conversation.require_quorum(answers), field)
 
     def wanted(self, query: Query[Any], field: str) -> FloatArray | None:
-        """By weights of those who answered."""
+        """The weighted mean over the clients that answered; None without a quorum."""
         answers = self.conversation.each(query, self.weights)
         return self._mean(answers, field) if self.conversation.has_quorum(answers) else None
 
@@ -103,7 +104,7 @@ class OfEach(Totals):
 
 
 def of_each(conversation: Conversation) -> OfEach:
-    """Who takes part: clients that enrol, and give sums that are possible for their rows."""
+    """The totals of all clients that enrol and send sums that are possible for their rows."""
     _measure_if_wanted(conversation)
     study, clients = conversation.study, conversation.transport.clients
     first = _told_first(study)
@@ -128,12 +129,12 @@ def of_each(conversation: Conversation) -> OfEach:
 
 
 def _told_first(study: Study) -> list[Query[Any]]:
-    """What ranges the study goes on with, where they were measured."""
+    """The query that tells clients the measured ranges; empty if none were measured."""
     return [TakeRanges.of(study)] if TakeRanges.needed(study) else []
 
 
 def _measure_if_wanted(conversation: Conversation) -> None:
-    """Ask where numbers lie, and go on with the study that has such ranges."""
+    """Measure the ranges of numbers if the study asks for it, and continue with these ranges."""
     study = conversation.study
     if not MeasureNumbers.needed(study):
         return
@@ -163,18 +164,18 @@ def _go_on_with(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnderMasks(Totals):
-    """Answers of clients add up, and nothing less than the sum of all that answered can be read."""
+    """Clients' answers are masked: only the sum over all that answered can be read."""
 
     together: AddedUp
-    unmasking: Unmasking | None  # where clients may be lacking
+    unmasking: Unmasking | None  # if clients may drop out
 
     def step(self, query: SumResiduals, per_row: Mapping[str, float]) -> FloatArray:
-        """Of all whose first sums were read, from the mean over rows of those who answered."""
+        """The sum for all clients with first sums, scaled up from those that answered."""
         counted = sum(per_row[name] * n_rows for name, n_rows in self.rows.items())
         return counted * self.required(query, "residuals")
 
     def required(self, query: Query[Any], field: str) -> FloatArray:
-        """By the agreed weights of those who answered."""
+        """The mean over the clients that answered, by their agreed weights."""
         total, over = self.sums(query)
         found: FloatArray = getattr(total, field)
         return found / over.of_training.total(over.counted(over.rows))
@@ -182,15 +183,18 @@ class UnderMasks(Totals):
     wanted = required
 
     def sums(self, query: Query[AnswerType]) -> tuple[AnswerType, AddedUp]:
-        """The total, in which a row that counts most counts as 1, and whom it is over."""
+        """The total and the clients it is over; the row with the largest weight counts as 1."""
         total, over, _ = self.sums_and_beside(query)
         return total, over
 
     def sums_and_beside(
         self, query: Query[AnswerType], *beside: Query[Any]
     ) -> tuple[AnswerType, AddedUp, tuple[Answers[Any], ...]]:
-        """The same, and each one's answers to what is asked on the same trip without masks."""
-        # Who was lacking before may be there again, and not know yet what the study went on with.
+        """The same, and each client's answers to further queries without masks.
+
+        All travel in the same round trip.
+        """
+        # A client that was absent before may be back, and not know the measured ranges yet.
         first = _told_first(self.conversation.study) if self.unmasking else []
         found = self.conversation.together(self.together.rows, *first, query, *beside)
         answers, others = found[len(first)], found[len(first) + 1 :]
@@ -205,7 +209,7 @@ def read_total(
     together: AddedUp,
     unmasking: Unmasking | None,
 ) -> tuple[AnswerType, AddedUp]:
-    """What masked answers add up to, if there are enough and the total is possible for the rows."""
+    """The total of masked answers; refused if too few answered or the total is impossible."""
     study, counting = conversation.study, counting_of(query)
     if unmasking:
         numbers, stayed = unmasking.total(query, answers)
@@ -229,7 +233,7 @@ def read_total(
 
 
 def _require_weight(together: AddedUp, counting: Counting) -> None:
-    """Refuse a sum in which everybody who stayed counts for nothing."""
+    """Refuse a sum in which no client that answered has any weight."""
     rows = together.held_out if counting is Counting.HELD_OUT else together.rows
     if not together.weights_of(counting).total(together.counted(rows)):
         raise FederationError(
@@ -250,9 +254,9 @@ def _require_all(conversation: Conversation, answers: Answers[Any], names: Sized
 
 
 def under_masks(conversation: Conversation) -> UnderMasks:
-    """Exchange keys, tell everybody who takes part, and add up the first sums.
+    """Exchange keys, tell all clients who takes part, and add up the first sums.
 
-    Where clients may be lacking, shares of what masks follow from are told before any sum.
+    If clients may drop out, they first send shares of the secrets behind their masks.
     """
     study, names = conversation.study, parties_of(conversation.study)
     strangers = sorted(set(conversation.transport.clients) - set(names))
@@ -311,6 +315,6 @@ def _roster(rows: Mapping[str, int], keys: Mapping[str, SessionKeys]) -> TakeRos
 
 
 def first_totals(conversation: Conversation) -> Totals:
-    """Enrol everybody, and have the first sums, as the study says."""
+    """Enrol all clients and collect the first sums, with or without masks as the study says."""
     start = under_masks if adds_under_masks(conversation.study) else of_each
     return start(conversation)

@@ -1,8 +1,9 @@
 """Trees with differential privacy: coarse tables choose questions, narrow bins choose thresholds.
 
-Outcome models come from the first sums. With them clients score their rows and sum up over tables
-of every two columns, in a few bins each; the best tree there is searched for exactly. Then each of
-its thresholds moves within half a unit, to where narrow bins add up to most.
+Outcome models come from the first sums. Clients score their rows with these models, and add up
+scores in tables of every two columns, with a few bins each. An exact search finds the best tree in
+these tables. Then each threshold moves within half a unit to where the sums of narrow bins are
+largest.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ from fedopl.study.private.private_setting import PrivateSetting
 
 
 def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
-    """Enrol everybody, model outcomes, and search for a tree in sums with noise."""
+    """Enrol all clients, model outcomes, and search for a tree in noisy sums."""
     started = start_privately(conversation)
     study, private = started.study, PrivateSetting(started.study)
     models = private.scales.parameters(started.fit.parameters)
@@ -40,7 +41,7 @@ def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
 
 
 def _moved(totals: Totals, policy: TreePolicy, models: FloatArray) -> TreePolicy:
-    """The tree with thresholds where they gain most; unchanged if less than a quorum reports."""
+    """The tree with thresholds moved to where they gain most; unchanged without a quorum."""
     study = totals.conversation.study
     look = PrivateSetting(study).tables.look(policy.root)
     if not look.moving:
@@ -52,6 +53,9 @@ def _moved(totals: Totals, policy: TreePolicy, models: FloatArray) -> TreePolicy
 
 
 def arm_as_tree(policy: TreePolicy, action: str) -> TreePolicy:
-    """Everybody gets this action, as a tree: so it is valued beside one, in the same field."""
+    """The policy that gives everybody this action, as a tree.
+
+    So one field of a query can hold it together with another tree.
+    """
     leaf = Leaf(policy.action_names.index(action))
     return TreePolicy(leaf, policy.action_names, policy.feature_names, policy.encoding)

@@ -1,4 +1,4 @@
-"""What policies are worth, from sums of scores that came with noise, and how surely."""
+"""Values of policies and their standard errors, from noisy sums of scores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,10 +27,10 @@ from fedopl.study.study import Study
 def value_privately(
     totals: Totals, policies: Mapping[str, Policy], models: FloatArray
 ) -> Answers[Values] | None:
-    """What these policies are worth to every client, with errors that include the noise.
+    """The values of these policies at every client, with errors that include the noise.
 
-    Under masks, what they are worth to all together, in the name of all; and to every client that
-    tells, where the study says that values are read apart.
+    Under masks, the values are those of all clients together, under the name GLOBAL. If the study
+    says that values are also read for each client, those of the clients that answer are added.
     """
     conversation, study = totals.conversation, totals.conversation.study
     if not study.evaluation.share:
@@ -41,7 +41,7 @@ def value_privately(
         latest = len(conversation.rounds)
         apart = [ValueApart(models=models, **asked)] if ValueApart.needed(study) else []
         found, over, told = totals.sums_and_beside(query, *apart)
-        # Whoever was lacking where weights were agreed has none, and is not told of.
+        # A client that was absent when weights were agreed has no weight, and is left out.
         each = {
             name: values_of(study, own)
             for one in told
@@ -54,18 +54,18 @@ def value_privately(
 
 
 def values_of(study: Study, own: NoisedValues | ValuesApart) -> ValuesWithNoise:
-    """Means as outcomes are, and unbiased covariances of them, noise included.
+    """Means in the unit of the outcome, and unbiased covariances of them, noise included.
 
-    Of persons with several rows, scores were added up before they were squared. What is taken off
-    squares for the mean is then too little, as if each had one row: n ≤ Σ(rows of a person)².
+    If a person has several rows, their scores were added up before squaring. The squares are then
+    reduced by too little for the mean, as if each person had one row: n ≤ Σ(rows of a person)².
     """
     private, apart = PrivateSetting(study), " apart" * isinstance(own, ValuesApart)
     n_rows, half = own.n_rows, private.scales.half_range
     deviation = private.deviation(f"values{apart}")
-    back = half * np.linalg.inv(private.score_axes)  # half-ranges and turns
+    back = half * np.linalg.inv(private.score_axes)  # undoes the scaling and the rotation
     means = own.sums / n_rows
     added = (deviation / n_rows) ** 2 * np.eye(len(means))
-    # Squares of means have the noise in them, too.
+    # Squares of noisy means include the variance of the noise, so it is added back.
     spread = own.squares / n_rows - np.outer(means, means) + added
     n_units = n_rows / private.plan.most_rows_per_person  # at least
     return ValuesWithNoise(
@@ -80,11 +80,12 @@ def values_of(study: Study, own: NoisedValues | ValuesApart) -> ValuesWithNoise:
 
 
 def values_of_all(study: Study, total: NoisedValues, together: AddedUp) -> ValuesWithNoise:
-    """The same for all clients together, whose own means are not known.
+    """The same for all clients together; each client's own mean is not known.
 
-    With ρ the weight of a row, the variance of Σρz is Σρ²z² less what clients' own means explain,
-    Σ(ρ_c·S_c)²/m_c ≥ (Σρ_c·S_c)²/Σm_c by Cauchy & Schwarz: less is taken off, as if all rows were
-    drawn from all clients, and intervals are wider where clients differ.
+    Let ρ be the weight of a row. The variance of Σρz is Σρ²z² minus what clients' own means
+    explain, Σ(ρ_c·S_c)²/m_c. By Cauchy & Schwarz, this is at least (Σρ_c·S_c)²/Σm_c. Only the
+    latter is subtracted, as if all rows came from one distribution. So intervals are wider if
+    clients differ.
     """
     private, rows = PrivateSetting(study), together.counted(together.held_out)
     factor, weights = together.noise, together.of_held_out
@@ -92,14 +93,14 @@ def values_of_all(study: Study, total: NoisedValues, together: AddedUp) -> Value
     n_rows, weight = sum(rows.values()), weights.total(rows)
     back = private.scales.half_range * np.linalg.inv(private.score_axes)
     unit, means = np.eye(len(total.sums)), total.sums / weight
-    # Squares of sums have the noise in them, too.
+    # Squares of noisy sums include the variance of the noise.
     taken_off = (np.outer(total.sums, total.sums) - deviation**2 * unit) / n_rows
     added = (deviation / weight) ** 2 * unit
     shares = {name: weights.by_client[name] / weights.scale for name in rows}
     squares, fourths = (
         sum(own**power * rows[name] for name, own in shares.items()) for power in (2, 4)
     )
-    n_units = squares**2 / fourths / private.plan.most_rows_per_person  # that count, at least
+    n_units = squares**2 / fourths / private.plan.most_rows_per_person  # effective, at least
     return ValuesWithNoise(
         n_rows=n_rows,
         of_rows=n_rows,

@@ -1,4 +1,4 @@
-"""A study under several splits of the rows, one after the other, and the medians of results."""
+"""Runs a study under several splits of the rows, one after the other; combines by medians."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from fedopl.study.study import Study
 
 
 class Begun(NamedTuple):
-    """A conversation in which nothing was asked yet, and how its only party learns alone."""
+    """A new conversation, and how its only party learns alone, if there is only one."""
 
     conversation: Conversation
     alone: Callable[[], Policy] | None = None
@@ -29,9 +29,10 @@ def run_splits(
     *,
     policies: Mapping[str, Policy] | None = None,
 ) -> Record:
-    """Run the study under each of its splits; `begin` is called with its own study and its place.
+    """Run the study under each of its splits, and return the combined record.
 
-    With one split this is `run_study`. If a split fails, so does the study.
+    `begin` gets the study of a split and the split's number, from 0. With one split this is the
+    same as `run_study`. If a split fails, the study fails.
     """
     studies = split_studies(study)
     records: list[Record] = []
@@ -49,12 +50,12 @@ def run_splits(
 
 
 def journal_folder(folder: Path, place: int) -> Path:
-    """Where a split's trips are journalled; the first's are where they are without others."""
+    """The folder of a split's journal; for the first split, the run's own folder."""
     return folder / f"split-{place + 1}" if place else folder
 
 
 def _counting_on(progress: Progress | None, n_before: int) -> Progress | None:
-    """Numbers exchanges on from those of earlier splits."""
+    """A progress function that adds the number of exchanges of earlier splits."""
     if progress is None or not n_before:
         return progress
 

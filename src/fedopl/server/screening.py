@@ -1,4 +1,4 @@
-"""Screening: which terms are worth adding, from what clients report first."""
+"""Screening: finds terms that are worth adding, from clients' first reports."""
 
 from collections.abc import Mapping
 from statistics import NormalDist
@@ -22,9 +22,9 @@ from fedopl.study.study import Study
 
 
 def screen_if_wanted(conversation: Conversation) -> None:
-    """Ask which terms predict outcomes, and continue with the study that has them.
+    """Ask which terms predict outcomes, and continue with a study that has these terms.
 
-    No client has to answer: without answers, nothing is found.
+    No client has to answer. Without answers, no terms are found.
     """
     study, basis = conversation.study, conversation.study.basis
     if study.is_screened or basis is None:
@@ -46,10 +46,10 @@ def screen_if_wanted(conversation: Conversation) -> None:
 
 
 def go_on_for(conversation: Conversation, policies: Mapping[str, Policy]) -> None:
-    """Go on with the study that these policies were learned in.
+    """Continue with the study in which these policies were learned.
 
-    Clients are asked first what learning asked them: only so are later questions the same to the
-    byte, whose answers cost nothing the second time.
+    Clients first get the same questions as in learning. Only then are later questions the same,
+    byte by byte. Answers to repeated questions cost nothing the second time.
     """
     study, basis = conversation.study, conversation.study.basis
     if study.is_screened or basis is None:
@@ -69,7 +69,7 @@ def go_on_for(conversation: Conversation, policies: Mapping[str, Policy]) -> Non
 def _asked(
     conversation: Conversation,
 ) -> tuple[dict[str, FloatArray], dict[str, ProductStatistics], dict[str, JumpStatistics]]:
-    """Rows of each action of those who enrolled, and what they told, if they were asked."""
+    """By enrolled client, its rows of each action, and its answers if it was asked."""
     wanted = [one() for one in (ScreenProducts, ScreenJumps) if one.needed(conversation.study)]
     enrolled, *told = conversation.together(conversation.transport.clients, Enrol(), *wanted)
     answers = [(n, a) for own in told for n, a in own.items() if n in enrolled]
@@ -81,7 +81,7 @@ def _asked(
 
 
 def joint_statistics(statistics: FloatArray, rows: FloatArray) -> FloatArray:
-    """Everybody's statistics (n_clients, n_actions, n_pairs) as one: Σ √n_c·t_c / √Σ n_c."""
+    """All clients' statistics (n_clients, n_actions, n_pairs) combined: Σ √n_c·t_c / √Σ n_c."""
     weights = np.sqrt(rows)[..., None]
     total = np.sqrt(np.maximum(rows.sum(axis=0), 1.0))[:, None]
     joint: FloatArray = (weights * statistics).sum(axis=0) / total
@@ -89,7 +89,7 @@ def joint_statistics(statistics: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def strongest_pairs(study: Study, basis: Basis, joint: FloatArray) -> tuple[NamedPair, ...]:
-    """The pairs whose product would hardly be so strong by chance for any action, in that order."""
+    """The pairs whose product is too strong for some action to be chance, strongest first."""
     strength = np.abs(joint).max(axis=0)
     least = NormalDist().inv_cdf(1 - FALSE_ALARM / 2 / joint.size)
     named = set(map(frozenset, basis.multiplied))

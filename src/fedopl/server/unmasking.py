@@ -1,7 +1,8 @@
-"""Sums of masked answers where clients may be lacking: what is left once masks are taken off.
+"""Removes masks from a sum of answers when some clients may have dropped out.
 
-Of who answered, others' shares rebuild its own mask; of who did not, what opens the seeds of the
-masks that those who answered had with it. All are of this one sum.
+For a client that answered, the others' shares rebuild its own mask. For a client that did not
+answer, they rebuild the key that decrypts seeds. These seeds give the masks between that client and
+those that answered. All secrets are for this one sum.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ GO_ON = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unmasking:
-    """What the server keeps to take masks off: everybody's keys, and shares under seal."""
+    """What the server needs to remove masks: all clients' keys, and encrypted shares."""
 
     conversation: Conversation
     roster: TakeRoster
@@ -61,7 +62,7 @@ class Unmasking:
         return circle_in(self.conversation.study, self._about)
 
     def total(self, query: Query[Any], answers: Answers[Any]) -> tuple[IntArray, tuple[str, ...]]:
-        """The sum over those who answered, and who they are."""
+        """The sum over the clients that answered, and their names."""
         stayed = tuple(sorted(self.enough(answers)))
         places = [self._names.index(name) for name in stayed]
         number = number_of(query, self.conversation.study)
@@ -81,7 +82,7 @@ class Unmasking:
         return total.view(np.int64), stayed
 
     def enough(self, answers: Answers[Any]) -> Answers[Any]:
-        """The answers, if no more are lacking than the study allows for."""
+        """The answers, if no more clients are missing than the study allows; otherwise an error."""
         lacking, n_clients = most_lacking(self.conversation.study), len(self._names)
         there = {self._names.index(name) for name in answers}
         try:
@@ -96,7 +97,7 @@ class Unmasking:
         return answers
 
     def _told(self, number: int, stayed: tuple[str, ...]) -> Answers[UnmaskingShares]:
-        """What those who answered tell: each is asked with the shares that are sealed for it."""
+        """The shares that present clients decrypt; each is sent the shares encrypted for it."""
         flags = np.array([name in stayed for name in self._names], np.uint64)
         queries = {
             name: Unmask(number=number, stayed=flags, shares=self._sealed_for(name, number, flags))
@@ -126,7 +127,7 @@ class Unmasking:
         return found
 
     def _seed(self, lacking: int, at: int, number: int, seed_key: bytes) -> bytes:
-        """The seed of its masks with the holder at this place among its own."""
+        """The seed of the masks between an absent client and its share holder at this position."""
         label = seed_label(number, lacking, self._circle.holders[lacking][at])
         under_seal = as_bytes(self.shares[self._names[lacking]].seeds[at, number])
         found = unsealed(seed_key, label, under_seal)

@@ -1,1 +1,1 @@
-"""The paper's theory as arithmetic: skewness, shift, complexity, bounds, information."""
+"""The formulas of the paper's theory: skewness, shift, complexity, bounds, information."""

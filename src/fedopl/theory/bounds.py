@@ -1,6 +1,6 @@
 """The regret bounds: Theorem 1 (global), Theorem 2 and its variants (local), Theorem 3 (shift).
 
-All are leading terms: what the theorems write as o_p(√(𝔰/n)) is left out.
+All functions give leading terms. The terms that the theorems write as o_p(√(𝔰/n)) are left out.
 """
 
 import math
@@ -15,8 +15,9 @@ from fedopl.theory.checks import check_weights, not_negative, positive, share
 from fedopl.theory.discrepancy import Discrepancy
 from fedopl.theory.inequalities import pinsker
 
-# Talagrand's inequality with the constants of Klein & Rio (2005), for rows that are independent
-# but not alike: the leading term is √(2·log(1/δ)·D), so that C = 2 serves in √(C·log(C/δ)·D).
+# Talagrand's inequality with the constants of Klein & Rio (2005), for rows that are independent but
+# not identically distributed. Its leading term is √(2·log(1/δ)·D), so C = 2 is enough in
+# √(C·log(C/δ)·D).
 KLEIN_RIO = 2.0
 
 
@@ -33,18 +34,18 @@ class UniversalConstants:
             raise OptionError(f"confidence: expected 1 or more, came {self.confidence:g}")
 
 
-# Twice those of `oracle_regret_bound`, since V_{λ,n} ≤ 4V·𝔰: c₁ = 2·24, and c₂ the least whole
-# number with 2·(56 + √(C·log(C/δ))) ≤ √(c₂·log(c₂/δ)) for every δ, at C = 2.
+# Twice the constants of `oracle_regret_bound`, since V_{λ,n} ≤ 4V·𝔰. So c₁ = 2·24, and c₂ is the
+# least whole number with 2·(56 + √(C·log(C/δ))) ≤ √(c₂·log(c₂/δ)) for every δ, at C = 2.
 PROOF_CONSTANTS = UniversalConstants(entropy=48.0, confidence=1752.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalBound:
-    """Theorem 1 in parts: what it would be without skew, and what the skew adds."""
+    """Theorem 1 in parts: the bound without skew, and what the skew adds."""
 
     complexity: float  # c₁·κ(Π)·√(V/n)
     confidence: float  # √(c₂·log(c₂/δ))·√(V/n)
-    skew: float  # the same two, times √𝔰 − 1
+    skew: float  # the sum of these two, times √𝔰 − 1
 
     @property
     def total(self) -> float:
@@ -54,7 +55,7 @@ class GlobalBound:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalBound:
-    """Theorem 2 in parts: the shift that no number of rows removes, and the global regret."""
+    """Theorem 2 in parts: the shift, which more rows do not reduce, and the global regret."""
 
     shift: float
     global_regret: float
@@ -67,16 +68,16 @@ class LocalBound:
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftBound:
-    """Theorem 3 in parts: each bounds its share of TV(D̄_c, D̄_λ)."""
+    """Theorem 3 in parts: each source's part of the bound on TV(D̄_c, D̄_λ)."""
 
     covariates: float  # E_{k∼λ}[√KL(p_{X^c}‖p_{X^k})]
     propensities: float  # E_{k∼λ}[√KL(e_c‖e_k)]
     outcomes: float  # E_{k∼λ}[√KL(p_{Y^c|X^c}‖p_{Y^k|X^k})]
-    joint: float  # E_{k∼λ}[min(1, √(KL/2))] with the KL of all three: tighter, and not split
+    joint: float  # E_{k∼λ}[min(1, √(KL/2))] with the KL of all three; tighter, but has no parts
 
     @property
     def total(self) -> float:
-        """The sum of the parts, as Theorem 3 prints it; it may exceed 1, which TV never does."""
+        """The sum of the parts, as in Theorem 3. It may exceed 1, although TV never does."""
         return self.covariates + self.propensities + self.outcomes
 
 
@@ -93,9 +94,10 @@ def rademacher_bound(entropy_integral: float, weighted_variance: float, n_rows: 
 def oracle_regret_bound(
     entropy_integral: float, weighted_variance: float, n_rows: float, delta: float
 ) -> float:
-    """(56 + 24κ(Π) + √(C·log(C/δ)))·√(V_{λ,n}/n): Theorem 1 before V and 𝔰 part (Appendix C.3).
+    """(56 + 24κ(Π) + √(C·log(C/δ)))·√(V_{λ,n}/n): Theorem 1 before V and 𝔰 are separated.
 
-    V_{λ,n} contains the skew, and is often far below the 4V·𝔰 that Theorem 1 puts in its place.
+    See Appendix C.3. V_{λ,n} includes the skew. It is often far below 4V·𝔰, which Theorem 1 uses in
+    its place.
     """
     confidence = math.sqrt(_log_term(KLEIN_RIO, delta))
     kappa = not_negative(entropy_integral, "entropy_integral")
@@ -112,11 +114,11 @@ def global_regret_bound(
 ) -> GlobalBound:
     """Theorem 1: R_λ(π̂_λ) ≤ (c₁·κ(Π) + √(c₂·log(c₂/δ)))·√(V·𝔰(λ‖n̄)/n), with probability 1 − δ.
 
-    V = max_c sup_π E[Γ(π(X))²], with its square, which the proof prints without. For classes much
-    smaller than all policies the proof needs the envelope E[max_a Γ(a)²] in place of V: see
+    V = max_c sup_π E[Γ(π(X))²]. The proof prints it without the square. For classes much smaller
+    than all policies, the proof needs the envelope E[max_a Γ(a)²] in place of V: see
     `variances.envelope_second_moment`.
     """
-    if not skewness >= 1 - 1e-12:  # rounding may leave n̄'s own a little below 1
+    if not skewness >= 1 - 1e-12:  # rounding may leave the skewness of n̄ a little below 1
         raise OptionError(f"skewness: expected 1 or more, came {skewness:g}")
     scale = _scale(second_moment, n_rows)
     kappa = not_negative(entropy_integral, "entropy_integral")
@@ -134,8 +136,9 @@ def local_regret_bound(
 ) -> LocalBound:
     """Theorem 2: R_c(π̂_λ) ≤ U·TV(D̄_c, D̄_λ) + R_λ(π̂_λ), with U = 3B/η and TV from 0 to 1.
 
-    The proof loses a factor 4 and treats the clients' scores as one function, yet what it states
-    holds with two actions or more: `outcome_local_regret_bound` gives 4B ≤ 3B/η, as η ≤ ½.
+    The proof loses a factor of 4 and treats the clients' scores as one function. Still, the theorem
+    holds with two actions or more: `outcome_local_regret_bound` has the factor 4B, and 4B ≤ 3B/η as
+    η ≤ ½.
     """
     shift = positive(score_bound, "score_bound") * share(total_variation, "total_variation")
     return LocalBound(shift=shift, global_regret=not_negative(global_regret, "global_regret"))
@@ -146,8 +149,8 @@ def outcome_local_regret_bound(
 ) -> LocalBound:
     """R_c(π̂_λ) ≤ 4B·TV(D_c, D_λ) + R_λ(π̂_λ), for outcomes within ±B: Theorem 2 without scores.
 
-    Q_c(π) = E[Y(π(X))] needs neither scores nor propensities, so TV is that of contexts and
-    potential outcomes alone, which is at most TV(D̄_c, D̄_λ).
+    Q_c(π) = E[Y(π(X))] needs neither scores nor propensities. So TV is only that of contexts and
+    potential outcomes. It is at most TV(D̄_c, D̄_λ).
     """
     shift = 4 * positive(outcome_bound, "outcome_bound") * share(total_variation, "total_variation")
     return LocalBound(shift=shift, global_regret=not_negative(global_regret, "global_regret"))
@@ -158,8 +161,8 @@ def chi_squared_local_regret_bound(
 ) -> LocalBound:
     """R_c(π̂_λ) ≤ √(4V·χ²(D̄_c‖D̄_λ)) + R_λ(π̂_λ) (Appendix D.3); scores need not be bounded.
 
-    V is max_c sup_π E[Γ(π(X))²], with the square that the statement omits. The proof treats the
-    clients' scores as one function; outcomes are one, and E[Y(π(X))²] ≤ E[Γ(π(X))²].
+    V is max_c sup_π E[Γ(π(X))²]; the paper's statement omits the square. The proof treats the
+    clients' scores as one function. They are not, but outcomes are, and E[Y(π(X))²] ≤ E[Γ(π(X))²].
     """
     moment = not_negative(second_moment, "second_moment")
     shift = math.sqrt(4 * moment * not_negative(chi_squared, "chi_squared")) if moment else 0.0
@@ -169,7 +172,7 @@ def chi_squared_local_regret_bound(
 def discrepancy_local_regret_bound(global_regret: float, discrepancy: Discrepancy) -> LocalBound:
     """R_c(π̂_λ) ≤ sup_π[Q_c − Q_λ] + sup_π[Q_λ − Q_c] + R_λ(π̂_λ) (first lines of Theorem 2's proof).
 
-    At most the proof's 2·sup_π|Q_c − Q_λ|, and below every bound by a divergence.
+    This is at most the proof's 2·sup_π|Q_c − Q_λ|, and below every bound by a divergence.
     """
     return LocalBound(
         shift=discrepancy.regret_gap,
@@ -182,9 +185,9 @@ def shift_bound(
 ) -> ShiftBound:
     """Theorem 3: TV(D̄_c, D̄_λ) ≤ E_{k∼λ}[√KL(X) + √KL(e) + √KL(Y|X)], client c against each k.
 
-    All arrays are by client k, (n_clients,), and 0 for c itself. KL is of c from k, the last two
-    averaged over client c's contexts. Pinsker's inequality has a spare factor of √2 here, which
-    the parts keep as printed and `joint` does not.
+    All arrays are by client k, (n_clients,), and 0 for c itself. KL is of c from k. The last two
+    are averaged over client c's contexts. Theorem 3 uses Pinsker's inequality with a spare factor
+    of √2. The parts keep this factor; `joint` does not.
     """
     shares = np.asarray(weights, dtype=np.float64)
     parts = [np.asarray(kl, dtype=np.float64) for kl in (covariate_kl, propensity_kl, outcome_kl)]

@@ -19,7 +19,7 @@ def positive(value: float, name: str) -> float:
 
 
 def not_negative(value: float, name: str) -> float:
-    """The value, if it is zero or more; infinity may stand for a divergence that does not exist."""
+    """The value, if it is zero or more; infinity is allowed: a divergence may not exist."""
     if not value >= 0:
         raise OptionError(f"{name}: expected 0 or more, came {value:g}")
     return value
@@ -47,7 +47,7 @@ def whole(value: int, name: str, least: int = 1) -> int:
 
 
 def check_mixture_weights(weights: Mapping[str, float], rows: Mapping[str, int]) -> None:
-    """Refuse weights that are no distribution over the clients, or clients without rows."""
+    """Refuse weights that are not a distribution over the clients, and clients without rows."""
     if set(weights) != set(rows):
         raise OptionError(
             f"weights: for {', '.join(sorted(weights))}, but rows for {', '.join(sorted(rows))}"

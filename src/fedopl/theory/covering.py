@@ -1,7 +1,7 @@
-"""Covering numbers N of explicit policy classes on given rows, and log N_H(ε) of known ones.
+"""Covering numbers N of explicit policy classes on given rows, and log N_H(ε) of known classes.
 
-The covers of an explicit class are its own policies. The paper admits any policies, which
-changes a covering number by at most a factor of two in the radius.
+Here, the covers of an explicit class consist of its own policies. The paper allows any policies.
+The difference is at most a factor of two in the radius.
 """
 
 import math
@@ -15,14 +15,15 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import not_negative, positive, whole
 
 MOST_POLICIES_TO_ENUMERATE = 20
-# Distances are sums of floats: a policy exactly on the rim of a ball belongs to it.
+# Tolerance for rounding, so that a policy exactly on the rim of a ball belongs to the ball.
 RIM = 1e-12
 
 
 def covering_number(distances: ArrayLike, radius: float) -> int:
-    """N(ε, Π; x), the fewest policies within ε of all others; exact, by trying every subset.
+    """N(ε, Π; x), the fewest policies such that every policy is within ε of one of them.
 
-    For classes of up to 20 policies; larger ones have `greedy_covering_number`.
+    It is exact, as it tries every subset, for up to 20 policies. For larger classes, use
+    `greedy_covering_number`.
     """
     near = _near(distances, radius)
     if len(near) > MOST_POLICIES_TO_ENUMERATE:
@@ -47,9 +48,9 @@ def greedy_covering_number(distances: ArrayLike, radius: float) -> int:
 
 
 def greedy_packing_number(distances: ArrayLike, radius: float) -> int:
-    """The size of a greedy set of policies further apart than ε, which is also a cover.
+    """The size of a greedy set of policies that are further apart than ε; the set is also a cover.
 
-    At radius 2ε it is at most N(ε, Π; x), at radius ε at least that.
+    At radius 2ε the size is at most N(ε, Π; x); at radius ε it is at least N(ε, Π; x).
     """
     near = _near(distances, radius)
     left = np.ones(len(near), dtype=np.bool_)
@@ -63,9 +64,9 @@ def greedy_packing_number(distances: ArrayLike, radius: float) -> int:
 def tree_log_covering_number(radius: float, depth: int, n_features: int, n_actions: int) -> float:
     """At most (2^L − 1)·log(p·(L/ε + 1)) + 2^L·log d, for trees of depth L.
 
-    After Zhou, Athey & Wager (2023): in each of the 2^L − 1 splits, ⌈L/ε⌉ thresholds per feature,
-    chosen among the rows that arrive there, misroute at most a share ε/L of those rows, hence at
-    most ε in all L levels. A tree of depth 1 has one split.
+    After Zhou, Athey & Wager (2023): each of the 2^L − 1 splits has ⌈L/ε⌉ thresholds per feature,
+    chosen among the rows that arrive there. They misroute at most a share ε/L of those rows, hence
+    at most a share ε in all L levels. A tree of depth 1 has one split.
     """
     positive(radius, "radius")
     splits = int(2 ** whole(depth, "depth", least=0)) - 1
@@ -82,8 +83,8 @@ def vc_log_covering_number(radius: float, vc_dimension: int) -> float:
 def natarajan_log_covering_number(radius: float, natarajan_dimension: int, n_actions: int) -> float:
     """At most the largest ℓ with ℓ ≤ D·log(2ℓ/ε + 1) + 2D·log d, for Natarajan dimension D.
 
-    N policies further apart than ε still differ pairwise on some 2·log(N)/ε of the rows, and on
-    m rows there are at most m^D·d^{2D} different policies (Natarajan's lemma).
+    N policies further apart than ε still differ pairwise on some set of 2·log(N)/ε rows. On m rows,
+    there are at most m^D·d^{2D} different policies (Natarajan's lemma).
     """
     dimension = whole(natarajan_dimension, "natarajan_dimension")
     fixed = 2 * dimension * math.log(whole(n_actions, "n_actions", least=2))
@@ -92,7 +93,7 @@ def natarajan_log_covering_number(radius: float, natarajan_dimension: int, n_act
     def at_most(length: float) -> float:
         return dimension * math.log(2 * length / radius + 1) + fixed
 
-    # Concave in ℓ: iterated from above, it falls to its largest fixed point.
+    # The right side is concave in ℓ, so iterating from above falls to the largest fixed point.
     length = fixed
     while length < at_most(length):
         length *= 2

@@ -1,6 +1,7 @@
 """sup_π |Q_c(π) − Q_λ(π)|: the part of the local regret that is due to shift (proof of Theorem 2).
 
-TV, χ² and KL only bound it. On scores it is a search for the best policy with signed row weights.
+TV, χ² and KL only bound it. On scores, it is found by a search for the best policy with signed row
+weights.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from fedopl.theory.skew import contrast_weights
 
 @dataclass(frozen=True, kw_only=True)
 class Discrepancy:
-    """How far a client's policy values lie from the mixture's, over a class of policies."""
+    """How far a client's values of policies differ from the mixture's, over a class of policies."""
 
     above: float  # sup_π Q_c(π) − Q_λ(π)
     below: float  # sup_π Q_λ(π) − Q_c(π)
@@ -28,7 +29,7 @@ class Discrepancy:
 
     @property
     def regret_gap(self) -> float:
-        """R_c(π) ≤ R_λ(π) + above + below, which is at most twice the largest."""
+        """The sum above + below, at most twice the largest; R_c(π) ≤ R_λ(π) + above + below."""
         return self.above + self.below
 
 

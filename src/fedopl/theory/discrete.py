@@ -1,7 +1,7 @@
 """Divergences between discrete distributions: mixtures, propensities, small worlds.
 
-Distributions lie along the last axis, and any leading axes are rows: a matrix of propensities
-gives one divergence per row, and `averaged` turns those into a conditional divergence.
+Distributions are along the last axis, and all other axes are rows. So a matrix of propensities
+gives one divergence per row. `averaged` turns these into a conditional divergence.
 """
 
 import numpy as np
@@ -19,16 +19,16 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> FloatArray:
 
 
 def kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """KL(p‖q) = Σ p·log(p/q) in nats; infinite where q misses something that p has."""
+    """KL(p‖q) = Σ p·log(p/q) in nats; infinite if q is 0 where p is not."""
     left, right = _pair(p, q)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(left > 0, left * (np.log(left) - np.log(right)), 0.0)
-    # Rounding can leave −1e-17 where p = q.
+    # Rounding can give −1e-17 if p = q.
     return np.asarray(np.maximum(terms.sum(axis=-1), 0.0))
 
 
 def chi_squared(p: ArrayLike, q: ArrayLike) -> FloatArray:
-    """χ²(p‖q) = Σ (p − q)²/q = Σ p²/q − 1; infinite where q misses something that p has."""
+    """χ²(p‖q) = Σ (p − q)²/q = Σ p²/q − 1; infinite if q is 0 where p is not."""
     left, right = _pair(p, q)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(left == right, 0.0, (left - right) ** 2 / right)
@@ -63,8 +63,8 @@ def propensity_kl(
 ) -> float:
     """KL(e_c‖e_k | p_{X^c}): the propensity part of Theorem 3, averaged over client c's rows.
 
-    Both (n_rows, n_actions): what client c and client k would do on the contexts of client c.
-    Every propensity lies in (0, 1] (Assumption 1c).
+    Both arrays are (n_rows, n_actions): the propensities of client c and client k on the contexts
+    of client c. Every propensity is in (0, 1] (Assumption 1c).
     """
     for matrix, name in ((propensities, "propensities"), (others, "others")):
         values = np.asarray(matrix, dtype=np.float64)

@@ -14,7 +14,7 @@ from fedopl.theory.checks import policy_decisions, score_matrix, weights_of_rows
 def hamming_distances(decisions: ArrayLike) -> FloatArray:
     """H(π₁, π₂; x) = (1/n)·Σ 1{π₁(x_i) ≠ π₂(x_i)} for every pair, (n_policies, n_policies).
 
-    Every row counts the same, whichever client it lies with.
+    Every row counts the same, whichever client it belongs to.
     """
     codes = np.asarray(decisions)
     if codes.ndim != 2 or not codes.size:
@@ -27,8 +27,8 @@ def score_distances(scores: ArrayLike, decisions: ArrayLike, row_weights: ArrayL
 
     Δ = γ(π₁(x)) − γ(π₂(x)), so the two policies furthest apart have distance 1. All distances are 0
     if no two policies ever differ in score. The paper's lemma N_{ℓ_{λ,2}}(ε, Π; ω) ≤ N_H(ε², Π)
-    does not hold for this distance but for `envelope_score_distances`, since its proof lets the
-    cover depend on the policy to be covered.
+    does not hold for this distance, since its proof lets the cover depend on the policy to be
+    covered. It holds for `envelope_score_distances`.
     """
     squares = squared_differences(scores, decisions, row_weights)
     return np.sqrt(squares / (squares.max() or 1.0))
@@ -37,9 +37,9 @@ def score_distances(scores: ArrayLike, decisions: ArrayLike, row_weights: ArrayL
 def envelope_score_distances(
     scores: ArrayLike, decisions: ArrayLike, row_weights: ArrayLike
 ) -> FloatArray:
-    """ℓ_{λ,2} with Σ (λ_c/n_c)²·(max_a γ(a) − min_a γ(a))² below the line, for every pair.
+    """ℓ_{λ,2} with the denominator Σ (λ_c/n_c)²·(max_a γ(a) − min_a γ(a))², for every pair.
 
-    The denominator no longer depends on Π, and covering numbers then are at most N_H(ε², Π).
+    This denominator does not depend on Π. So covering numbers are at most N_H(ε², Π).
     """
     squares = squared_differences(scores, decisions, row_weights)
     matrix = score_matrix(scores)

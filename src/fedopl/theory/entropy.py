@@ -1,7 +1,7 @@
 """The entropy integral κ(Π) = ∫₀¹ √log N_H(ε², Π) dε (Definition "Entropy integral").
 
-N_H is the largest covering number over all sets of contexts, so κ belongs to the class and not to
-the data. `entropy_integral_on_rows` computes what given rows show of it.
+N_H is the largest covering number over all sets of contexts. So κ depends on the class and not on
+the data. `entropy_integral_on_rows` computes the same integral with covers of given rows.
 """
 
 import math
@@ -26,7 +26,7 @@ from fedopl.theory.distances import hamming_distances
 def entropy_integral(log_covering_number: Callable[[float], float]) -> float:
     """∫₀¹ √log N_H(ε²) dε for a class whose log N_H(ε) is given for every Hamming radius ε."""
 
-    # ε = t² flattens the rise towards ε = 0.
+    # The substitution ε = t² makes the integrand less steep near ε = 0.
     def integrand(t: float) -> float:
         return 2 * t * math.sqrt(max(log_covering_number(t**4), 0.0))
 
@@ -44,8 +44,8 @@ def finite_entropy_integral(n_policies: int) -> float:
 def tree_entropy_integral(depth: int, n_features: int, n_actions: int) -> float:
     """An upper bound on κ(Π) of depth-L trees over p features (after Zhou, Athey & Wager 2023).
 
-    It integrates `tree_log_covering_number`: about √((2^L − 1)·log p + 2^L·log d) plus a multiple
-    of √(2^L − 1) that hardly depends on L.
+    It integrates `tree_log_covering_number`. The result is about √((2^L − 1)·log p + 2^L·log d),
+    plus a multiple of √(2^L − 1); the multiple hardly depends on L.
     """
     return entropy_integral(
         lambda radius: tree_log_covering_number(radius, depth, n_features, n_actions)
@@ -63,8 +63,8 @@ def vc_entropy_integral(vc_dimension: int) -> float:
 def linear_entropy_integral(n_parameters: int, n_actions: int) -> float:
     """An upper bound on κ(Π) of linear policies argmax_a φ(x,a)ᵀθ, θ ∈ ℝ^D.
 
-    The paper says O(√D); by Natarajan's lemma it is O(√(D·log(D·d))), constants included here. Two
-    actions differ by one linear score, whose VC dimension is at most D.
+    The paper says O(√D). By Natarajan's lemma it is O(√(D·log(D·d))); here, constants are included.
+    Two actions differ by one linear score, and its VC dimension is at most D.
     """
     dimension = linear_natarajan_dimension(n_parameters)
     if whole(n_actions, "n_actions", least=2) == 2:
@@ -77,8 +77,8 @@ def linear_entropy_integral(n_parameters: int, n_actions: int) -> float:
 def entropy_integral_on_rows(decisions: ArrayLike) -> float:
     """∫₀¹ √log N_H(ε², Π; x) dε on these rows x, exact, for an explicit class of up to 20 policies.
 
-    The covering number only steps where ε² is a distance between two policies. Covers are taken
-    from Π itself.
+    The covering number changes only where ε² is a distance between two policies. Covers consist of
+    policies in Π.
     """
     distances = hamming_distances(decisions)
     steps = np.unique(np.concatenate([[0.0], np.sqrt(distances).ravel(), [1.0]]))

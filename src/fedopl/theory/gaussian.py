@@ -13,7 +13,7 @@ from fedopl.theory.inequalities import Interval, tv_at_most_from_kl, tv_between_
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gaussian:
-    """N(mean, covariance), of any dimension; a number stands for one dimension."""
+    """N(mean, covariance) of any dimension; plain numbers mean one dimension."""
 
     mean: ArrayLike  # (n_dimensions,)
     covariance: ArrayLike  # (n_dimensions, n_dimensions)
@@ -46,8 +46,8 @@ def gaussian_kl(p: Gaussian, q: Gaussian) -> float:
 def gaussian_chi_squared(p: Gaussian, q: Gaussian) -> float:
     """χ²(P‖Q) = |Σ_q|·|Σ_p|^{−½}·|2Σ_q − Σ_p|^{−½}·exp(mᵀ(2Σ_q − Σ_p)⁻¹m) − 1; exact.
 
-    It exists only where 2Σ_q − Σ_p is positive definite (Q not much narrower than P in any
-    direction), and is infinite elsewhere.
+    It is finite only if 2Σ_q − Σ_p is positive definite, that is, if Q is not much narrower than P
+    in any direction. Otherwise it is infinite.
     """
     gap, cov_p, cov_q = _difference(p, q)
     spread = 2 * cov_q - cov_p
@@ -67,10 +67,11 @@ def gaussian_affinity(p: Gaussian, q: Gaussian) -> float:
 
 
 def gaussian_tv(p: Gaussian, q: Gaussian) -> float:
-    """TV(P, Q), exact: in one dimension, or in any where the covariances are equal.
+    """TV(P, Q), exact: in one dimension, or in any dimension if the covariances are equal.
 
-    Equal covariances: 2Φ(½√(mᵀΣ⁻¹m)) − 1. One dimension: P and Q cross in two points, between
-    which the narrower one is the larger. Other pairs have no closed form: `gaussian_tv_interval`.
+    With equal covariances it is 2Φ(½√(mᵀΣ⁻¹m)) − 1. In one dimension, the densities cross in two
+    points; between them, the narrower one is larger. Other pairs have no closed form: see
+    `gaussian_tv_interval`.
     """
     from scipy.special import ndtr  # here, as it is slow to import
 
@@ -87,7 +88,7 @@ def gaussian_tv(p: Gaussian, q: Gaussian) -> float:
 
 
 def gaussian_tv_interval(p: Gaussian, q: Gaussian) -> Interval:
-    """Bounds on TV(P, Q) in any dimension: by Hellinger, Pinsker, Bretagnolle–Huber."""
+    """Bounds on TV(P, Q) in any dimension, by Hellinger, Pinsker and Bretagnolle–Huber."""
     hellinger = tv_between_from_affinity(gaussian_affinity(p, q))
     from_kl = tv_at_most_from_kl(min(gaussian_kl(p, q), gaussian_kl(q, p)))
     return Interval(lower=hellinger.lower, upper=min(hellinger.upper, from_kl))
@@ -98,10 +99,10 @@ def gaussian_outcome_kl(
 ) -> FloatArray:
     """KL(p_{Y⃗^c|X}‖p_{Y⃗^k|X}) at each row, for Gaussian outcomes: the outcome part of Theorem 3.
 
-    Means are μ_c(x; a) and μ_k(x; a), (n_rows, n_actions), at client c's contexts; variances are
-    one number or one per action. Y⃗ holds *all* potential outcomes, whose joint law no data
-    identify: summed over actions as here, they are independent given the context, as in the
-    paper's experiments. Average with `discrete.averaged`.
+    Means are μ_c(x; a) and μ_k(x; a), (n_rows, n_actions), at client c's contexts. Variances are
+    one number or one per action. Y⃗ holds *all* potential outcomes. No data identify their joint
+    law. The sum over actions here assumes that they are independent given the context, as in the
+    paper's experiments. Average the result with `discrete.averaged`.
     """
     left, right = np.asarray(means, dtype=np.float64), np.asarray(other_means, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 2:
@@ -132,7 +133,7 @@ def _tv_of_unequal_variances(gap: float, var_p: float, var_q: float) -> float:
     # log p − log q = 0 with P at `gap` and Q at 0: a·x² + 2b·x + c = 0.
     a, b = 1 / var_p - 1 / var_q, -gap / var_p
     c = gap**2 / var_p - math.log(var_q / var_p)
-    # The root that does not cancel; the other follows from the product of both, c/a.
+    # Compute the root without cancellation; the other follows from the product of both, c/a.
     root = math.sqrt(gap**2 / (var_p * var_q) + a * math.log(var_q / var_p))  # √(b² − a·c)
     larger = -b - math.copysign(root, b)
     low, high = sorted((larger / a, c / larger))

@@ -17,13 +17,13 @@ class Interval:
 def pinsker(kl: float) -> float:
     """TV ≤ √(KL/2).
 
-    Theorem 3 uses it as TV ≤ √KL, which holds too and is larger by √2.
+    Theorem 3 uses TV ≤ √KL, which also holds and is larger by a factor of √2.
     """
     return math.sqrt(not_negative(kl, "kl") / 2)
 
 
 def bretagnolle_huber(kl: float) -> float:
-    """TV ≤ √(1 − exp(−KL)): never above one, and the tighter one where KL is large."""
+    """TV ≤ √(1 − exp(−KL)): never above one, and tighter than Pinsker's bound if KL is large."""
     return math.sqrt(-math.expm1(-not_negative(kl, "kl")))
 
 

@@ -1,4 +1,4 @@
-"""The worth of taking part for a client according to the bounds (Appendix E), and when it pays."""
+"""The value of taking part for a client by the regret bounds (Appendix E), and when it pays."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fedopl.theory.checks import not_negative, positive
 
 @dataclass(frozen=True, kw_only=True)
 class ValueOfInformation:
-    """𝒱_c(λ) in parts: the regret bound alone, and the two terms of the regret bound together."""
+    """𝒱_c(λ) in parts: the regret bound of learning alone, and two terms of learning together."""
 
     alone: float  # r_c = C₀·κ(Π)·√(V_c/n_c)
     together: float  # r·√𝔰 = C₁·κ(Π)·√(V·𝔰/n)
@@ -24,10 +24,10 @@ class ValueOfInformation:
 
 @dataclass(frozen=True, kw_only=True)
 class Participation:
-    """The (α, β) condition: how much of r_c the shift and the skew use up."""
+    """The (α, β) condition: which shares of r_c the shift and the skew use up."""
 
-    shift_share: float  # U·TV/r_c, to stay below α
-    skew_share: float  # r·√𝔰/r_c, to stay below β
+    shift_share: float  # U·TV/r_c, must be below α
+    skew_share: float  # r·√𝔰/r_c, must be below β
 
     @property
     def slack(self) -> float:
@@ -36,7 +36,7 @@ class Participation:
 
     @property
     def pays(self) -> bool:
-        """Whether some α + β ≤ 1 satisfies both conditions, which is 𝒱_c(λ) > 0."""
+        """Whether some α + β ≤ 1 satisfies both conditions; this is the same as 𝒱_c(λ) > 0."""
         return self.slack > 0
 
     @property
@@ -63,8 +63,8 @@ def regret_scale(
 ) -> float:
     """C·κ(Π)·√(V/n): r_c from a client's V_c and n_c, or r from V and n.
 
-    C₀ and C₁ are left open by the paper; one client alone is Theorem 1 with all weight on it, so
-    the same constant serves for both.
+    The paper leaves C₀ and C₁ open. Learning alone is Theorem 1 with all weight on one client. So
+    the same constant can be used for both.
     """
     kappa = not_negative(entropy_integral, "entropy_integral")
     ratio = not_negative(second_moment, "second_moment") / positive(n_rows, "n_rows")
@@ -88,7 +88,7 @@ def value_of_information(
 def participation(alone: float, together: float, skewness: float, shift: float) -> Participation:
     """TV < α·r_c/U and 𝔰 < β²·r_c²/r² for some α + β ≤ 1: the same as 𝒱_c(λ) > 0.
 
-    A client whose own bound r_c is 0 has nothing to gain, and no α and β.
+    If a client's own bound r_c is 0, it has nothing to gain, and no α and β exist.
     """
     value = value_of_information(alone, together, skewness, shift)
     if value.alone == 0:

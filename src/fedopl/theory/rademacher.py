@@ -4,7 +4,7 @@
 
 The paper's bound (14 + 6κ(Π))·√(V_{λ,n}/n) is in terms of score *differences*. So it cannot hold
 for F_Π itself: one policy alone has V_{λ,n} = 0 and a complexity above 0. It holds for the class
-centred at one of its policies, `centred_scores`, and that is all that Theorem 1 needs.
+centred at one of its policies, `centred_scores`. Theorem 1 needs no more.
 """
 
 import math
@@ -19,7 +19,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import policy_decisions, score_matrix, weights_of_rows, whole
 
 MOST_ROWS_TO_ENUMERATE = 20
-# The number of sign vectors at once that keeps one block of values small.
+# The number of sign vectors per block, so that a block of values stays small.
 BLOCK = 4096
 
 # (n_rows, n_actions) of signed, weighted scores → the largest Σ_i scores[i, π(x_i)] over Π.
@@ -36,9 +36,9 @@ class MonteCarlo:
 
 
 def centred_scores(scores: ArrayLike, reference: ArrayLike) -> FloatArray:
-    """γ(a) − γ(π₀(x)): scores whose values are differences from a reference policy π₀.
+    """γ(a) − γ(π₀(x)): scores as differences from those of a reference policy π₀.
 
-    `reference` are the decisions of π₀, (n_rows,).
+    `reference` holds the decisions of π₀, (n_rows,).
     """
     matrix = score_matrix(scores)
     codes = policy_decisions(np.atleast_2d(np.asarray(reference)), *matrix.shape)[0]
@@ -87,8 +87,8 @@ def oracle_rademacher(
 ) -> MonteCarlo:
     """ℜ_{λ,n}(F_Π; W) of any class that can be searched: sup|·| is the better of two searches.
 
-    `best_value` gets signed, weighted scores and returns the largest sum that a policy in Π makes
-    of them. A search that falls short of the optimum gives a complexity that is too small.
+    `best_value` gets signed, weighted scores. It returns their largest sum over decisions of a
+    policy in Π. If its search misses the optimum, the complexity is too small.
     """
     matrix = score_matrix(scores)
     weighted = matrix * weights_of_rows(row_weights, len(matrix))[:, None]

@@ -14,7 +14,7 @@ from fedopl.theory.rademacher import BestValue
 def largest_second_moment(scores: ArrayLike, decisions: ArrayLike) -> float:
     """V_c = sup_{π∈Π} E[Γ(π(X))²] on one client's rows, for an explicit class.
 
-    V is the largest V_c of any client. Two proofs print it without the square.
+    V is the largest V_c of all clients. Two proofs in the paper print it without the square.
     """
     matrix = score_matrix(scores)
     codes = policy_decisions(decisions, *matrix.shape)
@@ -35,7 +35,7 @@ def envelope_second_moment(scores: ArrayLike) -> float:
 def weighted_variance(scores: ArrayLike, decisions: ArrayLike, row_weights: ArrayLike) -> float:
     """V_{λ,n} = sup_{π_a,π_b∈Π} Σ_c (λ_c²/n̄_c)·E_c[Δ²], Δ = Γ(π_a(X)) − Γ(π_b(X)); ≤ 4V·𝔰(λ‖n̄).
 
-    With λ_c/n_c on each row it is n·sup Σ (λ_c/n_c)²·Δ².
+    With the weight λ_c/n_c on each row, it is n·sup Σ (λ_c/n_c)²·Δ².
     """
     squares = squared_differences(scores, decisions, row_weights)
     return float(squares.max()) * len(score_matrix(scores))

@@ -1,1 +1,1 @@
-"""Flower as transport: its apps, its nodes, and a whole federation of processes."""
+"""Flower as transport: apps, nodes, and a whole federation of processes on one machine."""

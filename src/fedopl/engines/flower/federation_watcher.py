@@ -1,8 +1,9 @@
-"""Ends what a federation's command started, once the command is gone without having done so.
+"""Ends the processes of a federation if the command that started them died without ending them.
 
-A process of its own, which reads from a pipe that the command holds: `+PID` and `-PID` for parts
-that were started and have ended, `done` when all have. The kernel closes the pipe however the
-command ends, by SIGKILL too. It imports nothing but Python's own, to be there at once.
+The watcher is a separate process. It reads from a pipe that the command holds: `+PID` for a part
+that was started, `-PID` for one that has ended, `done` when all have ended. The kernel closes the
+pipe whenever the command ends, even by SIGKILL. The file imports only Python's standard library, so
+that it starts at once.
 """
 
 import os
@@ -12,13 +13,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-MARK = "FEDOPL_FEDERATION"  # in the environment of every process that we start, and of theirs
+MARK = "FEDOPL_FEDERATION"  # in the environment of every process we start, and of their children
 SWEEP_SECONDS, WATCH_SECONDS = 15.0, 0.2
 FINISHED = "done"
 
 
 def marked(token: str) -> list[int]:
-    """Processes with our mark in their environment; only Linux shows it."""
+    """The processes with our mark in their environment; only Linux shows environments."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -33,7 +34,7 @@ def marks_are_seen() -> bool:
 
 
 def end_marked(token: str, seconds: float) -> None:
-    """Kill processes with our mark, and what they start meanwhile, until there are none."""
+    """Kill all processes with our mark, including new ones, until none is left or time is up."""
     end = time.monotonic() + seconds
     while (left := marked(token)) and time.monotonic() < end:
         for pid in left:
@@ -43,14 +44,14 @@ def end_marked(token: str, seconds: float) -> None:
 
 
 def watch() -> None:
-    """Read until the pipe is closed; then, unless all was done, end what is left."""
+    """Read until the pipe is closed; unless it said `done`, end all processes that are left."""
     token, parts = sys.argv[1], set[int]()
     for line in map(str.strip, sys.stdin):
         if line == FINISHED:
             return
         (parts.add if line.startswith("+") else parts.discard)(int(line[1:]))
     if not marks_are_seen():
-        for leader in parts:  # each leads a group of its own
+        for leader in parts:  # each part leads its own process group
             with suppress(ProcessLookupError):
                 os.killpg(leader, signal.SIGKILL)
     end_marked(token, SWEEP_SECONDS)

@@ -77,10 +77,10 @@ fedopl's docs/deployment.md has the whole story.
 
 @dataclass(frozen=True, kw_only=True)
 class WaitSeconds:
-    """How long a server waits."""
+    """How long a server waits, in seconds."""
 
-    arrival: float = 120.0  # for everybody to be there
-    deadline: float = 120.0  # for answers, on each trip
+    arrival: float = 120.0  # for all clients to connect
+    deadline: float = 120.0  # for answers, in each round trip
 
 
 JOIN = """\
@@ -97,9 +97,9 @@ def write_flower_app(
     wait: WaitSeconds,
     join: Path | None = None,
 ) -> list[Path]:
-    """Write the folder; nothing that is there is written over.
+    """Write the folder's files, and return their paths; existing files are not overwritten.
 
-    With the folder of a finished run to `join`, its clients are those who come later.
+    If `join` is the folder of a finished run, the `clients` join that run.
     """
     agreed, candidates = read_study(study)
     if candidates:

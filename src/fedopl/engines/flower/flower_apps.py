@@ -1,7 +1,7 @@
 """Flower as transport: a ClientApp that passes bytes to the door, and a transport over its Grid.
 
-This is the only file that imports flwr. Flower is the road, not the algorithm: payloads are our
-encoded messages, and the server's loop is the one that runs in process.
+This is the only file that imports flwr. Flower only transports: payloads are our encoded messages,
+and the server's loop is the same as for clients in one process.
 """
 
 import logging
@@ -25,16 +25,16 @@ from fedopl.study.study_file import read_study
 
 RECORD, PAYLOAD = "fedopl", "bytes"
 REPLY_POLL_SECONDS = 0.3
-MOST_TRIES = 3  # of a node that answers with an error
-TTL_GRACE = 60.0  # seconds that Flower keeps a message longer than we wait for its answer
-log = logging.getLogger("flwr.fedopl")  # so that `flwr log` and a node's own log show it
+MOST_TRIES = 3  # how often a node that answers with an error is asked
+TTL_GRACE = 60.0  # how many seconds longer Flower keeps a message than we wait for its answer
+log = logging.getLogger("flwr.fedopl")  # `flwr log` and a node's own log show this name
 
 
 # --- a client ----------------------------------------------------------------------------------
 
 
 def client_app() -> ClientApp:
-    """The ClientApp of a node; its node-config names `client` and `study`, both its own files."""
+    """The ClientApp of a node; node-config names `client` and `study`, the client's own files."""
     app = ClientApp()
 
     @app.query()
@@ -45,10 +45,10 @@ def client_app() -> ClientApp:
 
 
 def _answer(message: Message, context: Context) -> bytes:
-    """The door's answer; if anything fails before the door, a code is sent and no text."""
+    """The door's answer; if anything fails before the door, a refusal code without text."""
     try:
         asker = f"Flower run {message.metadata.run_id}"
-        # After its time to live, Flower passes no answer on.
+        # Flower drops an answer that comes after the message's time to live.
         return _doors(context, asker).handle(_unpacked(message), within=message.metadata.ttl)
     except (Exception, SystemExit):
         # Flower would send an exception's text to the server. It goes to this node's log instead.
@@ -106,7 +106,7 @@ def _log_round(latest: Round) -> None:
 
 @dataclass(frozen=True)
 class _Node:
-    """A running node; after a restart it is a new one, which has to be asked again."""
+    """A running node. After a restart it counts as a new node, and is asked again."""
 
     name: str
     number: int
@@ -115,16 +115,17 @@ class _Node:
 
 @dataclass
 class FlowerTransport:
-    """A transport over Flower's Grid; clients are known by the names they are registered with.
+    """A transport over Flower's Grid; clients have the names they are registered with.
 
-    Whoever fails or is started anew is asked again until the deadline: doors answer the same query
-    with the same bytes, however often, and the first answer of a node counts. Who missed a deadline
-    and is not there is not waited for. Two nodes with one name both answer, for the server to see.
+    A node that fails or restarts is asked again until the deadline. This is safe: a door answers
+    the same query with the same bytes each time, and the first answer of a node counts. The
+    transport does not wait for a client that missed a deadline and is not connected. If two nodes
+    have the same name, the server gets both answers.
     """
 
     grid: Grid
     names: tuple[str, ...]
-    deadline: float  # seconds that a trip may take
+    deadline: float  # seconds that a round trip may take
     _missed: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -183,14 +184,14 @@ class FlowerTransport:
         return {number: node for number, node in zip(numbers, nodes, strict=True) if number}
 
     def _replies(self, waiting: dict[str, _Node]) -> Iterator[tuple[_Node, Message]]:
-        """Replies so far; a node that replied with an error is dropped, to be asked again."""
+        """The replies so far; a node that replied with an error is removed, and asked again."""
         if not waiting:
             return
         for reply in self.grid.pull_messages(list(waiting)):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is not None and reply.has_content():
                 for number in [key for key, same in waiting.items() if same.number == node.number]:
-                    del waiting[number]  # it was asked before it was started anew
+                    del waiting[number]  # a query from before the node's restart
                 yield node, reply
 
 
@@ -199,7 +200,7 @@ def _packed(content: bytes) -> RecordDict:
 
 
 def _unpacked(message: Message) -> bytes:
-    """The answer's bytes, or none if the reply is not of our format."""
+    """The answer's bytes; empty if the reply is not in our format."""
     record: Mapping[str, object] = message.content.config_records.get(RECORD, {})
     content = record.get(PAYLOAD)
     return content if isinstance(content, bytes) else b""

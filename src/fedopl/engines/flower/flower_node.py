@@ -1,4 +1,4 @@
-"""One client's SuperNode as a process of ours, for as long as a context lasts."""
+"""Runs one client's SuperNode as a child process, within a `with` block."""
 
 import os
 import secrets
@@ -23,7 +23,7 @@ from fedopl.engines.flower.local_federation import (
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFiles:
-    """What a node is started with; all are the client's own files."""
+    """The files that a node needs; all belong to the client."""
 
     client: Path  # its folder
     study: Path
@@ -39,7 +39,7 @@ class NodeFiles:
 
 @dataclass
 class FlowerNode:
-    """A SuperNode that calls this SuperLink; with it ends everything that it started."""
+    """A SuperNode that connects to this SuperLink; when it ends, so do all processes it started."""
 
     superlink: str  # HOST:PORT
     files: NodeFiles
@@ -60,7 +60,7 @@ class FlowerNode:
             command,
             stdin=subprocess.DEVNULL,
             env=self._environment(),
-            start_new_session=True,  # Ctrl-C is for us, who then stop it
+            start_new_session=True,  # Ctrl-C goes to us; then we stop the node
         )
         self._tell_watcher(f"+{self._process.pid}")
         return self
@@ -76,7 +76,7 @@ class FlowerNode:
         self._watcher.communicate()
 
     def wait(self) -> None:
-        """Wait until the node ends, which it does by itself only if it fails."""
+        """Wait until the node ends, and raise an error: a node ends by itself only if it fails."""
         code = self._process.wait()
         raise FederationError(
             f"the node ended (exit code {code}); what it said last is above. Is its key registered "

@@ -1,4 +1,4 @@
-"""Runs a study by a real Flower federation of processes on this machine."""
+"""Runs a study with a real Flower federation of processes on this machine."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing
 from fedopl.server.exchange.conversation import Progress
 
-STATUS_SECONDS = 30.0  # each time costs a process of a second or two
+STATUS_SECONDS = 30.0  # between questions to Flower; each starts a process of a second or two
 Teller = Callable[[str], None]
 
 
@@ -39,7 +39,7 @@ def run_over_flower(
             "run.json",
             FAILURE,
             PROGRESS,
-        ):  # of a run that is gone on with: it ends anew
+        ):  # files of an earlier attempt at this run, which is resumed
             (out / ending).unlink(missing_ok=True)
         tell("starting a SuperLink and a SuperNode for each client on 127.0.0.1")
         with LocalFederation(work, folders, study) as federation:
@@ -48,7 +48,7 @@ def run_over_flower(
         tell("everything is stopped")
     record = load_record(out)
     if progress is not None:
-        for latest in record.rounds:  # those that nobody saw before it was over, too
+        for latest in record.rounds:  # also those that were not seen before the end
             progress(latest)
     return record
 

@@ -1,6 +1,6 @@
 """A whole Flower federation on this machine: real processes, TLS, authenticated nodes.
 
-Everything listens on 127.0.0.1 alone, and nothing that was started is left behind.
+Everything listens only on 127.0.0.1, and no process is left behind.
 """
 
 import json
@@ -26,20 +26,20 @@ from fedopl.engines.network.certificates import make_certificates, make_client_k
 
 HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
-REGISTERED_AT_ONCE = 4  # clients that are registered
+REGISTERED_AT_ONCE = 4  # clients that are registered in parallel
 CONNECTION = "local-federation"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-# How often a part looks for work, in seconds; Flower's own second is for many machines.
+# How often a part looks for work, in seconds. Flower's default of one second suits many machines.
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
 
 
 @dataclass
 class LocalFederation:
-    """A SuperLink and a SuperNode for each client, as a context: they stop when it ends.
+    """A SuperLink and a SuperNode for each client, as a context manager; they stop when it ends.
 
     Args:
         folder: where keys, logs and Flower's own files go.
@@ -62,7 +62,7 @@ class LocalFederation:
             self._make_keys()
             self._watcher = start_watcher(self._token)
             self.start_superlink()
-            # At once, as each is a process of Flower's that mostly imports and waits.
+            # In parallel, as each registration is a Flower process that mostly imports and waits.
             with ThreadPoolExecutor(REGISTERED_AT_ONCE) as pool:
                 list(pool.map(self.register, self.clients))
             for name in self.clients:
@@ -101,7 +101,7 @@ class LocalFederation:
             time.sleep(POLL_SECONDS)
 
     def register(self, name: str) -> None:
-        """Register each client's public key at the server, under its name."""
+        """Register a client's public key at the server, under its name."""
         self.flwr(
             "supernode", "register", str(self.keys / f"{name}.pub"), CONNECTION, "--name", name
         )
@@ -109,7 +109,7 @@ class LocalFederation:
     def start_node(
         self, name: str, *, study: Path | None = None, ca: Path | None = None, **environment: str
     ) -> None:
-        """Start a client's node, which alone gets the paths of its files."""
+        """Start a client's node; only this process gets the paths of the client's files."""
         config = (
             f'client="{self.clients[name].resolve()}" study="{(study or self.study).resolve()}"'
         )
@@ -140,16 +140,16 @@ class LocalFederation:
         self._tell_watcher(f"-{process.pid}")
 
     def run(self, app: Path) -> str:
-        """Submit an app; its run number comes back."""
+        """Submit an app, and return its run number."""
         return str(self.flwr("run", str(app), CONNECTION)["run-id"])
 
     def status(self, run: str) -> str:
-        """What Flower says of a run, such as 'running' or 'finished:failed'."""
+        """Flower's status of a run, such as 'running' or 'finished:failed'."""
         (found,) = self.flwr("list", "--run-id", run, CONNECTION)["runs"]
         return str(found["status"])
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
-        """A command of Flower's own, and the JSON it prints; its exit code says nothing."""
+        """Run a Flower command, and return the JSON it prints; its exit code is not used."""
         command = [program("flwr"), *arguments, "--format", "json"]
         try:
             done = subprocess.run(
@@ -170,14 +170,14 @@ class LocalFederation:
         return dict(content)
 
     def stop(self) -> None:
-        """Stop every process that we started, and their descendants; no others."""
+        """Stop every process that we started, and their descendants, and no others."""
         for process in self._processes.values():
             with suppress(ProcessLookupError):
                 process.terminate()
         end = time.monotonic() + STOP_SECONDS
         while time.monotonic() < end and any(p.poll() is None for p in self._processes.values()):
             time.sleep(POLL_SECONDS)
-        # What they started would go on asking after them for a while.
+        # The processes they started would otherwise look for them for a while.
         end_marked(self._token, STOP_SECONDS)
         for process in self._processes.values():
             process.kill()
@@ -215,13 +215,13 @@ class LocalFederation:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**self._environment(), **(environment or {})},
-                start_new_session=True,  # Ctrl-C is for us, who then stop them in order
+                start_new_session=True,  # Ctrl-C goes to us; then we stop all parts in order
             )
         self._tell_watcher(f"+{self._processes[part].pid}")
 
     def _tell_watcher(self, line: str) -> None:
         if self._watcher is not None and self._watcher.stdin is not None:
-            with suppress(OSError):  # without a watcher, all else goes on
+            with suppress(OSError):  # the federation also works without a watcher
                 self._watcher.stdin.write(f"{line}\n".encode())
                 self._watcher.stdin.flush()
 
@@ -238,7 +238,7 @@ class LocalFederation:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port of this machine."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])
@@ -258,13 +258,13 @@ def program(name: str) -> str:
 
 
 def start_watcher(token: str) -> subprocess.Popen[bytes]:
-    """A process that ends ours if we cannot; it holds the other end of a pipe to us alone."""
+    """A process that ends our processes if we cannot; it reads from a pipe that only we hold."""
     return subprocess.Popen(
         [sys.executable, federation_watcher.__file__, token],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # whatever ends us must not end it
+        start_new_session=True,  # a signal that ends us must not end the watcher
     )
 
 

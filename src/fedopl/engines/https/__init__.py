@@ -1,1 +1,1 @@
-"""Plain HTTPS as transport: clients that dial out, and the server that they ask."""
+"""Plain HTTPS as transport: clients connect to the server and ask it for questions."""

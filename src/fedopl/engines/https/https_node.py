@@ -1,7 +1,7 @@
 """Plain HTTPS as transport, a client's side: it asks for the next question until the run is over.
 
-It only dials out. Whatever happens on the way, it tries again: a question is answered with the same
-bytes however often it comes, and an answer counts once however often it is posted.
+The client only makes outgoing connections. If a request fails, it tries again. This is safe: the
+same question always gets the same bytes, and an answer that is posted several times counts once.
 """
 
 import random
@@ -33,16 +33,16 @@ from fedopl.study.study_file import read_study
 
 TIMEOUT = httpx.Timeout(30.0, read=POLL_SECONDS + 30.0)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-LARGEST_QUESTION = 1 << 20  # at least: a client that does not know a study may refuse it
-# A server that does not accept a certificate may close the connection without a word.
+LARGEST_QUESTION = 1 << 20  # bytes accepted in any case, so that the door can refuse a question
+# A server that does not accept a certificate may close the connection without saying why.
 UNHEARD = "; has the server this client's certificate?"
 _Teller = Callable[[str], None]
-# From a question, and the seconds within which it has to be answered, to the answer.
+# Returns the answer to a question, given also the seconds within which it must be answered.
 _Answering = Callable[[bytes, float], bytes]
 
 
 class Answered(NamedTuple):
-    """A question by what it is known by, and what was answered."""
+    """The hash of a question, and its answer."""
 
     known_by: str
     content: bytes
@@ -54,12 +54,12 @@ def run_node(
     """Answer a server's questions for this client until the run is over.
 
     Args:
-        server: its address, https://HOST:PORT.
+        server: the server's address, https://HOST:PORT.
         client: the client's folder, or its client.toml.
         study: the client's own copy of the study.
         certificates: the folder of ca.crt, and NAME.crt and NAME.key of the client.
-        patience: seconds without the server after which to give up.
-        tell: what is called with each remark.
+        patience: seconds without an answer from the server after which to give up.
+        tell: called with each message for the owner.
 
     """
     _check_address(server)
@@ -67,7 +67,7 @@ def run_node(
     context = client_context(certificates, own.name)
     check_client(agreed, own)
     doors = RemoteDoors(own, agreed, asker=f"the server {server}")
-    doors.open()  # what its owner has to know is said before anything is asked
+    doors.open()  # errors for the owner come now, before the first question
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     tell(f"{own.name}: ready; asking {server}")
     HttpsNode(server, context, _answering(doors, tell), largest, patience, tell).run()
@@ -75,12 +75,12 @@ def run_node(
 
 def _answering(doors: RemoteDoors, tell: _Teller) -> _Answering:
     def answer(content: bytes, within: float) -> bytes:
-        """The door's answer; if anything fails before the door, a code is sent and no text."""
+        """The door's answer; if anything fails before the door, a refusal code without text."""
         try:
             return doors.handle(content, within)
         except FedoplError as error:
             tell(f"cannot answer: {error}")
-        except Exception as error:  # its text may hold a value
+        except Exception as error:  # its text may contain a value of a row
             tell(f"cannot answer: {type(error).__name__}")
         return refused(content)
 
@@ -89,19 +89,19 @@ def _answering(doors: RemoteDoors, tell: _Teller) -> _Answering:
 
 @dataclass
 class HttpsNode:
-    """Asks, answers, and goes on where it was after whatever happened."""
+    """Asks for questions and answers them; after a failure it continues where it was."""
 
     server: str
     context: ssl.SSLContext
     answer: _Answering
-    largest: int  # bytes that a question may have
+    largest: int  # the most bytes of a question
     patience: float
     tell: _Teller
     _latest: Answered = field(default=Answered("", b""), init=False)
     _unsent: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        """Go on until the server says that the run is over."""
+        """Ask and answer until the server says that the run is over."""
         pause, heard, has_heard = FIRST_PAUSE, time.monotonic(), False
         with httpx.Client(base_url=self.server, verify=self.context, timeout=TIMEOUT) as http:
             while True:
@@ -118,14 +118,14 @@ class HttpsNode:
                         ) from None
                     if pause == FIRST_PAUSE:
                         self.tell(f"{self.server}: {_said(error)}; trying again{hint}")
-                    # Not all at once, when a server is back.
+                    # A random pause, so that not all clients come at once when a server is back.
                     time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
                     pause = min(2 * pause, LONGEST_PAUSE)
                 else:
                     pause, heard, has_heard = FIRST_PAUSE, time.monotonic(), True
 
     def _turn(self, http: httpx.Client) -> bool:
-        """Post what is to be posted, or ask for the next question; False when the run is over."""
+        """Post the pending answer, or ask for the next question; False when the run is over."""
         if self._unsent:
             self._post(http)
             return True
@@ -151,13 +151,13 @@ class HttpsNode:
             known_by, within = headers[QUESTION], float(headers[SECONDS])
         except (KeyError, ValueError):
             raise httpx.RemoteProtocolError("what answers there is no fedopl server") from None
-        if known_by != self._latest.known_by:  # else the server was killed before it was written
+        if known_by != self._latest.known_by:  # it is the same if the server lost the answer
             self._latest = Answered(known_by, self.answer(content, within))
         self._unsent = True
 
     def _post(self, http: httpx.Client) -> None:
         response = http.post(f"{ANSWERS}/{self._latest.known_by}", content=self._latest.content)
-        if response.status_code != httpx.codes.CONFLICT:  # that is no longer asked
+        if response.status_code != httpx.codes.CONFLICT:  # the question is no longer open
             response.raise_for_status()
             self.tell(f"answered, {len(self._latest.content):,} bytes")
         self._unsent = False
@@ -167,7 +167,7 @@ def _check_address(server: str) -> None:
     try:
         parts = urlsplit(server)
         is_one = parts.scheme == "https" and bool(parts.hostname) and parts.path in ("", "/")
-        parts.port  # noqa: B018  (it is an error if that is no number)
+        parts.port  # noqa: B018  (raises an error if the port is not a number)
     except ValueError:
         is_one = False
     if not is_one:
@@ -181,7 +181,7 @@ def _said(error: httpx.HTTPError) -> str:
 
 
 def _raise_if_permanent(server: str, error: BaseException) -> None:
-    """End where trying again cannot help: one side does not accept the other's certificate."""
+    """Raise an error if trying again cannot help: one side refuses the other's certificate."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

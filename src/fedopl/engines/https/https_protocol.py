@@ -1,14 +1,15 @@
 """What both sides of the HTTPS transport agree on.
 
-    GET  /next          200: the question that is open for whoever asks, and in headers what it is
-                        known by and how long its answer will be waited for; 204: none for now, ask
-                        again; 410: the run is over
-    POST /answers/ID    204: the answer is had, however often it comes; 409: that is not asked (now)
+    GET  /next          200: the open question for the client that asks; headers give the question's
+                        ID and how many seconds the server waits for the answer; 204: no question
+                        now, ask again; 410: the run is over
+    POST /answers/ID    204: the server has the answer (it may be posted again); 409: the question
+                        is not open (any more)
 
-Both sides show a certificate. The server has a copy of each client's, and which of them is shown
-says who asks: no header and no path names a client. Clients trust the authority that signed the
-server's. Questions are known by the hash of their bytes, so a run that was killed and goes on asks
-the same ones.
+Both sides show a certificate. The server has a copy of each client's certificate, which identifies
+the client: no header and no path names a client. Clients trust the authority that signed the
+server's certificate. A question's ID is the hash of its bytes, so an interrupted run that is
+resumed asks the same questions.
 """
 
 import ssl
@@ -18,16 +19,16 @@ from pathlib import Path
 from fedopl.base.errors import StorageError
 
 NEXT, ANSWERS = "/next", "/answers"
-QUESTION = "question"  # the header that says what a question is known by
-SECONDS = "seconds"  # another: how long its answer will be waited for
-POLL_SECONDS = 20.0  # shorter than proxies and firewalls keep quiet connections
+QUESTION = "question"  # the header with a question's ID
+SECONDS = "seconds"  # the header with the seconds that the server waits for the answer
+POLL_SECONDS = 20.0  # shorter than proxies and firewalls keep idle connections open
 
 
 def server_context(folder: Path, clients: Iterable[bytes]) -> ssl.SSLContext:
     """TLS for the server: clients must show one of these certificates, in DER."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
-    # A copy is enough, whoever signed it.
+    # Having a copy of the certificate is enough, whoever signed it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=b"".join(clients))
     _show(context, folder / "server.crt", folder / "server.key")

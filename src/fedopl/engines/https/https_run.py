@@ -1,4 +1,4 @@
-"""Runs a study as the server of clients that dial in over HTTPS."""
+"""Runs a study as the server of clients that connect over HTTPS."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -31,19 +31,19 @@ def run_over_https(
     watch: Watch = lambda *_run: nullcontext(),
     tell: _Teller = lambda _text: None,
 ) -> Record:
-    """Listen, run the study with the clients whose certificates are here, and say that it is over.
+    """Run the study with all clients that have a certificate here, and tell them when it is over.
 
     Args:
         study: the study file.
         certificates: the folder of server.crt, server.key and NAME.crt of every client.
-        listen: HOST:PORT; port 0 takes one that is free.
-        out: the run's folder; unless it is empty, only with `resume`.
-        resume: go on with the run in the folder, if it is one of this study.
+        listen: HOST:PORT; port 0 takes a free port.
+        out: the run's folder; if it is not empty, `resume` is needed.
+        resume: continue the run in the folder, if it is one of this study.
         join: the folder of a finished run, which these clients join.
-        arrival: seconds to wait for clients to be there.
-        deadline: seconds to wait for answers on each trip.
-        watch: a context that gives a function to be called after every exchange, or None.
-        tell: what is called with each remark.
+        arrival: seconds to wait for clients to connect.
+        deadline: seconds to wait for answers in each round trip.
+        watch: a context manager that gives a function to be called after every exchange, or None.
+        tell: called with each message for the operator.
 
     """
     agreed, _ = read_study(study)

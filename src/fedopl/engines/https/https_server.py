@@ -1,4 +1,4 @@
-"""Plain HTTPS as transport, the server's side: clients dial in, and nothing dials them."""
+"""Plain HTTPS as transport, the server's side: clients connect to it; it never connects to them."""
 
 import asyncio
 import hashlib
@@ -31,15 +31,15 @@ from fedopl.engines.https.https_protocol import (
 )
 from fedopl.engines.network.certificates import client_certificates
 
-PRESENT_SECONDS = 60.0  # after its last request, a client counts as being there
+PRESENT_SECONDS = 60.0  # a client counts as connected for so long after its last request
 START_SECONDS, CLOSING_SECONDS, STOP_SECONDS, WATCH_SECONDS = 10.0, 5.0, 5.0, 0.02
 DRAIN_SECONDS = 0.05
-MOST_REQUESTS = 16  # requests of one client
+MOST_REQUESTS = 16  # requests of one client at the same time
 _PEER = "peer"
 
 
 class _Question(NamedTuple):
-    """What a client is asked on a trip."""
+    """A client's question in a round trip, and its ID."""
 
     known_by: str
     content: bytes
@@ -47,16 +47,16 @@ class _Question(NamedTuple):
 
 @dataclass
 class _Trip:
-    """The questions that are open; each client's answers, once for all that are the same."""
+    """A round trip: its open questions, and the answers; equal answers of a client count once."""
 
     questions: Mapping[str, _Question] = field(default_factory=dict)
-    end: float = 0.0  # when answers are no longer waited for
+    end: float = 0.0  # the time until which the server waits for answers
     answers: SimpleQueue[tuple[str, bytes]] = field(default_factory=SimpleQueue)
     given: set[tuple[str, bytes]] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
 
     def take(self, name: str, content: bytes) -> None:
-        """Answers that differ are both taken, for the server to see that a client gave two."""
+        """Take a client's answer. If it gives two different ones, the server gets both."""
         known = (name, hashlib.sha256(content).digest())
         if known not in self.given:
             self.given.add(known)
@@ -65,16 +65,16 @@ class _Trip:
 
 
 class HttpsTransport:
-    """A transport to clients that long-poll over mutual TLS, as a context: it listens meanwhile.
+    """A transport to clients that long-poll over mutual TLS; a context manager that listens.
 
-    Whoever dies before answering finds the same question when it is back; whoever missed a deadline
-    and is not there is not waited for.
+    If a client dies before it answers, it gets the same question when it is back. The transport
+    does not wait for a client that missed a deadline and is not connected.
 
     Args:
         certificates: the folder of server.crt, server.key and NAME.crt of every client.
-        listen: host and port; port 0 takes one that is free.
-        deadline: seconds that a trip may take.
-        largest: bytes that an answer may have.
+        listen: host and port; port 0 takes a free port.
+        deadline: seconds that a round trip may take.
+        largest: the most bytes of an answer.
 
     """
 
@@ -89,7 +89,7 @@ class HttpsTransport:
         self._trip, self._over = _Trip(), False
         self._seen: dict[str, float] = {}
         self._told: set[str] = set()
-        self._latest: dict[str, str] = {}  # by client, what it answered last
+        self._latest: dict[str, str] = {}  # by client, the ID of the question it answered last
         self._requests: Counter[str] = Counter()
         self._missed: set[str] = set()
         self._all_there = threading.Event()
@@ -98,12 +98,12 @@ class HttpsTransport:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """All clients whose certificate is here, connected or not."""
+        """All clients whose certificates the server has, connected or not."""
         return self._names
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address that the server listens on."""
         host = f"[{self._listen[0]}]" if ":" in self._listen[0] else self._listen[0]
         return f"https://{host}:{self._listen[1]}"
 
@@ -150,10 +150,10 @@ class HttpsTransport:
     async def _serve(self, listener: socket.socket) -> None:
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
         await self._server.serve([listener])
-        await asyncio.sleep(DRAIN_SECONDS)  # connections that were refused are still being closed
+        await asyncio.sleep(DRAIN_SECONDS)  # refused connections are still being closed
 
     def wait_for_all(self, seconds: float) -> None:
-        """Wait until every client has called, or until the deadline."""
+        """Wait until every client has connected, but at most this many seconds."""
         self._all_there.wait(seconds)
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -174,12 +174,12 @@ class HttpsTransport:
                 yield name, content
         finally:
             self._trip = _Trip()
-        while not trip.answers.empty():  # of those who were not waited for
+        while not trip.answers.empty():  # answers of clients that the loop did not wait for
             yield trip.answers.get()
         self._missed = (self._missed - queries.keys()) | (queries.keys() - trip.answered)
 
     def end(self) -> None:
-        """Say to whoever is there that the run is over, and wait until they have heard it."""
+        """Tell all connected clients that the run is over, and wait until they have heard it."""
         self._over = True
         self._announce()
         end = time.monotonic() + CLOSING_SECONDS
@@ -191,7 +191,7 @@ class HttpsTransport:
         return {name for name, at in list(self._seen.items()) if now - at < PRESENT_SECONDS}
 
     def _announce(self) -> None:
-        """Wake everybody who waits for the next question."""
+        """Wake all requests that wait for the next question."""
 
         def wake() -> None:
             self._news.set()
@@ -205,7 +205,7 @@ class HttpsTransport:
     def _for_client(
         self, handler: Callable[[str, Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The handler with the caller's name, which its certificate alone decides."""
+        """The handler, called with the client's name; the name comes only from its certificate."""
 
         async def handle(request: Request) -> Response:
             name = self._known.get(request.scope["state"][_PEER])

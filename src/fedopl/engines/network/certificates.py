@@ -1,7 +1,7 @@
 """Keys and certificates for a federation: a CA, the server's certificate, a key for each client.
 
-Private keys are readable by their owner alone. Over Flower a client is known by its public key, and
-over HTTPS by a certificate that it signs itself and that the server has a copy of.
+Only their owner can read private keys. Over Flower, a client's public key identifies it. Over
+HTTPS, a self-signed certificate does; the server has a copy of it.
 """
 
 import ipaddress
@@ -27,17 +27,17 @@ from fedopl.base.labels import check_node_name
 
 CURVE, PEM = ec.SECP384R1(), Encoding.PEM
 VALID_FOR = timedelta(days=825)
-NOT_OF_CLIENTS = ("ca", "server")  # whose files are beside those of clients
+NOT_OF_CLIENTS = ("ca", "server")  # files with these names do not belong to clients
 
 
 def make_certificates(folder: Path, hosts: Iterable[str]) -> list[Path]:
-    """A CA and a server certificate for these host names and addresses."""
+    """Make a CA and a server certificate for these host names and addresses."""
     _refuse_to_replace(folder / "ca.key", folder / "server.key")
     ca_key, server_key = (ec.generate_private_key(CURVE) for _ in range(2))
     ca_name, server_name = _name("fedopl federation CA"), _name("fedopl SuperLink")
     authority = (
         _certificate(ca_name, ca_name, ca_key.public_key())
-        # It signs servers, and no further CA.
+        # It may sign servers, but no further CA.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(ca_key, hashes.SHA384())
     )
@@ -56,7 +56,7 @@ def make_certificates(folder: Path, hosts: Iterable[str]) -> list[Path]:
 
 
 def make_client_key(folder: Path, name: str) -> list[Path]:
-    """A client's key pair: the private half stays with it, the public one is registered."""
+    """Make a client's key pair: the private key stays with it, the public key is registered."""
     check_node_name(name)
     path = folder / f"{name}.key"
     _refuse_to_replace(path)
@@ -69,7 +69,7 @@ def make_client_key(folder: Path, name: str) -> list[Path]:
 
 
 def make_client_certificate(folder: Path, name: str) -> list[Path]:
-    """A client's key and certificate: the key stays with it, the server gets the certificate."""
+    """Make a client's key, which stays with it, and its certificate, which the server gets."""
     check_node_name(name)
     if name in NOT_OF_CLIENTS:
         raise OptionError(
@@ -80,7 +80,7 @@ def make_client_certificate(folder: Path, name: str) -> list[Path]:
     key = ec.generate_private_key(CURVE)
     certificate = (
         _certificate(_name(name), _name(name), key.public_key())
-        # It vouches for nobody else, and not for a server.
+        # It may sign no other certificate, and may not be used by a server.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
         .sign(key, hashes.SHA384())
@@ -92,9 +92,9 @@ def make_client_certificate(folder: Path, name: str) -> list[Path]:
 
 
 def client_certificates(folder: Path) -> dict[bytes, str]:
-    """Whose each certificate in this folder is, by its DER bytes; files are named for clients.
+    """The client of each certificate in this folder, by its DER bytes; files are named by client.
 
-    A file may hold several, such as the one in use and the one that follows it.
+    A file may hold several certificates, such as the present one and its successor.
     """
     found: dict[bytes, str] = {}
     for path, certificate in _certificates_in(folder):
@@ -149,7 +149,7 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks of clients may be behind
+        .not_valid_before(now - timedelta(hours=1))  # clients' clocks may be slow
         .not_valid_after(now + VALID_FOR)
     )
 

@@ -1,4 +1,4 @@
-"""The server's side of a study over a network, whatever carries the bytes."""
+"""The server's side of a study over a network, for any transport."""
 
 from pathlib import Path
 from typing import Protocol
@@ -20,10 +20,10 @@ from fedopl.study.study_file import check_named, read_study
 
 
 class NetworkTransport(Transport, Protocol):
-    """A transport to clients that come when they like."""
+    """A transport to clients that connect at any time."""
 
     def wait_for_all(self, seconds: float) -> None:
-        """Wait until all clients are there, but no longer than this."""
+        """Wait until all clients are connected, but at most this many seconds."""
 
 
 def coordinate(
@@ -35,18 +35,18 @@ def coordinate(
     join: Path | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Wait for the clients, run the study, and write the run's folder; why it failed, if it does.
+    """Wait for the clients, run the study, and write the run's folder, or the reason for a failure.
 
-    A run that was killed goes on from its journal. With the folder of a finished run to `join`, its
-    clients are those who come later.
+    An interrupted run continues from its journal. If `join` is the folder of a finished run, the
+    transport's clients join that run.
     """
-    with writing(folder):  # outside: a run that finds another here leaves its files alone
+    with writing(folder):  # outside `try`: if another run has the folder, its files stay unchanged
         try:
             record = _record(study, transport, folder, arrival, join, _telling(folder, progress))
             save_record(record, folder)
-            ProgressFile(folder / PROGRESS).clear()  # the record has all of it
+            ProgressFile(folder / PROGRESS).clear()  # the record now has all exchanges
         except FedoplError as error:
-            # Whoever waits for a run in another process reads this file.
+            # Another process that waits for this run reads this file.
             write_atomically(folder / FAILURE, f"{error}\n".encode())
             raise
     return record
@@ -81,7 +81,7 @@ def _record(
 
 
 def _telling(folder: Path, progress: Progress | None) -> Progress:
-    """Reports each exchange, and writes it to a file for those who watch from another process."""
+    """A function that reports each exchange, and writes it to a file for other processes."""
     written = ProgressFile(folder / PROGRESS)
     written.clear()
 

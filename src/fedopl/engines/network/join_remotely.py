@@ -1,4 +1,4 @@
-"""Clients join a finished run over a network: the coordinator has its folder, nodes their rows."""
+"""Clients join a finished run over a network: the server has its folder, clients their rows."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -11,12 +11,12 @@ from fedopl.study.joining_later import study_with
 from fedopl.study.mixture import Given
 from fedopl.study.study import Study
 
-# Shares as people write them are hardly ever those that are computed.
+# Shares in a file are rounded, so they may differ from computed ones by this much.
 _AS_WRITTEN = 1e-6
 
 
 def run_to_join(folder: Path, out: Path) -> Record:
-    """The run in this folder, which the result may not be written to."""
+    """The run in this folder; refused if the result would be written to the same folder."""
     if folder.resolve() == out.resolve():
         raise StorageError(f"{out}: is the run itself, which stays as it is; choose another folder")
     return load_record(folder)
@@ -25,10 +25,10 @@ def run_to_join(folder: Path, out: Path) -> Record:
 def study_to_agree_to(
     run: Record, agreed: Study, newcomers: Collection[str]
 ) -> tuple[Study, dict[str, float]]:
-    """The study that newcomers are asked about, and their shares, where its mixture gives some.
+    """The study that newcomers are asked about, and their shares if its mixture gives shares.
 
-    It has to be the run's own: `agreed` is the file that newcomers have. Where shares are given,
-    the file has those of newcomers, too.
+    `agreed` is the newcomers' copy of the study. It must be the study of the run. If the mixture
+    gives shares, `agreed` must also have those of the newcomers.
     """
     check_newcomers(run, newcomers)
     before = run.study.before_screening
@@ -46,7 +46,7 @@ def study_to_agree_to(
 
 
 def _is_as_written(expected: Study, agreed: Study) -> bool:
-    """Whether the mixture is the same, but for a little in shares that people wrote."""
+    """Whether the mixtures are the same, up to rounding of shares."""
     first, second = expected.mixture, agreed.mixture
     if not (isinstance(first, Given) and isinstance(second, Given)):
         return first == second

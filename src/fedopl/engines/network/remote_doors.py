@@ -19,10 +19,10 @@ ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
 
 
 class RemoteDoors:
-    """A client's doors to the splits of its study; the one that was asked last stays open.
+    """A client's doors, one for each split of the study; the one used last stays open.
 
     Args:
-        client: the client, whose rows are read at its first question.
+        client: the client; its rows are read at the first question.
         agreed: the client's own copy of the study.
         asker: who asks, for the ledger.
 
@@ -35,9 +35,9 @@ class RemoteDoors:
         self._splits = split_studies(agreed)
 
     def open(self, place: int = 0) -> Door:
-        """The door to a split of the study; an error in words for its owner if there is none.
+        """The door to a split of the study; if it cannot open, an error for the client's owner.
 
-        The rows are read once, and those that come later are in none of the splits.
+        Rows are read once. Rows that are added later are in none of the splits.
         """
         study = self._splits[place]
         if self._open is None or self._open.study is not study:
@@ -51,9 +51,9 @@ class RemoteDoors:
         return self._open
 
     def handle(self, content: bytes, within: float = math.inf) -> bytes:
-        """The door's answer to these queries; an error if there is no door to ask.
+        """The door's answer to these queries; an error if no door can be opened.
 
-        Where the owner approves queries by hand, they wait for that `within` seconds at most.
+        If the owner approves queries by hand, a query waits for approval at most `within` seconds.
         """
         door = self._door_for(content)
         if door.approvals is not None:
@@ -61,9 +61,10 @@ class RemoteDoors:
         return door.handle(content)
 
     def _door_for(self, content: bytes) -> Door:
-        """The door to the split that queries are about; the first goes on as another, or refuses.
+        """The door to the split that the queries are about; if there is none, the first door.
 
-        A study that goes on as another has one split.
+        The first door then refuses, or knows the study as the one its study changed into during the
+        run. A study that can change has only one split.
         """
         try:
             about = codec.study_asked_about(unbundled(content)[0])
@@ -74,7 +75,10 @@ class RemoteDoors:
 
 
 def refused(content: bytes) -> bytes:
-    """A refusal of each query, where no door opens; decoded in any size, as no study is at hand."""
+    """A refusal of each query, for when no door opens.
+
+    There is no study to check sizes with, so queries of any size are decoded.
+    """
     try:
         asked = [codec.decode(query, ANY_SIZE) for query in unbundled(content)]
     except WireError:
@@ -86,7 +90,7 @@ def refused(content: bytes) -> bytes:
 
 
 def _check_sharing(client: Client, study: Study) -> None:
-    """An error where the owner wants others to have a policy that no message can carry."""
+    """Raise an error if the owner wants to share a personal policy: no message can carry it."""
     if client.settings.share_personal and study.personalises:
         raise OptionError(
             f"{client.name}: share_personal = true, and over a network no message carries a "

@@ -1,1 +1,1 @@
-"""Totals, models and tables from everybody's answers, weighed by the mixture."""
+"""Totals, models and tables from all clients' answers, weighted by the mixture."""

@@ -1,4 +1,4 @@
-"""Values in a mixture of clients, from each client's answer, with standard errors."""
+"""Values of policies in the mixture and at each client, with standard errors, from answers."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,9 @@ from fedopl.results.value_tables import (
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise, honest_variance
 from fedopl.study.mixture import Weights, renormalised
 
-# The degrees of freedom of an estimate without any noise.
+# The degrees of freedom of an estimate whose variance is zero.
 _BOUNDLESS = 1_000_000
-ROUNDING_OF_SQUARES = 1e-13  # of a sum of squares
+ROUNDING_OF_SQUARES = 1e-13  # the rounding error of a sum of squares, as a share of it
 
 
 def mixture_estimate(
@@ -37,10 +37,10 @@ def mixture_estimate(
 ) -> Estimate:
     """Σ λ_c·q_c with standard error √Σ λ_c²·v_c/n_c, for any contrast of the candidates.
 
-    Weights are renormalised over the clients that answered. Degrees of freedom are Welch &
-    Satterthwaite's, so that a small client with a large weight widens the interval as it should.
+    Weights are renormalised over the clients that answered. Degrees of freedom are by Welch and
+    Satterthwaite. So a small client with a large weight widens the interval as it should.
     """
-    # What all clients' answers add up to is weighed already.
+    # A total over all clients is weighted already.
     shares = {GLOBAL: 1.0} if GLOBAL in answers else renormalised(weights, answers.keys())
     return _weighed(((shares[name], values) for name, values in answers.items()), contrast)
 
@@ -48,10 +48,10 @@ def mixture_estimate(
 def signed_estimate(
     answers: Mapping[str, Values], signed: Mapping[str, float], contrast: FloatArray
 ) -> Estimate:
-    """Σ_c s_c·(q_c · contrast), with standard error √Σ s_c²·v_c; signs may differ.
+    """Σ_c s_c·(q_c · contrast), with standard error √Σ s_c²·v_c; weights s_c may be negative.
 
-    Nothing is renormalised: a client that counts and did not answer is an error. A client of one
-    row leaves no degrees of freedom.
+    Nothing is renormalised. If a client with a weight did not answer, that is an error. With a
+    client of one row, no degrees of freedom are left.
     """
     counted = sorted(name for name, sign in signed.items() if sign)
     missing = [name for name in counted if name not in answers]
@@ -61,7 +61,7 @@ def signed_estimate(
 
 
 def _weighed(parts: Iterable[tuple[float, Values]], contrast: FloatArray) -> Estimate:
-    """From one answer at a time: those of very many clients are not in memory together."""
+    """The weighted sum of the parts. It reads one answer at a time, as all may not fit memory."""
     variances: list[float] = []
     noises: list[tuple[float, float]] = []
     means: list[float] = []
@@ -71,15 +71,15 @@ def _weighed(parts: Iterable[tuple[float, Values]], contrast: FloatArray) -> Est
     for weight, values in parts:
         variances.append(weight**2 * _variance(values, contrast))
         if isinstance(values, ValuesWithNoise):
-            # What noise alone makes of a contrast's variance, and how far that one is off.
+            # The part of the variance that comes from noise alone, and its uncertainty.
             alone = weight**2 * float(contrast @ values.noise @ contrast)
             noises.append((alone, values.doubt))
-        # A single row, or a single group, says nothing about how much others vary.
+        # A single row, or a single group, does not show how much rows vary.
         is_known &= not weight or values.degrees_of_freedom > 0
         spreads.append(variances[-1] ** 2 / max(values.degrees_of_freedom, 1e-9))
         means.append(weight * float(values.means @ contrast))
         n_rows, of_rows = n_rows + values.n_rows, of_rows + values.of_rows
-    # fsum is exact, so that the order in which clients come decides no bit of an estimate.
+    # fsum is exact, so the order of the clients does not change the result.
     total, spread = honest_variance(math.fsum(variances), noises), math.fsum(spreads)
     return Estimate(
         value=math.fsum(means),
@@ -91,15 +91,21 @@ def _weighed(parts: Iterable[tuple[float, Values]], contrast: FloatArray) -> Est
 
 
 def _whole(number: float) -> int:
-    """Rounded down, but for rounding errors; those of one client are its own."""
+    """The number rounded down, with a tolerance for rounding errors.
+
+    So an estimate from one client alone keeps that client's degrees of freedom.
+    """
     return int(number * (1 + 1e-9))
 
 
 def _variance(values: Values, contrast: FloatArray) -> float:
-    """The variance of a contrast; policies that decide alike differ only by rounding."""
+    """The variance of a contrast; zero if it is no larger than rounding.
+
+    Policies that decide alike differ only by rounding.
+    """
     found = float(contrast @ values.covariances @ contrast)
     if isinstance(values, ValuesWithNoise):
-        return found  # those of several clients are added up before one below zero is ruled out
+        return found  # may be negative; `honest_variance` corrects the sum over clients
     size = float(np.abs(contrast) @ np.abs(values.covariances) @ np.abs(contrast))
     return found if found > ROUNDING_OF_SQUARES * size else 0.0
 
@@ -111,7 +117,7 @@ def value_table(
     level: float,
     sign: float = 1.0,
 ) -> ValueTable:
-    """Every candidate, in the mixture and at every client, with the sign that outcomes had."""
+    """The value of every candidate, in the mixture and at each client, with the outcome's sign."""
     rows = []
     for policy, unit in zip(names, np.eye(len(names)), strict=True):
         for client, part in _parts(answers):
@@ -123,7 +129,7 @@ def value_table(
 def gain_table(
     answers: Mapping[str, Values], weights: Weights, names: list[str], learned: str
 ) -> GainTable:
-    """The learned policy against every other, paired: both on the same rows."""
+    """The learned policy's gain over every other policy, paired: both on the same rows."""
     units = dict(zip(names, np.eye(len(names)), strict=True))
     own = units.pop(learned)
     rows = []
@@ -137,7 +143,7 @@ def gain_table(
 def personal_table(
     answers: Mapping[str, Values], weights: Weights, names: list[str], against: list[str]
 ) -> PersonalTable:
-    """Each client's personal policy against these policies, paired: both on the same rows."""
+    """The gain of each client's personal policy over these policies, paired on the same rows."""
     units = dict(zip(names, np.eye(len(names)), strict=True))
     rows = [
         GainRow(
@@ -154,7 +160,7 @@ def personal_table(
 def improvement_table(
     answers: Mapping[str, Values], weights: Weights, names: list[str]
 ) -> ImprovementTable:
-    """Every policy against what was done, paired; the intervals hold for all of them together."""
+    """Every policy's gain over what was done, paired. The intervals hold for all together."""
     units = dict(zip(names, np.eye(len(names)), strict=True))
     policies = [name for name in names if name not in (LOGGING, LOCAL, PERSONAL)]
     level = 1 - 0.05 / len(policies)  # Bonferroni
@@ -169,11 +175,11 @@ def improvement_table(
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:
-    """All clients together, and each alone; clients of unknown spread are left out of the whole.
+    """The answers of all clients together, and those of each client alone.
 
-    Of very many clients, only all together.
-
-    Under masks all together is a total of its own, whoever is read apart.
+    Clients with no degrees of freedom are left out of the whole. With very many clients, only the
+    whole is returned. Under masks the whole is a separate total, also if some clients' values are
+    read on their own.
     """
     names = [name for name in sorted(answers) if name != GLOBAL]
     named = names if len(names) <= MOST_VALUED_ALONE else []

@@ -17,13 +17,13 @@ def without_models(study: Study) -> SumScores:
 
 
 def unsupported_models(study: Study) -> SumScores:
-    """The query with empty models, if no client can release the sums they are made from."""
+    """The query with empty models, for when no client can release the sums that they need."""
     shape = (study.n_outcome_models, study.n_actions, study.n_terms + 1)
     return SumScores(models=np.zeros(shape), supported=np.zeros(shape[:2]))
 
 
 def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
-    """The query with each fold's models, fitted on the sums of all other folds, of all clients."""
+    """The query with each fold's models, fitted on all clients' sums over the other folds."""
     if study.stacked_sizes:
         return _to_be_stacked(study, total)
     others = least_squares.sums_of_others(total.sums, and_of_all=True)
@@ -39,7 +39,7 @@ def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
         models = outcome_ridge(others, rows, study.terms)
     if on_blocks:
         models = least_squares.widened(models, blocks, study.n_features)
-    # An action has a model in every fold or in none: support by fold would reveal folds.
+    # An action has a model in every fold or in none. Otherwise models would reveal folds.
     supported = np.broadcast_to(models.supported.all(axis=0), models.supported.shape)
     intercepts = np.where(supported, models.intercepts, 0.0)
     return SumScores(
@@ -49,14 +49,14 @@ def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
 
 
 def _to_be_stacked(study: Study, total: OutcomeSums) -> SumScores:
-    """The query with models without one fold and without two, on every family of terms.
+    """The query with models that leave out one fold or two, for every family of terms.
 
-    They come one set of folds after the other, as in `fold_sets`. Each client has weights of its
-    own for them, which are chosen on its rows and stay there.
+    Models are ordered by set of folds, as in `fold_sets`. Each client chooses its own weights for
+    stacking them, on its own rows. The weights stay at the client.
     """
     models = models_by_size(total.sums, total.squared_weights, study.stacked_sizes)
     found = np.isfinite(models[:, 0, :, -1])  # (n_sets, n_actions), whatever the terms
-    # Without two folds little may be left: then models that scores are made with are there alone.
+    # Too few rows may be left without two folds. Then only the models for scores are supported.
     n_used = study.nuisances.folds + 1
     supported = np.empty_like(found)
     supported[:n_used] = found[:n_used].all(axis=0)

@@ -1,4 +1,4 @@
-"""Thresholds of a tree, from counts with noise in public bins."""
+"""Thresholds of a tree, from noisy counts of rows in public bins."""
 
 import math
 from collections.abc import Mapping
@@ -16,25 +16,25 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Empirical
 
-# The first bins reach this many standard deviations to either side of the mean.
+# The first bins reach this many standard deviations to both sides of the mean.
 _REACH = 4.0
-# Rows are counted a second time where the first bins were too coarse.
+# Rows are counted a second time if the first bins were too coarse.
 MOST_COUNTS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """The rows of all clients between public cuts, by the name of the column."""
+    """Counts of all clients' rows between public cuts, by column."""
 
     cuts: Mapping[str, FloatArray]  # each (n_fine_bins − 1,)
     rows: Mapping[str, FloatArray]  # each (n_fine_bins,)
 
     def thresholds(self, column: str, n_bins: int) -> list[float]:
-        """Thresholds between about equally full bins."""
+        """Thresholds that divide rows into about equally full bins."""
         return thresholds(self.cuts[column], self.rows[column], n_bins)
 
     def beside(self, column: str, branch: Branch, grid: Grid) -> list[float]:
-        """Thresholds to either side of a question's own, between about equally full bins."""
+        """Thresholds on both sides of a question's threshold, with about equally full bins."""
         low, high = window(grid, branch)
         cuts, rows, found = self.cuts[column], self.rows[column], []
         for least, most in ((low, branch.cut), (branch.cut, high)):
@@ -47,7 +47,10 @@ class Counts:
 
 
 def agree_on_grid(setting: Setting, conversation: Conversation) -> tuple[Grid, Counts]:
-    """The study's thresholds, and for other numbers about equally full bins; and their counts."""
+    """The grid, and the counts that it is based on.
+
+    It has the study's thresholds. For other columns it has thresholds with about equally full bins.
+    """
     study, counts = setting.study, Counts({}, {})
     if study.cut_columns:
         counts = _counted(setting, conversation)
@@ -56,9 +59,9 @@ def agree_on_grid(setting: Setting, conversation: Conversation) -> tuple[Grid, C
 
 
 def _counted(setting: Setting, conversation: Conversation) -> Counts:
-    """Rows between cuts that are fine enough for the study's bins."""
+    """Counts of rows between cuts that are fine enough for the study's bins."""
     study = setting.study
-    # By rows, whatever the mixture: so the same grid serves all of them.
+    # Weighted by rows, not by the mixture, so that all mixtures have the same grid.
     by_rows = Empirical().weights({name: setting.rows[name] for name in setting.weights})
     centre, scale = setting.statistics.standardisation(by_rows)
     features = [column.feature for column in study.cut_columns]
@@ -79,10 +82,10 @@ def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> Floa
 
 
 def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]:
-    """Round numbers between the fine cuts that make bins about equally full.
+    """Thresholds that make bins about equally full: round numbers among the fine cuts.
 
-    Cuts with no row in between divide rows alike: the threshold is in the middle of them, so that
-    numbers which come in steps are cut between two steps.
+    Neighbouring cuts with no row in between split the rows in the same way. The threshold is then
+    in the middle of them. So values that come in steps are cut between two steps.
     """
     total = counts.sum()
     if not total:
@@ -103,7 +106,10 @@ def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]
 
 
 def _finer(cuts: FloatArray, counts: FloatArray, n_bins: int) -> FloatArray | None:
-    """Cuts that divide the fullest bins, where bins side by side hold too many rows."""
+    """Finer cuts inside the bins that hold too many rows beside a bin that has rows, too.
+
+    None if there is no such bin.
+    """
     inner = counts[1:-1]
     shares = inner / max(counts.sum(), 1.0)
     busy: BoolArray = counts > 0
@@ -115,23 +121,23 @@ def _finer(cuts: FloatArray, counts: FloatArray, n_bins: int) -> FloatArray | No
     weight = np.interp(edges, cuts, np.cumsum(counts)[:-1])
     n_more = N_FINE_BINS - 1 - len(edges)
     levels = np.linspace(weight[0], weight[-1], n_more + 2)[1:-1]
-    # Empty bins leave the weight as it was, and `interp` wants numbers that rise.
+    # `interp` needs increasing numbers, but empty bins do not increase the weight.
     rising = weight + np.arange(len(weight)) * 1e-9 * max(weight[-1], 1.0)
     return np.sort(np.concatenate([edges, np.interp(levels, rising, edges)]))
 
 
 def _rounded(cuts: FloatArray) -> FloatArray:  # shaped as cuts
-    """Cuts that lie apart as before, with no more digits than that takes."""
+    """The cuts with as few digits as keep them apart."""
     apart = np.diff(cuts)
     least = np.min(apart, axis=-1, keepdims=True, where=apart > 0, initial=np.inf)
     step = 10.0 ** np.floor(np.log10(np.where(np.isfinite(least), least, 1.0)))
-    inverse = np.round(1 / np.minimum(step, 1.0))  # exact, as negative powers of ten are not
+    inverse = np.round(1 / np.minimum(step, 1.0))  # exact, unlike a negative power of ten
     fine = np.round(cuts / step) * np.maximum(step, 1.0) / inverse
     return fine + 0.0  # not −0.0
 
 
 def _round_number(low: float, high: float) -> float:
-    """A number with few digits in the middle between low and high."""
+    """A number with few digits near the middle between low and high."""
     if low == high:
         return low
     middle = (low + high) / 2

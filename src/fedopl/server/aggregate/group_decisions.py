@@ -10,19 +10,19 @@ from fedopl.results.descriptions import BINARY_CUTS, Descriptions
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 
-# A feature is cut at its mean and where a normal distribution has its quarters, unless it is 0 or
-# 1: real quarters would take counts that no client has reported.
+# A feature is cut at its mean and at the quartiles of a normal distribution, unless it is 0 or 1.
+# The real quartiles would need counts that no client has reported.
 _QUARTER = 0.6745  # standard deviations
 
 
 def described(setting: Setting, answers: Answers[Description] | None) -> Descriptions | None:
-    """What clients reported; None if no client did."""
+    """The clients' descriptions; None if no client sent one."""
     return Descriptions(cuts=public_cuts(setting), by_client=dict(answers)) if answers else None
 
 
 def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
-    """Where features are cut: round numbers near mean and standard deviation in the mixture."""
-    kept = [*range(setting.study.n_features), -1]  # of terms, the features
+    """The cuts of each feature: round numbers, from its mean and deviation in the mixture."""
+    kept = [*range(setting.study.n_features), -1]  # the features among the terms
     of_terms = setting.statistics.standardisation(setting.weights)
     centre, scale = (found[kept] for found in of_terms)
     cuts = np.empty((len(centre), N_CUTS))
@@ -35,9 +35,9 @@ def public_cuts(setting: Setting) -> FloatArray:  # (n_features + 1, n_cuts)
 
 
 def _round_number(number: float, apart: float) -> float:
-    """The nearest of the round numbers that are no further apart than the cuts.
+    """The nearest round number; round numbers are no further apart than the cuts.
 
-    Columns of whole numbers, such as ages and counts, are cut at whole numbers or between two.
+    Columns of whole numbers, such as ages and counts, are cut at a whole number or between two.
     """
     if apart < 0.5:
         return round(number, 1 - math.floor(math.log10(apart)))

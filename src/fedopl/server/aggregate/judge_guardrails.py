@@ -21,7 +21,7 @@ from fedopl.study.guardrail import WHAT_WAS_DONE, Guardrail, guarded_columns
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedOutcomes:
-    """What further outcomes come to, and which guardrails are kept."""
+    """The values of further outcomes, and which policies keep which guardrails."""
 
     outcomes: OutcomeTable = field(default_factory=OutcomeTable)
     guardrails: GuardrailTable = field(default_factory=GuardrailTable)
@@ -33,11 +33,12 @@ def judge_guardrails(
     names: list[str],
     valued: Mapping[str, Values],
 ) -> JudgedOutcomes:
-    """Every guardrail for every policy, from answers by outcome, in this order of candidates.
+    """The verdict on every guardrail for every policy, from answers by outcome.
 
-    Of a policy something is shown only where all that `valued` it answered about the outcome, too.
-    Bounds hold for all policies and guardrails together (Bonferroni): a policy that breaks one is
-    called to keep it with no more than 1 − confidence, and the other way round.
+    `names` are the candidates in the order of the answers. A verdict needs every client that
+    `valued` the policies to answer about the outcome, too. Bounds hold for all policies and
+    guardrails together (Bonferroni). So the probability is at most 1 − confidence that a policy
+    that breaks a guardrail is said to keep it, and the same holds the other way round.
     """
     outcomes, rows = [], []
     policies = [name for name in names if name != LOCAL]
@@ -61,7 +62,7 @@ def judge_guardrails(
 
 
 def reference_of(guardrail: Guardrail) -> str:
-    """What the guardrail compares with, as tables call it."""
+    """The policy that the guardrail compares with, by its name in tables."""
     return LOGGING if guardrail.reference == WHAT_WAS_DONE else arm_name(guardrail.reference)
 
 

@@ -1,4 +1,4 @@
-"""The leaves of the learned tree: who ends in each, and what every action is worth there."""
+"""The leaves of the learned tree: the share of people in each, and the value of every action."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,10 @@ from fedopl.study.mixture import Weights, renormalised
 def leaf_rows(
     tree: TreePolicy | None, answers: Answers[LeafValues] | None, setting: Setting
 ) -> tuple[LeafRow, ...]:
-    """Shares and values in the mixture, from every client that answered, as logged."""
+    """The share of people and the value of each action in each leaf, in the mixture.
+
+    Values have the sign of the logged outcome.
+    """
     if tree is None or not answers:
         return ()
     weights, sign = setting.weights, np.full(1, setting.study.reward_sign)
@@ -31,7 +34,7 @@ def leaf_rows(
             leaf=leaf,
             share=float(mixed[leaf]),
             action=action,
-            # Nobody tells how many of a leaf's rows lack a score.
+            # Clients do not report how many rows of a leaf lack a score.
             estimate=replace(mixture_estimate(scored, in_leaf, sign), of_rows=None)
             if scored
             else None,
@@ -44,7 +47,7 @@ def leaf_rows(
 
 
 def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
-    """Shares of rows; what is left is divided between suppressed leaves by noisy counts."""
+    """The share of rows in each leaf; suppressed leaves divide the rest by noisy counts."""
     suppressed = answer.shares <= 0
     rest = max(1 - float(answer.shares.sum()), 0.0)
     likely = np.where(suppressed, answer.counts, 0.0)
@@ -56,7 +59,7 @@ def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
 def _scored(
     answers: Mapping[str, LeafValues], weights: Weights, leaf: int, action: int
 ) -> dict[str, Values]:
-    """The mean scores of clients that have people in the leaf."""
+    """The mean scores of an action in a leaf, by client that has people in the leaf."""
     return {
         name: Values(
             n_rows=int(answer.rows[leaf, action]),

@@ -1,4 +1,4 @@
-"""What each client is sent to choose among candidates: what these are worth to all others."""
+"""What each client is sent to choose its own candidate: the candidates' values to all others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,11 @@ from fedopl.study.mixture import Weights, renormalised
 def choice_fields_for_each(
     names: Sequence[str], told: Mapping[str, Values], weights: Weights
 ) -> dict[str, Fields]:
-    """By client, candidates' values to others on training rows, and how likely strengths are."""
+    """By client, the candidates' values to others on training rows, and likelihoods of strengths.
+
+    A strength says how far a client departs from the others. At zero their values decide; the
+    larger it is, the more the client's own values count.
+    """
     n = len(names)
     means = {client: values.means[:n] for client, values in told.items()}
     others = {client: values_to_others(means, weights, client) for client in weights}
@@ -38,9 +42,9 @@ def choice_fields_for_each(
 def values_to_others(
     means: Mapping[str, FloatArray], weights: Weights, client: str
 ) -> FloatArray:  # (n_candidates,)
-    """The candidates' values to all other clients that told, by their weights."""
+    """The weighted mean of the candidates' values at all other clients that answered."""
     rest = {name: weights.get(name, 0.0) for name in means if name != client}
-    if not any(rest.values()):  # nobody else counts: all that there is
+    if not any(rest.values()):  # no other client has weight, so use all clients
         rest = {name: weights.get(name, 0.0) for name in means}
     shares = renormalised(rest, rest.keys())
     return np.asarray(weighted_sum(shares, {name: means[name] for name in rest}))

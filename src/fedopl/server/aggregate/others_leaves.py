@@ -1,4 +1,4 @@
-"""What each client is sent to choose the actions in a tree's leaves: what all others have there."""
+"""What each client is sent to choose its own actions in a tree's leaves: their values to others."""
 
 from collections.abc import Mapping
 
@@ -22,10 +22,10 @@ from fedopl.study.mixture import Weights
 def leaf_fields_for_each(
     setting: Setting, policy: TreePolicy, statistics: TreeStatistics
 ) -> dict[str, Fields]:
-    """By client, the shared tree, what its leaves are worth to all others, and strengths.
+    """By client, the shared tree, actions' values to others in its leaves, and likelihoods.
 
-    Where thresholds moved off the grid, sums are those of the leaves before they did: between two
-    thresholds of the grid there are none.
+    If thresholds moved off the grid, the sums are of the leaves before the move: there are no sums
+    between two thresholds of the grid.
     """
     moved = statistics.closer
     on_grid = moved.look.root if moved and _is_moved(policy, statistics) else policy.root
@@ -52,7 +52,7 @@ def _is_moved(policy: TreePolicy, statistics: TreeStatistics) -> bool:
 
 
 class _LeafSums:
-    """One client's sums over leaves: of weight, of weighted scores, and of weight with scores."""
+    """One client's sums by leaf: weight of all rows, weighted scores, weight of scored rows."""
 
     def __init__(self, shares: FloatArray, scores: FloatArray, scored: FloatArray) -> None:
         self.shares = shares  # (n_leaves,)
@@ -61,7 +61,10 @@ class _LeafSums:
 
 
 def _scored_sums(numbers: FloatArray, n_actions: int) -> _LeafSums:
-    """From the numbers of leaves, (n_leaves, n_numbers): all rows have scores if not said."""
+    """The sums from the numbers of leaves, (n_leaves, n_numbers).
+
+    If these do not give the weight of scored rows, all rows have scores.
+    """
     shares, end = numbers[:, WEIGHT], FIRST_ACTION + n_actions
     scored = (
         numbers[:, end:]
@@ -76,10 +79,11 @@ def leaf_values_of_others(
 ) -> FloatArray:  # (n_actions, n_leaves)
     """The mean score of each action in each leaf, over all other clients by their weights.
 
-    Where none of them has rows, it is that over all leaves; never, where there is none at all.
+    If no other client has scores in a leaf, it is the mean over all leaves. If there are no scores
+    at all, it is `NEVER`.
     """
     rest = {name: weights.get(name, 0.0) for name in sums if name != client}
-    if not any(rest.values()):  # nobody else counts: all that there is
+    if not any(rest.values()):  # no other client has weight, so use all clients
         rest = {name: weights.get(name, 0.0) for name in sums}
     scores = weighted_sum(rest, {name: sums[name].scores for name in rest})
     scored = weighted_sum(rest, {name: sums[name].scored for name in rest})
@@ -92,7 +96,7 @@ def leaf_values_of_others(
 def _likelihoods(
     setting: Setting, sums: Mapping[str, _LeafSums], others: Mapping[str, FloatArray]
 ) -> dict[str, FloatArray]:  # by client, (n_strengths,)
-    """How likely strengths are by the rows of each client that told enough to say so."""
+    """The log-likelihood of each strength, by client that reported enough to compute it."""
     told: Mapping[str, ContrastSquares] = setting.contrasts or {}
     found = {}
     for name in sorted(set(told) & set(sums) & set(setting.weights)):

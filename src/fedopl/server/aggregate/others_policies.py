@@ -1,4 +1,8 @@
-"""What each client is sent to solve for its personal policy: what all others learned."""
+"""What each client is sent to solve for its personal policy: the policy of all others.
+
+A strength says how far a personal policy departs from that of the others. At zero it is the same;
+the larger the strength, the more the client's own rows count.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,17 +18,17 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS, OwnSums, PersonalPath, Scaling
 from fedopl.study.mixture import Weights
 
-# A client of less weight is sent what all learned: without it nearly the same would come out, and
-# of many clients not everybody's leaving has to be solved for.
+# A client with less weight is sent the policy of all clients. The policy without it would be nearly
+# the same. With many clients, this saves a solution for each of them.
 LEAST_LEFT_OUT = 0.01
 
 # The fields of a query for a personal policy.
 Fields = dict[str, Any]
-Curves = Mapping[str, FloatArray]  # by client, (n_strengths,): how likely strengths are
+Curves = Mapping[str, FloatArray]  # by client, (n_strengths,): log-likelihoods of strengths
 
 
 def fields_for_each(setting: Setting) -> dict[str, Fields]:
-    """By client, the policy of all others and how likely strengths are by the others' rows."""
+    """By client, the policy of all others, and the likelihoods of strengths by others' rows."""
     scaling, others = _scaling(setting), policies_of_others(setting.statistics, setting.weights)
     curves = _likelihoods(setting, others, scaling)
     doubts = _doubts(setting)
@@ -42,7 +46,7 @@ def fields_for_each(setting: Setting) -> dict[str, Fields]:
 def policies_of_others(
     statistics: ScoreStatistics, weights: Weights
 ) -> dict[str, FloatArray]:  # by client, (n_actions, n_terms + 1)
-    """θ₋c for every client: what comes out of all other clients' sums, by their weights."""
+    """θ₋c for every client: the solution from all other clients' sums, by their weights."""
     shared = statistics.solve(weights).parameters
     return {
         name: _without(statistics, weights, name)
@@ -53,7 +57,7 @@ def policies_of_others(
 
 
 def _doubts(setting: Setting) -> FloatArray:  # (n_actions, numbers of doubts)
-    """What the shared policy's caution takes from scores; no numbers where it has none."""
+    """The numbers by which a cautious shared policy lowers scores; none if it is not cautious."""
     if not setting.study.is_cautious:
         return np.zeros((setting.study.n_actions, 0))
     shared = setting.statistics.solve(setting.weights)
@@ -71,7 +75,7 @@ def _without(statistics: ScoreStatistics, weights: Weights, client: str) -> Floa
 
 
 def _scaling(setting: Setting) -> Scaling:
-    """Means and deviations of terms in the mixture; zero for terms that were not chosen."""
+    """Means and deviations of terms in the mixture; the deviation is zero for unchosen terms."""
     study, statistics = setting.study, setting.statistics
     centre, scale = statistics.standardisation(setting.weights)
     n_used = (statistics.choice or plain_terms(study)).n_terms
@@ -82,7 +86,7 @@ def _scaling(setting: Setting) -> Scaling:
 def _likelihoods(
     setting: Setting, others: Mapping[str, FloatArray], scaling: Scaling
 ) -> dict[str, FloatArray]:  # by client, (n_strengths,)
-    """How likely strengths are by the rows of each client that told enough to say so."""
+    """The log-likelihood of each strength, by client that reported enough to compute it."""
     told: Mapping[str, ContrastSquares] = setting.contrasts or {}
     found = {}
     for name in sorted(set(told) & set(setting.weights)):
@@ -94,6 +98,6 @@ def _likelihoods(
 
 
 def mean_of_others(curves: Curves, client: str) -> FloatArray:  # (n_strengths,)
-    """The mean of all curves but the client's own; zero where there is none."""
+    """The mean of all curves but the client's own; zeros if there is no other."""
     rest = [curve for name, curve in sorted(curves.items()) if name != client]
     return np.mean(rest, axis=0) if rest else np.zeros(len(RIDGE_STRENGTHS))

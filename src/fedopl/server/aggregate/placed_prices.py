@@ -1,8 +1,9 @@
-"""Prices at which clients are asked what a policy spends: about as many rows change between each.
+"""Prices at which clients report what a policy spends.
 
-A row decides for b instead of a while the price is below (τ_b(x) − τ_a(x)) / (c_b − c_a). Means and
-variances of these differences follow from the sums that the policy was learned from, and prices lie
-at quantiles of distributions that have them.
+Between any two neighbouring prices, the decision changes in about as many rows. A row gets b
+instead of a while the price is below (τ_b(x) − τ_a(x)) / (c_b − c_a). The means and variances of
+these ratios follow from the sums that the policy was learned from. Prices are quantiles of
+distributions with these means and variances.
 """
 
 import numpy as np
@@ -10,22 +11,23 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.messages.evaluation.price_curve import N_PRICES
 
-# At the highest price nearly nobody gets what costs more: effects so many times their root mean
-# square are rare.
+# At the highest price hardly anybody gets an action that costs more. It is this many times the root
+# mean square of effects per cost; larger effects are rare.
 _HIGHEST_EFFECTS = 8.0
-# Student's: some rows gain far more for what they cost than others do.
+# Degrees of freedom of Student's t: some rows gain far more for their cost than others do.
 _FREEDOM = 3.0
 _N_QUANTILES = 4 * N_PRICES
-# A price is at least so much above the one before, of the highest.
+# A price exceeds the one before by at least this share of the highest price.
 _LEAST_STEP = 1e-9
 
 
 def placed_prices(
     means: FloatArray, covariances: FloatArray, costs: FloatArray, known: BoolArray
 ) -> FloatArray:  # (N_PRICES,)
-    """Zero, quantiles of the prices at which rows decide anew, and one that hardly any row pays.
+    """Zero, quantiles of the prices at which decisions change, and one that hardly any row pays.
 
-    `means` (n_actions,) and `covariances` are of the index, `costs` on average, by action.
+    `means` (n_actions,) and `covariances` are those of the policy's index, and `costs` are mean
+    costs, all by action.
     """
     from scipy.special import stdtrit  # here, as it is slow to import
 
@@ -38,14 +40,14 @@ def placed_prices(
     ranks = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
     points = (level[:, None] + width[:, None] * stdtrit(_FREEDOM, ranks)).ravel()
     points = points[(points > 0) & (points < top)]
-    # Where nobody is expected to pay anything, lower prices are looked at more closely.
+    # If no row is expected to pay any price, put more prices near zero.
     points = points if len(points) else top * np.geomspace(1e-3, 1.0, N_PRICES)[:-1]
     between = np.quantile(points, (np.arange(N_PRICES - 2) + 0.5) / (N_PRICES - 2))
     return _rising(np.concatenate([[0.0], between, [top]]), _LEAST_STEP * top)
 
 
 def _rising(prices: FloatArray, step: float) -> FloatArray:
-    """The same where quantiles are not alike, and a little more where they are."""
+    """The prices, with a price that equals the one before raised by a small step."""
     steps = step * np.arange(len(prices))
     found: FloatArray = np.maximum.accumulate(prices - steps) + steps
     return found

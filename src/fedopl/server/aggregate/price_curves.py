@@ -1,4 +1,4 @@
-"""A policy within a budget: clients are asked once what it gains and spends at prices."""
+"""A policy within a budget: clients report once what it gains and spends at several prices."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ def ask_for_tree_curve(
     study, costs = setting.study, _spent(setting.study)[:, -1]
     against = _cheapest(setting, costs)
     path = tree_path(statistics, setting.weights, costs, N_TREES)
-    # Always as many: the last one again, where there are fewer.
+    # The query has a fixed number of trees, so the last one is repeated if there are fewer.
     trees = [one.tree for one in path] + [path[-1].tree] * (N_TREES - len(path))
     trees += [TreePolicy.of(Leaf(action), study) for action in range(study.n_actions)]
     query = ValueTrees(against=against, trees=np.array([one.numbers() for one in trees]))
@@ -51,7 +51,7 @@ def ask_for_tree_curve(
 
 
 def cheapest_action(setting: Setting) -> int:
-    """The action that gains are over: of those that cost least, the best for everybody."""
+    """The action that gains are measured against: of the cheapest, the best for everybody."""
     return _cheapest(setting, _mean_costs(setting, _spent(setting.study)))
 
 
@@ -63,7 +63,7 @@ def _spent(study: Study) -> FloatArray:  # (n_actions, n_features + 1)
 def curve_of(
     setting: Setting, prices: list[float], against: int, answers: Mapping[str, PriceCurve]
 ) -> BudgetCurve:
-    """The curve of what clients reported, at this number of prices."""
+    """The curve of gains and costs at these prices, from the clients' answers."""
     actions = setting.study.actions
     return BudgetCurve(
         prices=tuple(prices),
@@ -78,13 +78,13 @@ def curve_of(
 
 
 def _mean_costs(setting: Setting, spent: FloatArray) -> FloatArray:  # (n_actions,)
-    """What each action would cost on average on the rows learned from."""
+    """The mean cost of each action over the training rows."""
     means, _ = setting.statistics.term_moments(setting.weights)
     return np.asarray(spent[:, :-1] @ means[: spent.shape[1] - 1] + spent[:, -1])
 
 
 def _cheapest(setting: Setting, costs: FloatArray) -> int:
-    """Of the actions that cost least, the best for everybody on the rows learned from."""
+    """Of the cheapest actions, the best for everybody on training rows."""
     values = setting.statistics.arm_values(setting.weights)
     known = np.isfinite(values)
     least = known & np.isclose(costs, costs[known].min())
@@ -92,7 +92,7 @@ def _cheapest(setting: Setting, costs: FloatArray) -> int:
 
 
 def _prices(policy: LinearPolicy, setting: Setting, costs: FloatArray) -> FloatArray:
-    """Where the index of the policy is expected to decide anew, by the sums it is made of."""
+    """The prices at which the policy's decisions are expected to change, from the same sums."""
     means, covariances = setting.statistics.term_moments(setting.weights)
     known = np.isfinite(setting.statistics.arm_values(setting.weights))
     weights = policy.parameters[:, :-1]
@@ -101,7 +101,7 @@ def _prices(policy: LinearPolicy, setting: Setting, costs: FloatArray) -> FloatA
 
 
 def _told(answer: PriceCurve, n_prices: int, n_actions: int) -> ClientCurve:
-    """Of as many prices as there are, of every action, and of what was done."""
+    """One client's curve: at each price, for each action, and for what was done."""
     n_told = len(answer.means)
     wanted = np.r_[:n_prices, n_told - n_actions - 1 : n_told]
     means, covariances = answer.means[wanted], answer.covariances[wanted]

@@ -1,4 +1,4 @@
-"""What is known once clients have enrolled and sent sums: where learning starts."""
+"""What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
 from dataclasses import dataclass
 
@@ -20,26 +20,26 @@ class Setting:
     """The study, the mixture over the clients that take part, and their sums."""
 
     study: Study
-    rows: dict[str, int]  # training rows of everybody who enrolled
+    rows: dict[str, int]  # training rows of every client that enrolled
     weights: Weights
     statistics: ScoreStatistics
-    row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
-    by_fold: Answers[ScoreSumsByFold] | None = None  # where a study asks for them
-    cells: Answers[CellSums] | None = None  # reported with the sums, where a grid was agreed
-    for_newcomers: ForNewcomers | None = None  # where clients may join later
-    contrasts: Answers[ContrastSquares] | None = None  # where clients have policies of their own
+    row_weights: dict[str, float] | None = None  # total weight of those rows, if clients reported
+    by_fold: Answers[ScoreSumsByFold] | None = None  # if the study asks for sums by fold
+    cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
+    for_newcomers: ForNewcomers | None = None  # if clients may join later
+    contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
 
     @property
     def best_arm(self) -> str:
-        """The constant arm of the largest value on training rows."""
+        """The constant arm with the largest value on training rows."""
         return best_of_arms(self.study, self.statistics.arm_values(self.weights))
 
 
 def best_of_arms(study: Study, values: FloatArray) -> str:
-    """The action of the largest value, of those that everybody may get; of all if there are none.
+    """The action with the largest value among those that everybody may get; if none, among all.
 
-    One that some may not get is no policy for everybody, and what it is worth to all is not what
-    giving it to those who may get it is worth.
+    An action that some may not get is not a policy for everybody. Its value over all rows is also
+    not its value when only those get it who may.
     """
     known = np.where(np.isnan(values), -np.inf, values)
     limited = study.permissions.limited(study.actions) if study.permissions else ()

@@ -1,4 +1,4 @@
-"""Values whose covariances were found from sums with noise, and what that means for intervals."""
+"""Values whose covariances come from noisy sums, and the correction that their intervals need."""
 
 import math
 from collections.abc import Iterable
@@ -7,28 +7,29 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.message import message
 
-# A variance that is off by a share r of itself makes 95 % intervals hold too rarely, as much as one
-# that is smaller by 1.2·r² of itself; 97.5 % intervals, by 1.5·r². Where r is large, and variances
-# below what noise alone makes are ruled out, less is enough.
+# If the relative error of a variance is r, 95 % intervals hold too rarely: as if the variance were
+# smaller by a share 1.2·r². For 97.5 % intervals the share is 1.5·r². If r is large, less is
+# enough, because variances below that of noise alone are ruled out.
 _SECOND_ORDER, _LARGEST = 1.5, 0.8
 
 
 @message
 class ValuesWithNoise(Values):
-    """Means with noise, and covariances that are right on average but may even be negative.
+    """Noisy means, and covariances that are right on average but may even be negative.
 
     No client sends these: the server makes them from `NoisedValues`.
     """
 
     noise: FloatArray  # (n_candidates, n_candidates), what noise alone adds to covariances
-    doubt: float  # the deviation of a contrast's variance, in what noise alone adds to it
+    doubt: float  # standard deviation of a contrast's variance, as a multiple of its noise part
 
 
 def honest_variance(total: float, noises: Iterable[tuple[float, float]]) -> float:
-    """A sum of clients' variances, made large enough for intervals to hold.
+    """The sum of clients' variances, increased enough for intervals to hold.
 
-    `noises` are the parts that noise alone makes, by client, with their `doubt`. What noise makes
-    is known; what is beyond it is at least zero, and known up to a deviation.
+    `noises` has for each client the part of the variance that comes from noise alone, and its
+    `doubt`. The part from noise is known. The rest is at least zero, and is itself an estimate with
+    an error.
     """
     parts = list(noises)
     if not parts:

@@ -1,1 +1,1 @@
-"""How clients differ and what joining is worth: asked of clients, batch by batch."""
+"""How clients differ and what joining is worth, from further questions in batches."""

@@ -1,7 +1,8 @@
 """Every coalition's policy, and what it is worth to the coalition's members.
 
-A client alone has its local policy, a coalition S the policy for n̄ restricted to S. Only the scores
-that are learned from differ: with federated outcome models, the scores themselves rest on all rows.
+A client alone has its local policy. A coalition S has the policy for n̄ restricted to S. Coalitions
+differ only in whose scores they learn from. With federated outcome models, all scores are based on
+all clients' rows.
 """
 
 from collections.abc import Mapping
@@ -15,17 +16,17 @@ from fedopl.results.sums.any_mixture import Statistics, solve_for
 from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries
 from fedopl.study.mixture import Empirical, Weights
 
-# Of more clients than this, only all together and all but one are compared; beyond, nothing is:
-# clients value no more policies in a study.
+# With more clients than the first number, only the whole and all but one client are compared. With
+# more than the second, nothing is: clients value no more policies in a study.
 MOST_EXHAUSTIVE, _MOST_LEFT_OUT = 6, 30
 
 
 def compare_coalitions(
     statistics: Statistics, rows: Mapping[str, int], values: ValueQueries
 ) -> Coalitions:
-    """Solve and value coalitions of these clients, and what each one's data are worth.
+    """The coalitions of these clients, with the values of their policies and of each one's data.
 
-    The grand coalition's policy comes first in every query, so that the others are paired with it.
+    Every query begins with the policy of all clients, so that the others are paired with it.
     """
     clients = tuple(sorted(rows))
     if not 2 <= len(clients) <= _MOST_LEFT_OUT:
@@ -55,7 +56,7 @@ def compare_coalitions(
 
 
 def _subsets(clients: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Everybody first, then ever fewer; at least all but one, who may be alone."""
+    """The coalitions, largest first; at least all clients, and all but one."""
     everybody = len(clients)
     fewest = 2 if everybody <= MOST_EXHAUSTIVE else everybody - 1
     sizes = range(everybody, min(fewest, everybody - 1) - 1, -1)

@@ -1,9 +1,9 @@
 """How clients' contexts differ: classifiers of one client's against all others' (Theorem 3).
 
-Every target has a logistic classifier of its own contexts against the mixture of the others', half
-the weight each. All take their steps together: everybody is asked about all of them at once, and no
-client learns which classifier is for it. The accuracy of a classifier on held-out rows bounds the
-total variation of contexts from below.
+Every target client has a logistic classifier of its own contexts against the mixture of the
+others', with half the weight each. All classifiers are fitted at the same time: one query asks a
+client about all of them, and no client learns which one is its own. The accuracy of a classifier on
+held-out rows bounds the total variation of contexts from below.
 """
 
 import math
@@ -20,11 +20,11 @@ from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
 
-# With one more query about held-out rows, as many as a client answers by default.
+# Together with one query about held-out rows, as many as a client answers by default.
 MOST_ROUNDS = 7
-# A step that would lower the loss by less than half its square changes nothing that can be seen.
+# A step of this length lowers the loss by half its square, which is too little to matter.
 _SMALLEST_STEP = 1e-4
-# Keeps parameters finite where contexts can be separated perfectly.
+# Keeps parameters finite if contexts can be separated perfectly.
 RIDGE = 1e-3
 
 
@@ -33,10 +33,10 @@ def fit_classifiers(
 ) -> dict[str, Classifier]:
     """A classifier for each target, by Newton's method: one step for each round of sums.
 
-    A client whose sums for a target are suppressed in the first round is left out of its
-    classifier. A search ends where steps are small, or where a client's sums would rest on too few
-    rows: then the last parameters that all gave sums for are the classifier's. Held-out rows say
-    how good they are.
+    If a client suppresses its sums for a target in the first round, it is left out of the target's
+    classifier. A search ends when steps are small. It also ends when a client's sums would rest on
+    too few rows. The classifier then has the last parameters for which all clients gave sums.
+    Held-out rows show how good it is.
     """
     width = conversation.study.n_features + 1
     searches = {name: _Search(name, _half_each(name, weights), width) for name in targets}
@@ -77,7 +77,7 @@ class _Search:
         self._rounds = 0
 
     def step(self, sums: Mapping[str, _Sums]) -> None:
-        """Accept the parameters that these sums are for, and find the next."""
+        """Accept the parameters that these sums belong to, and compute the next ones."""
         sums = {name: sums[name] for name in self.shares if name in sums}
         if self._rounds == 0:
             self._begin(sums)
@@ -91,12 +91,15 @@ class _Search:
             gradient + self._penalty * self.parameters, hessian + np.diag(self._penalty)
         )
         self.goes_on = self.size >= _SMALLEST_STEP
-        # Damped: beyond a length of one, the quadratic says little about the loss.
+        # Damped: if the step is longer than one, the quadratic approximates the loss badly.
         self.following = self.parameters + step / max(1.0, self.size)
         self._rounds += 1
 
     def _begin(self, sums: Mapping[str, _Sums]) -> None:
-        """At θ = 0 pulls are half the mean context; clients without sums take no part."""
+        """Take the target's mean from the first sums; leave out clients without sums.
+
+        At θ = 0 a client's pulls are half its mean context.
+        """
         if self.target not in sums or len(sums) < 2:
             self.goes_on, self.shares = False, {}
             return
@@ -105,7 +108,7 @@ class _Search:
         self._penalty = _penalty(self._mixed(sums)[1])
 
     def _mixed(self, sums: Mapping[str, _Sums]) -> tuple[FloatArray, FloatArray]:
-        """Gradient and Hessian of the loss: the label of the target's rows is 1, else 0."""
+        """Gradient and Hessian of the loss; the label is 1 for the target's rows, otherwise 0."""
         pulls, hessian = (
             weighted_sum(self.shares, {name: own[part] for name, own in sums.items()})
             for part in (0, 1)
@@ -114,7 +117,7 @@ class _Search:
 
 
 def _half_each(target: str, weights: Mapping[str, float]) -> Weights:
-    """Half of all weight for the target; the others share the rest as in the mixture."""
+    """Weights: half for the target; the others share the rest as in the mixture."""
     others = [name for name in sorted(weights) if name != target and weights[name] > 0]
     if target not in weights or not others:
         raise OptionError(f"target: expected '{target}' and another client with weight")
@@ -123,12 +126,12 @@ def _half_each(target: str, weights: Mapping[str, float]) -> Weights:
 
 
 def _asked(searches: Iterable[_Search]) -> set[str]:
-    """Everybody who counts for any of these targets."""
+    """All clients that take part in any of these searches."""
     return set().union(*(search.shares for search in searches))
 
 
 def _of_target(answers: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
-    """Clients' sums for one target, where they are not suppressed."""
+    """Clients' sums for one target, without suppressed ones."""
     return {
         name: (sums.pulls[place], sums.hessian[place])
         for name, sums in answers.items()
@@ -146,7 +149,7 @@ def _penalty(hessian: FloatArray) -> FloatArray:  # (n_features + 1,)
 
 
 def _newton_step(gradient: FloatArray, hessian: FloatArray) -> tuple[FloatArray, float]:
-    """The step to the minimum of the quadratic, and its length in units of the loss."""
+    """The Newton step to the minimum of the quadratic, and its length in units of the loss."""
     diagonal = np.diagonal(hessian)
     scales = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     slope = gradient / scales
@@ -160,7 +163,7 @@ def _newton_step(gradient: FloatArray, hessian: FloatArray) -> tuple[FloatArray,
 def _bounds(
     conversation: Conversation, searches: Mapping[str, _Search]
 ) -> dict[str, tuple[float | None, float | None]]:
-    """What held-out rows say of each classifier that there is, asked at once."""
+    """The bound on total variation from each classifier, on held-out rows, with one query."""
     found: dict[str, tuple[float | None, float | None]] = dict.fromkeys(searches, (None, None))
     begun = [search for search in searches.values() if search.shares]
     if begun:
@@ -175,7 +178,10 @@ def _bounds(
 def _bound(
     search: _Search, answers: Mapping[str, ClassifierSums], place: int
 ) -> tuple[float | None, float | None]:
-    """TV ≥ P_target(taken for the target) − P_others(the same) = 2·accuracy − 1, and its error."""
+    """2·accuracy − 1 ≤ TV, and its error; both None if it is not known.
+
+    This is P_target(classified as the target) − P_others(classified as the target).
+    """
     there = {
         name: share
         for name, share in search.shares.items()

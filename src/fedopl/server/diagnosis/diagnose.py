@@ -1,6 +1,6 @@
-"""The last questions of a study that diagnoses: where clients differ, and what joining is worth.
+"""The last questions of a study with a diagnosis: how clients differ, and what joining is worth.
 
-Each part is optional: what clients refuse is left out, and the diagnosis says why.
+Each part is optional. If clients refuse a part, it is left out, and the diagnosis says why.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,10 +27,11 @@ from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
 from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
-# With more clients than these, paths lead to those that differ most, and models are not compared.
+# With more clients than these, paths lead only to those that differ most, models are not compared,
+# and discrepancies are not measured, respectively.
 _MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 30
-# By default a client values at most one policy per two held-out rows. Whatever its rows, a query
-# holds this many policies: fewer cannot be compared.
+# By default a client values at most one policy per two held-out rows. A query has at least the
+# second number of policies, however few rows there are: fewer cannot be compared.
 _USUAL_SHARE, _FEWEST = 0.5, 4
 
 _Found = TypeVar("_Found")
@@ -38,7 +39,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(eq=False, kw_only=True)
 class _Diagnosis:
-    """What all parts of the diagnosis are asked with, and why some of them are unknown."""
+    """What all parts of the diagnosis need, and why some parts are unknown."""
 
     conversation: Conversation
     statistics: Statistics
@@ -48,7 +49,7 @@ class _Diagnosis:
     unknown: dict[str, str] = field(default_factory=dict)
 
     def part(self, name: str, found: Callable[[], _Found], otherwise: _Found) -> _Found:
-        """What is found; where that fails, the reason is kept."""
+        """The result of `found`; if it fails, keep the reason and return `otherwise`."""
         try:
             return found()
         except FedoplError as error:
@@ -73,7 +74,10 @@ def diagnose(
     answers: Mapping[str, Values],
     names: Sequence[str],
 ) -> Diagnosis:
-    """Ask the clients that reported values; `names` are the candidates in their answers."""
+    """The diagnosis, from questions to the clients that reported values.
+
+    `names` are the candidates in their answers.
+    """
     clients = tuple(sorted(answers))
     if statistics is None or len(clients) < 2:
         why = "There are no others to join: only one client reported values."
@@ -90,7 +94,7 @@ def diagnose(
     none: dict[str, MeasuredDiscrepancy] = {}
     base = Empirical().weights(on.rows)
     measured = on.part("discrepancies", lambda: on.discrepancies(on.weights), none)
-    # Where λ = n̄, both questions are one, and clients' budgets are small.
+    # If λ = n̄, both questions are the same. Ask once, as clients' budgets are small.
     same = all(abs(base[name] - on.weights[name]) < 1e-12 for name in base)
     from_rows = measured if same else on.part("from_rows", lambda: on.discrepancies(base), none)
     furthest, joining = _furthest(clients, from_rows), (statistics, on.rows, on.values)
@@ -112,7 +116,7 @@ def diagnose(
 
 
 def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[str, SecondMoments]:
-    """Every client's second moments of scores, which Theorem 1 takes for their variance."""
+    """Every client's second moments of scores; Theorem 1 uses them as the variance."""
     found = {}
     for name, answer in conversation.each(TellMoments(), clients).items():
         envelope, *by_action = (_moment(answer, place) for place in range(len(answer.released)))
@@ -133,13 +137,13 @@ def _moment(answer: ScoreMoments, place: int) -> Estimate | None:
 
 
 def _furthest(clients: tuple[str, ...], measured: Mapping[str, MeasuredDiscrepancy]) -> list[str]:
-    """The clients, those of the largest discrepancy first."""
+    """The clients, sorted by discrepancy, largest first."""
     gaps = {name: measured[name].regret_gap if name in measured else 0.0 for name in clients}
     return sorted(clients, key=lambda name: (-gaps[name], name))
 
 
 def _room(study: Study, answers: Mapping[str, Values]) -> int:
-    """How many policies fit in one query, by clients' rows and the default limits."""
+    """How many policies fit in one query, given clients' rows and the default limits."""
     fewest = min(values.n_rows for values in answers.values())
     usual = int(_USUAL_SHARE * fewest) - N_OWN_CANDIDATES
     return max(min(most_candidates(study), usual), _FEWEST)

@@ -1,4 +1,7 @@
-"""How far a client's policy values lie from the mixture's, at policies learned to show it."""
+"""How far a client's values of policies differ from the mixture's.
+
+The server learns policies that make this difference as large as possible.
+"""
 
 from fedopl.results.diagnosis import MeasuredDiscrepancy
 from fedopl.results.sums.any_mixture import Statistics
@@ -10,9 +13,9 @@ from fedopl.study.mixture import Weights
 def measure_discrepancies(
     statistics: Statistics, weights: Weights, values: ValueQueries
 ) -> dict[str, MeasuredDiscrepancy]:
-    """Of every client from the mixture; a client that is the whole mixture has none.
+    """The discrepancy of each client from the mixture; none for a client that is all of it.
 
-    Two policies for each client, which have to come in one query.
+    Each client has two policies, which must be in the same query.
     """
     contrasts = {name: contrast_with_mixture(weights, name) for name in sorted(weights)}
     contrasts = {name: signed for name, signed in contrasts.items() if any(signed.values())}

@@ -1,7 +1,7 @@
 """How clients' propensity and outcome models differ, for every two clients (Theorem 3).
 
-Every client releases its own models, and compares all clients' with its own on its own contexts.
-How their contexts differ is for `context_classifier`.
+Every client releases its own models. Then it compares all clients' models with its own, on its own
+contexts. `context_classifier` finds how the contexts differ.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answer
 
 
 def compare_models(conversation: Conversation, models: Answers[Models]) -> ModelShift:
-    """Have every client compare all models with its own; None where a client does not answer."""
+    """Divergences of all models from each client's own; None for a client that did not answer."""
     names = tuple(sorted(models))
     if not 1 < len(names) <= MOST_CLIENTS:
         raise OptionError(
@@ -36,7 +36,7 @@ def compare_models(conversation: Conversation, models: Answers[Models]) -> Model
     }
     answers = conversation.each(CompareModels(**fields), names)
     supported = fields["supported"]
-    both = supported @ supported.T > 0  # have models of some action in common
+    both = supported @ supported.T > 0  # both clients have a model of some same action
     always = np.ones_like(both)
     return ModelShift(
         names=names,
@@ -49,7 +49,7 @@ def compare_models(conversation: Conversation, models: Answers[Models]) -> Model
 def _assembled(
     names: tuple[str, ...], answers: Mapping[str, ModelShifts], field: str, known: FloatArray
 ) -> Shift:
-    """One divergence for every two clients, where `known` says that it can be computed."""
+    """One divergence for every two clients, if `known` says that it can be computed."""
     estimates, errors = (np.full((len(names), len(names)), np.nan) for _ in range(2))
     for place, name in enumerate(names):
         if name in answers:

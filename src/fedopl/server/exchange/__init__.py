@@ -1,1 +1,1 @@
-"""Asking clients: transports, conversations whose answers are checked, and the journal."""
+"""Exchanges with clients: transports, conversations with checked answers, and the journal."""

@@ -1,4 +1,4 @@
-"""The clients' answers to one query, in memory only where each client's own is needed."""
+"""The clients' answers to one query; each is in memory, or is read from a file when used."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
@@ -11,8 +11,8 @@ Answer = TypeVar("Answer", bound=Message)
 class Answers(Mapping[str, Answer]):
     """Answers by client, in sorted order, and the exchange they belong to.
 
-    Where a total is all that is wanted, answers stay in the file of replies and are read from it
-    when they are looked at, so memory does not grow with clients.
+    If only a total is needed, answers stay in the file of replies and are read when they are used.
+    So memory does not grow with the number of clients.
     """
 
     def __init__(self, exchange: int, held: Mapping[str, Answer | Callable[[], Answer]]) -> None:

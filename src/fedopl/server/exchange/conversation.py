@@ -1,4 +1,4 @@
-"""Asking clients: every answer is checked, every refusal and rejection is recorded by name."""
+"""Asks clients, checks every answer, and records every refusal and rejection by name."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,13 +26,13 @@ from fedopl.server.exchange.transport import AmongSources, Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
-# Larger numbers than this cannot be squared and added up.
+# Larger numbers than this may overflow when they are squared and added up.
 LARGEST_NUMBER = 1e100
-# What a share of clients, times how many there are, may be off by.
+# The rounding error of a share of clients times their number.
 _ROUNDING = 1e-9
-# Of more clients, answers are kept in a file even where each client's own is needed.
+# With more clients, answers are kept in a file, even if each client's own answer is needed.
 FEW_CLIENTS = 1_000
-# How many clients' reasons an error tells.
+# An error lists the reasons of at most this many clients.
 MOST_REASONS = 10
 
 Progress = Callable[["Round"], None]
@@ -54,7 +54,7 @@ class Conversation:
         self.go_on_as(self.study)
 
     def go_on_as(self, study: Study) -> None:
-        """From here on, ask about this study."""
+        """From now on, ask about this study."""
         self.study = study
         self._decoder, self._digest = decoder_of(study), study.digest
         self.checks = CrossChecks(study)
@@ -68,8 +68,9 @@ class Conversation:
     def total(self, query: Query[Answer], weights: Weights) -> Answer:
         """The total of the answers, combined as their fields declare; a quorum must answer.
 
-        The weights are the agreed ones of those who are asked. Answers are added up one at a time
-        and by name: nothing by client stays in memory, and the order of arrival changes no bit.
+        `weights` has the agreed weight of each client to ask. Answers are added up one at a time,
+        in the order of names. So no client's answer stays in memory, and the order of arrival does
+        not change the result.
         """
         _check_asked(query, Asked.TOTAL)
         answers: Answers[Answer] = self.together(weights, query)[0]
@@ -79,9 +80,9 @@ class Conversation:
     def together(
         self, clients: Iterable[str], /, *queries: Query[Any] | Mapping[str, Query[Any]]
     ) -> tuple[Answers[Any], ...]:
-        """Put several queries to the same clients on one trip; the answers to each come back.
+        """The answers to several queries, sent to the same clients in one round trip.
 
-        One of them may be a query for each client, all of one kind and size.
+        A query may also differ by client. Then all clients' queries have the same kind and size.
         """
         first, asked = len(self.rounds), tuple(sorted(clients))
         stamped, encoded, own = [], [], {}
@@ -103,7 +104,7 @@ class Conversation:
         return self._sorted_out(stamped, encoded, asked, replies)
 
     def apart(self, queries: Mapping[str, Query[Answer]]) -> Answers[Answer]:
-        """Put to each client a query of its own, all of one kind and size, on one trip."""
+        """The answers to a different query for each client, all of one kind and size."""
         (answers,) = self.together(queries, queries)
         return answers
 
@@ -111,7 +112,7 @@ class Conversation:
         return replace(query, study=self._digest, exchange=exchange)
 
     def encoded(self, query: Query[Any], exchange: int) -> bytes:
-        """The bytes by which all clients were asked this in this exchange."""
+        """The bytes of this query as sent to all clients in this exchange."""
         return codec.encode(self._stamped(query, exchange))
 
     @property
@@ -125,7 +126,7 @@ class Conversation:
         asked: tuple[str, ...],
         replies: Replies,
     ) -> tuple[Answers[Any], ...]:
-        """The answers to each query that came back on a trip; all is recorded."""
+        """The answers to each query of a round trip; also records all exchanges."""
         trip, found = self._next_trip, []
         for place, (query, content) in enumerate(zip(stamped, encoded, strict=True)):
             own = _Part(replies, place, len(stamped))
@@ -137,7 +138,7 @@ class Conversation:
         return tuple(found)
 
     def _without_outliers(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
-        """The answers but those that would move a policy much further than the others do."""
+        """The answers without those that would move a policy much further than others do."""
         outlying = outlying_steps(query, answers, self.checks.rows)
         return self.reject(answers, outlying) if outlying else answers
 
@@ -165,7 +166,7 @@ class Conversation:
             received[name] += len(content)
             if name not in expecting:
                 rejected[name] = "was not asked"
-            elif times[name] > 1:  # which of them is the client's, nobody can know
+            elif times[name] > 1:  # the server cannot know which one is genuine
                 rejected[name] = f"answered {times[name]} times"
             else:
                 try:
@@ -198,7 +199,7 @@ class Conversation:
         return answers, latest
 
     def _again(self, replies: "_Part", place: Place) -> Any:
-        """An answer that was checked before and not kept."""
+        """An answer that was checked before, read and decoded again."""
         return self._decoder.decode(replies.read(place))
 
     def _checked(self, query: Query[Answer], content: bytes) -> Answer | Refusal:
@@ -217,7 +218,7 @@ class Conversation:
     def measure(
         self, exchange: int, *, loss: float | None = None, value: float | None = None
     ) -> None:
-        """Record what an exchange came to."""
+        """Record the loss and the value that an exchange led to."""
         self.rounds[exchange] = replace(self.rounds[exchange], loss=loss, value=value)
         if self.progress:
             self.progress(self.rounds[exchange])
@@ -225,12 +226,12 @@ class Conversation:
     def drop(
         self, answers: Answers[Answer], fault_in: Callable[[str, Answer], str | None]
     ) -> Answers[Answer]:
-        """The answers without fault, which may depend on whose they are; others are rejected."""
+        """The answers without a fault; others are rejected. A fault may depend on the client."""
         found = {name: fault_in(name, answer) for name, answer in answers.items()}
         return self.reject(answers, {name: fault for name, fault in found.items() if fault})
 
     def reject(self, answers: Answers[Answer], faults: Mapping[str, str]) -> Answers[Answer]:
-        """The answers of all but these clients, with why by name."""
+        """The answers without those of these clients; records why each was rejected."""
         known = self.rounds[answers.exchange]
         self.rounds[answers.exchange] = replace(
             known,
@@ -240,18 +241,21 @@ class Conversation:
         return answers.without(faults)
 
     def has_quorum(self, answers: Answers[Answer]) -> bool:
-        """Whether the study's share of all clients gave an answer."""
+        """Whether enough clients gave an answer, by the study's quorum."""
         return len(answers) >= max(1, self.study.quorum * len(self.transport.clients))
 
     def require_quorum(
         self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
     ) -> Answers[Answer]:
-        """The answers, if enough clients gave one: the study's share of all, unless said."""
+        """The answers, if enough clients gave one; otherwise an error.
+
+        By default, this is the study's quorum, as a share of all clients.
+        """
         n_clients = len(self.transport.clients) if of is None else of
         share = self.study.quorum if share is None else share
         if len(answers) < max(1, share * n_clients - _ROUNDING):
             latest = self.rounds[answers.exchange]
-            # Whoever resumes asks again: those who failed now may answer then.
+            # A resumed run asks again: clients that failed now may answer then.
             self.journal.forget(latest.trip)
             reasons = [
                 f"{name} refused ({code}): {in_words(code).why}. {in_words(code).remedy}"
@@ -270,14 +274,14 @@ class Conversation:
 
 
 def _check_asked(query: Query[Any], how: Asked) -> None:
-    """Whoever needs less than each client's own answer may not get it."""
+    """Refuse to ask for each client's answer if the query needs only a total, and vice versa."""
     if query.asked is not how:
         raise TypeError(f"{type(query).__name__} asks for {query.asked.value}, not {how.value}")
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The replies to one of the questions that were asked together."""
+    """The replies to one of several queries in the same round trip."""
 
     whole: Replies
     place: int
@@ -290,7 +294,7 @@ class _Part:
         return ((place, self._of(content)) for place, content in self.whole)
 
     def _of(self, content: bytes) -> bytes:
-        """What cannot be taken apart answers none of the questions."""
+        """The part of a reply for this query; empty if the reply cannot be divided into parts."""
         try:
             parts = slices_of(content)
         except WireError:

@@ -1,7 +1,7 @@
-"""Compares what a client says now with what it said before: two answers about the same rows agree.
+"""Compares a client's answer with its earlier ones: answers about the same rows must agree.
 
-Each message checks itself (`Query.fault_in`). Here are the faults that show only beside the sums of
-scores that a client sent earlier in the run.
+Each message checks itself (`Query.fault_in`). This file finds the faults that show only in
+comparison with the sums of scores that the client sent earlier in the run.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,27 +24,27 @@ from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.search import FIRST_ACTION
 from fedopl.study.study import Study
 
-# A slope is of all training rows but one fold, which may weigh less than those it is held against.
+# A slope leaves out one fold, so its rows may weigh less than the training rows of the sums.
 MOST_BY_FOLDS = 4.0
 
 
 class CrossChecks:
-    """What each client enrolled with and summed, and what cannot be true beside it."""
+    """Each client's enrolment and sums, and a check of later answers against them."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self.rows: dict[str, int] = {}
         self._sums: Mapping[str, ScoreSums] = {}
-        # By client, why its outcome sums cannot be of the rows that it enrolled with.
+        # By client, why its outcome sums cannot come from the rows that it enrolled with.
         self.of_other_rows: dict[str, str] = {}
-        # Mean and variance of outcomes, of clients that suppressed none of their sums.
+        # Mean and variance of outcomes, for clients that suppressed none of their sums.
         self.outcomes: dict[str, tuple[float, float]] = {}
 
     def fault_in(self, name: str, query: Query[Any], answer: Message) -> str | None:
-        """Why this client's answer cannot be true; what can be true is remembered."""
+        """Why this client's answer cannot be true; None if it can. Remembers possible answers."""
         if isinstance(answer, Enrolment):
             self.rows[name] = answer.n_rows
-        if isinstance(answer, MaskedSums):  # of which nothing is known but how many they are
+        if isinstance(answer, MaskedSums):  # only the number of masked numbers can be checked
             expected = n_masked(query, self._study)
             return None if len(answer.numbers) == expected else f"expected {expected} numbers"
         fault = query.fault_in(answer, self._study, self.rows.get(name, 0))
@@ -56,14 +56,14 @@ class CrossChecks:
         return fault
 
     def _look_at(self, name: str, sums: OutcomeSums) -> None:
-        """Take from outcome sums what is needed of them later, as they are not kept."""
+        """Keep what later checks need from outcome sums; the sums themselves are not kept."""
         if why := sums.contradiction(self._study, self.rows.get(name, 0)):
             self.of_other_rows[name] = why
         if sums.sums[..., -2, -2].all():
             self.outcomes[name] = sums.outcome_moments(self._study.net_costs)
 
     def remember(self, query: Query[Any], answers: Mapping[str, Any]) -> None:
-        """Compare later answers with these, if they are the sums of scores."""
+        """Keep these answers for later comparisons, if they are sums of scores."""
         if isinstance(query, SumScores):
             self._sums = {**self._sums, **answers} if self._sums else answers
 
@@ -80,7 +80,7 @@ def _pairs(_query: SumPairs, answer: PairSums, sums: ScoreSums, study: Study) ->
 
 
 def _slope(query: SlopeOfValue, answer: Slope, sums: ScoreSums, study: Study) -> str | None:
-    """|E p_a·(Γ̂(a) − v)·x_j| ≤ 2·√(Σ_a E Γ̂(a)² · E x_j²), and what actions gain others lose."""
+    """|E p_a·(Γ̂(a) − v)·x_j| ≤ 2·√(Σ_a E Γ̂(a)² · E x_j²), and slopes add up to 0 over actions."""
     if not study.has_intercept:
         return None
     size = np.sqrt(np.sum(sums.squares * sums.shares))
@@ -95,14 +95,14 @@ def _slope(query: SlopeOfValue, answer: Slope, sums: ScoreSums, study: Study) ->
 
 
 def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> str | None:
-    """The cells of the whole grid add up to the mean scores that were reported before."""
+    """The cells of the whole grid must add up to the mean scores that were reported before."""
     if len(answer.cells) != 1:
         return None
     first = query.grid(study).tables[0, 0]
     scores = slice(FIRST_ACTION, FIRST_ACTION + study.n_actions)
     totals = answer.cells[0, first, scores].sum(axis=0)
     expected = sums.shares * sums.products[:, -1]
-    # Of an action that some may not get, cells have what is given in its place.
+    # For an action that some may not get, cells hold the action given in its place.
     limited = study.permissions.limited(study.actions) if study.permissions else ()
     as_scored = np.array([action not in limited for action in study.actions])
     apart = np.abs(totals - expected) > CELL_TOLERANCE * (1 + np.sqrt(sums.squares))
@@ -114,7 +114,7 @@ def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> 
 def _gains(
     _query: SumNearThresholds, answer: ThresholdGains, sums: ScoreSums, _study: Study
 ) -> str | None:
-    """Every row has a say in one threshold: Σ|E Γ̂(yes) − Γ̂(no)| is at most Σ_a √E Γ̂(a)²."""
+    """Every row counts for one threshold: Σ|E Γ̂(yes) − Γ̂(no)| is at most Σ_a √E Γ̂(a)²."""
     most = np.sqrt(sums.squares * sums.shares).sum()
     if np.abs(answer.gains).sum() > most * (1 + CELL_TOLERANCE) + CELL_TOLERANCE:
         return "other thresholds gain more than its scores allow"
@@ -122,7 +122,7 @@ def _gains(
 
 
 def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Study) -> str | None:
-    """√E Γ̂(π)² ≤ √Σ_a E Γ̂(a)² on the rows that sums are of."""
+    """√E Γ̂(π)² ≤ √Σ_a E Γ̂(a)² on the rows of the sums."""
     if query.split is not RowSplit.TRAINING:
         return None
     valued = answer.means[: query.n_policies]

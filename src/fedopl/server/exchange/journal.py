@@ -1,9 +1,9 @@
-"""The journal: what was answered on every trip so far, so that a killed run can go on.
+"""The journal: all answers so far, on disk, so that an interrupted run can be resumed.
 
-One file for each trip, written whole or not at all. Each holds the hash of its own content, of
-the queries it answers and of the file before it, so a file that was changed, or that belongs to
-another run, is noticed. Resuming replays the journal: the server computes everything again from the
-same answers and ends with the same bytes.
+Each round trip has one file, which is written atomically. A file holds the hash of its own content,
+of the queries it answers and of the file before it. So the server notices a file that was changed
+or that belongs to another run. Resuming replays the journal: the server computes everything again
+from the same answers and gets the same bytes.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ FORMAT = "fedopl-trip-1"
 
 @dataclass
 class Journal:
-    """A folder of trips; without a folder nothing is kept."""
+    """A folder with one file per round trip; without a folder, nothing is kept."""
 
     folder: Path | None = None
-    rows: str = ""  # a fingerprint of the clients' rows, where one process holds them all
+    rows: str = ""  # a fingerprint of the clients' rows, if one process holds them all
     _previous: str = field(default="", init=False)
 
     def replay(self, trip: int, queries: Mapping[str, bytes]) -> Replies | None:
-        """What was answered to these queries, if this trip was journalled."""
+        """The replies to these queries, if this round trip is in the journal; otherwise None."""
         if self.folder is None or not self._path(trip).exists():
             return None
         path = self._path(trip)
@@ -44,7 +44,7 @@ class Journal:
         return replies
 
     def keep(self, trip: int, queries: Mapping[str, bytes], replies: Replies) -> None:
-        """Write a trip down."""
+        """Write the replies of a round trip to the journal."""
         if self.folder is None:
             return
         header = {
@@ -58,7 +58,7 @@ class Journal:
         digest = hashlib.sha256(first)
         for _, content in replies:
             digest.update(content)
-        # Clients answered this server alone, so nobody else on its machine may read it.
+        # Clients answered only this server, so other users of its machine may not read the file.
         with replacing(self._path(trip), 0o600) as file:
             file.write(digest.hexdigest().encode() + b"\n" + first)
             for _, content in replies:
@@ -66,7 +66,7 @@ class Journal:
         self._previous = digest.hexdigest()
 
     def forget(self, trip: int) -> None:
-        """Drop a trip that the run failed at, so that going on means asking again."""
+        """Delete a round trip at which the run failed, so that a resumed run asks again."""
         if self.folder is not None:
             self._path(trip).unlink(missing_ok=True)
 
@@ -78,7 +78,7 @@ class Journal:
 def _digest_of(queries: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name in sorted(queries):
-        # With each length, so that no two different sets of queries are the same bytes.
+        # Lengths are included, so that two different sets of queries never give the same bytes.
         digest.update(f"{name}\x1f{len(queries[name])}\x1f".encode())
         digest.update(queries[name])
     return digest.hexdigest()

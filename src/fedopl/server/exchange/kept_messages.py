@@ -1,4 +1,4 @@
-"""Checked answers of very many clients: in a file, and read one at a time."""
+"""Checked answers of very many clients, kept in a file and read one at a time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,14 +13,14 @@ from fedopl.server.exchange.answers import Answer
 
 
 class KeptMessages:
-    """The answers of one exchange, as numbers that need no check any more."""
+    """The answers of one exchange, as numbers that were checked already."""
 
     def __init__(self, study: bytes, exchange: int) -> None:
         self._stamp: dict[str, Any] = {"study": study, "exchange": exchange}
         self._file = PackedArrays()
 
     def keeping(self, message: Answer) -> Callable[[], Answer]:
-        """Keep this one; how to have it again."""
+        """Keep this answer in the file; return a function that reads it."""
         numbers = {
             name: np.asarray(getattr(value := getattr(message, name), "value", value))
             for name, _ in FIELDS[type(message)]

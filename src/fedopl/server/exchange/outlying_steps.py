@@ -1,8 +1,8 @@
-"""Steps that are much longer than the other clients': one of them could undo everybody else's.
+"""Finds steps that are much longer than other clients': one of them could undo all others.
 
-Lengths are compared as logarithms, and clients with fewer rows, whose steps are noisier, may take
-longer ones.
-Three clients can only tell what is absurd, and two cannot tell which of them is wrong.
+Lengths are compared on a logarithmic scale. Clients with fewer rows have noisier steps, so theirs
+may be longer. Among three clients, only an absurdly long step shows. Of two clients, nobody can say
+which one is wrong.
 """
 
 import math
@@ -13,24 +13,24 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Query
 
-# Beyond so many robust standard deviations a step is taken for an error, not for a difference.
+# A step beyond this many robust standard deviations counts as an error.
 MOST_DEVIATIONS = 3.0
-# Of a normal distribution, the standard deviation by the median absolute one.
+# The standard deviation of a normal distribution over its median absolute deviation.
 BY_MEDIAN_DEVIATION = 1.4826
-# Honest clients' steps are at least this different, however alike they happen to be in a round.
+# The smallest deviation to assume: honest clients' steps may be more alike by chance in one round.
 LEAST_DEVIATION = float(np.log(1.5))
-# Noise goes with one over the root of the rows; but nobody buys a longer step by having hardly any.
+# Noise grows as 1/√rows. This limits how much longer the step of a client with few rows may be.
 MOST_BY_ROWS = 3.0
 ENOUGH_TO_COMPARE = 4
-# Where three are compared, a step this many times as long as the middle one.
+# If three steps are compared, a step is too long beyond this many times the middle one.
 MOST_OF_THREE = 200.0
 
 
 def outlying_steps(
     query: Query[AnswerType], answers: Mapping[str, AnswerType], rows: Mapping[str, int]
 ) -> dict[str, str]:
-    """Why some clients' answers would move the policy too far, by name."""
-    if type(query).step is Query.step:  # moves no policy
+    """By client, why its answer would move the policy too far."""
+    if type(query).step is Query.step:  # this query does not move a policy
         return {}
     lengths = {}
     for name, answer in sorted(answers.items()):
@@ -44,7 +44,7 @@ def outlying_steps(
 
 
 def outlying_lengths(lengths: Mapping[str, float], rows: Mapping[str, int]) -> dict[str, float]:
-    """The lengths that are too large beside the others, as multiples of the middle one."""
+    """The lengths that are too large compared with the others, as multiples of the median."""
     lengths = {name: length for name, length in lengths.items() if length > 0}
     if len(lengths) < ENOUGH_TO_COMPARE - 1:
         return {}
@@ -58,12 +58,12 @@ def outlying_lengths(lengths: Mapping[str, float], rows: Mapping[str, int]) -> d
 
 
 def _allowance(fewer: float) -> float:
-    """How much longer the steps may be of a client with so many times fewer rows than others."""
+    """How many times longer a client's step may be if it has this many times fewer rows."""
     return min(max(math.sqrt(fewer), 1.0), MOST_BY_ROWS)
 
 
 def _usual_and_most(logarithms: FloatArray) -> tuple[float, float]:
-    """The length of the middle step, and the largest that is taken for one."""
+    """The median length of a step, and the largest length that is accepted."""
     middle = float(np.median(logarithms))
     if len(logarithms) < ENOUGH_TO_COMPARE:
         return float(np.exp(middle)), MOST_OF_THREE * float(np.exp(middle))

@@ -1,4 +1,4 @@
-"""What clients replied on one trip: a file, since a hundred thousand may not fit in memory."""
+"""The replies of one round trip, in a file: those of 100,000 clients may not fit in memory."""
 
 import weakref
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
 
-# Smaller trips never touch the disk.
+# Replies with fewer bytes than this in all stay in memory, and never go to disk.
 MOST_IN_MEMORY = 1 << 26
 
 
@@ -21,14 +21,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Replies:
-    """A file of replies, read one at a time; by name, so the order of arrival changes nothing."""
+    """A file of replies, read one at a time, by name. So the order of arrival does not matter."""
 
     file: IO[bytes]
     places: tuple[Place, ...]
 
     @classmethod
     def arriving(cls, replies: Iterable[tuple[str, bytes]]) -> "Replies":
-        """Put replies away as they come."""
+        """Write replies to the file as they arrive."""
         file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115
         places, start = [], 0
         for name, content in replies:
@@ -36,7 +36,7 @@ class Replies:
             places.append(Place(name, start, len(content)))
             start += len(content)
         times = Counter(place.name for place in places)
-        # Several replies under one name have no order but that of their bytes.
+        # Several replies with the same name are sorted by their bytes.
         ordered = sorted(
             places,
             key=lambda place: (place.name, _read(file, place) if times[place.name] > 1 else b""),

@@ -1,4 +1,4 @@
-"""How the server reaches clients. An engine provides it; the server does not care which."""
+"""How the server reaches clients. An engine provides the transport; any engine will do."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """Carries bytes to clients by name and brings back what they answer, in any order."""
+    """Sends bytes to clients by name, and yields their answers in any order."""
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -18,7 +18,10 @@ class Transport(Protocol):
 
 @dataclass(frozen=True)
 class AmongSources:
-    """Reaches all, and counts those alone who have outcomes: quorums and mixtures are of them."""
+    """Reaches all clients, but lists only those with outcomes.
+
+    Quorums and mixtures do not count the target, which has no outcomes.
+    """
 
     whole: Transport
     target: str
@@ -29,5 +32,5 @@ class AmongSources:
         return tuple(name for name in self.whole.clients if name != self.target)
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
-        """Send each client its query, the target among them."""
+        """Send each client its query; the target is one of them."""
         return self.whole.exchange(queries)

@@ -1,1 +1,1 @@
-"""Finished runs that clients join or leave: solved again from sums; no other client is asked."""
+"""Clients join or leave finished runs. The policy is solved again from sums; no other is asked."""

@@ -1,7 +1,7 @@
-"""A client joins a finished run: it is asked what the others were asked; only its sums are added.
+"""A client joins a finished run: it answers the questions of the run, and its sums are added.
 
-The newcomer's rows are scored by outcome models from everybody's sums, its own among them, as they
-would be in a run with all. The others' scores do not change: they are not asked again.
+The newcomer's rows are scored with outcome models from all clients' sums, including its own, as in
+a run with all clients. The others are not asked again, so their scores do not change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -41,10 +41,10 @@ OfClient = TypeVar("OfClient")
 
 
 def join_run(record: Record, conversation: Conversation, shares: Mapping[str, float]) -> Record:
-    """The run with all whom the conversation reaches, who alone are asked.
+    """The run with the newcomers, which are the clients of the conversation. Only they are asked.
 
-    The conversation is about the study that they agree to, in which they have these `shares` if its
-    mixture gives some.
+    The conversation's study is the one that the newcomers agree to. If its mixture gives shares,
+    theirs are in `shares`.
     """
     require_open(record, why_no_newcomer(record.study))
     newcomers = conversation.transport.clients
@@ -63,7 +63,7 @@ def join_run(record: Record, conversation: Conversation, shares: Mapping[str, fl
 
 
 def _with_sums(record: Record, conversation: Conversation) -> Record:
-    """The record with the newcomers' sums beside those that are there."""
+    """The record with the newcomers' sums added to the earlier ones."""
     before = record.for_newcomers
     enrolled = enrol_clients(conversation, before)
     _require_all(conversation, enrolled.counted.rows)
@@ -81,7 +81,7 @@ def _with_sums(record: Record, conversation: Conversation) -> Record:
 
 
 def _both(before: ScoreStatistics, told: ScoreStatistics, study: Study) -> ScoreStatistics:
-    """The sums that are there and those of the newcomers."""
+    """The earlier sums and those of the newcomers."""
     taken = before.taken
     if taken and told.taken:
         taken = TakenRows(
@@ -114,9 +114,10 @@ def _with_cells(
 
 
 def _with_second_look(record: Record, conversation: Conversation) -> Record:
-    """What newcomers say of thresholds close to the tree's, if it is the one others were asked of.
+    """The record with newcomers' sums at thresholds near the tree's, if the tree is the same.
 
-    Another tree keeps the thresholds of the grid: no other client is asked about nearby ones.
+    A different tree keeps the thresholds of the grid, as no other client is asked about nearby
+    ones.
     """
     tree = record.tree
     if tree is None or tree.closer is None:
@@ -132,7 +133,7 @@ def _with_second_look(record: Record, conversation: Conversation) -> Record:
 
 
 def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
-    """An error that says why, if a newcomer gave no answer that can be used."""
+    """Raise an error with the reasons, if a newcomer gave no usable answer."""
     lacking = sorted(set(conversation.transport.clients) - set(answered))
     if not lacking:
         return
@@ -148,7 +149,7 @@ def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
 
 
 def _numbered_on(rounds: Sequence[Round], before: Sequence[Round]) -> tuple[Round, ...]:
-    """The exchanges, counted on from those of the run."""
+    """The new exchanges, with numbers that continue those of the run."""
     if not before:
         return tuple(rounds)
     exchanges, trips = 1 + before[-1].exchange, 1 + before[-1].trip

@@ -19,7 +19,7 @@ from fedopl.server.membership.solve_again import (
 from fedopl.study.joining_later import study_with, why_fixed
 from fedopl.study.study import Study
 
-# What is solved from one client's sums is that client's own policy, and tells of it alone.
+# The solution from one client's sums would be that client's own policy, and reveal only its data.
 FEWEST_LEFT = 2
 
 
@@ -48,9 +48,9 @@ def _check_in(record: Record, client: str) -> None:
 
 
 def _study_of(study: Study, history: Membership) -> Study:
-    """The study of the run before, with the shares of all who joined since and stay.
+    """The original run's study, with the shares of all clients that joined later and stay.
 
-    Shares of clients that were in it stay in its mixture, and count for nothing without them.
+    Shares of its own clients stay in the mixture. The share of a client that left has no effect.
     """
     if study.mixture.kind != "given":
         return study
@@ -64,7 +64,7 @@ def _study_of(study: Study, history: Membership) -> Study:
 
 
 def _without(record: Record, client: str) -> Record:
-    """The record without anything of this client's that policies are solved from."""
+    """The record without this client's rows, weights and sums."""
     known = record.statistics
     taken = known.taken and TakenRows(
         sums={n: own for n, own in known.taken.sums.items() if n != client},
@@ -92,7 +92,7 @@ def _without(record: Record, client: str) -> Record:
 
 
 def _rounds_of(record: Record, history: Membership) -> tuple[Round, ...]:
-    """The exchanges of the run, and those with clients that joined since and stay."""
+    """The exchanges of the original run, and those with clients that joined later and stay."""
     first = len(history.before.rounds)
     since = [one for one in record.rounds[first:] if set(one.asked) & record.rows.keys()]
     return (*record.rounds[:first], *since)

@@ -1,4 +1,4 @@
-"""What newcomers say that the policy is worth to each of them, on rows that they held out."""
+"""The value of the policy to each newcomer, on the newcomer's held-out rows."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -23,7 +23,7 @@ from fedopl.server.policy_comparison import Candidates, Evaluated
 def valued_by(
     newcomers: Collection[str], policy: Policy, setting: Setting, conversation: Conversation
 ) -> Valuation:
-    """The policy, the best arm and others beside it, valued by newcomers alone."""
+    """The values of the policy, the best arm and other arms, reported by newcomers alone."""
     study = setting.study
     candidates = Candidates(study, {})
     candidates.policies[LEARNED] = policy
@@ -45,7 +45,7 @@ def valued_by(
 
 
 def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
-    """Whether a client's own answers belie models, as they would if it were all there is."""
+    """Whether a client's answers put the models in doubt, judged as if it were the only client."""
     alone = Record(
         study=setting.study,
         policy=None,
@@ -65,5 +65,5 @@ def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
 
 
 def _of_all(rows: tuple[AnyRow, ...], name: str) -> tuple[AnyRow, ...]:
-    """The rows of this client, as if it were all clients together."""
+    """The table rows of this client, labelled as those of all clients together."""
     return tuple(replace(row, client=GLOBAL) for row in rows if row.client == name)

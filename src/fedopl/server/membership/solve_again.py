@@ -1,4 +1,4 @@
-"""The policy of those who are in now, from their sums; and what is still known of its value."""
+"""Solves the policy of the present clients from their sums; keeps the values that still hold."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -22,7 +22,7 @@ from fedopl.server.exchange.answers import Answers
 
 
 def require_open(record: Record, why_not: str | None) -> None:
-    """An error, in words, if the clients of this run are fixed, or it does not keep their sums."""
+    """Raise an error if the clients of this run are fixed, or if it does not keep their sums."""
     if why_not:
         raise OptionError(f"clients: no client can join or leave this run: {why_not}")
     if record.for_newcomers is None or record.chosen != LEARNED or record.policy is None:
@@ -33,9 +33,9 @@ def require_open(record: Record, why_not: str | None) -> None:
 
 
 def setting_of(record: Record) -> Setting:
-    """Weights, terms and best arm by the study's rules, for the sums that are in this record."""
+    """The setting for the sums in this record, with weights and terms by the study's rules."""
     by_fold = dict(record.for_newcomers.by_fold) if record.for_newcomers else {}
-    # Made anew, as others' statistics keep what follows from sums by the names of clients.
+    # A new object: the old one caches results for its own set of clients.
     statistics = ScoreStatistics(
         study=record.study,
         sums=dict(sorted(record.statistics.sums.items())),
@@ -56,21 +56,21 @@ def setting_of(record: Record) -> Setting:
 
 
 def policy_of(record: Record, setting: Setting) -> Policy:
-    """The policy that these sums give; no client is asked."""
+    """The policy solved from these sums; no client is asked."""
     study = record.study
     tree = record.tree
     solved = tree.solve(setting.weights) if tree else setting.statistics.solve(setting.weights)
     if study.table or study.permissions:
-        # With the study's encoding and permissions.
+        # Add the study's encoding and permissions to the policy.
         return type(solved).from_numbers(solved.numbers(), study)
     return solved
 
 
 def solved_again(record: Record, membership: Membership) -> Record:
-    """The record with the policy that its sums give, and only such values as are of that policy.
+    """The record with the policy solved from its sums, and only the values of that policy.
 
-    If the present clients are exactly those asked in the earlier run, everything that was said
-    about its policy holds again.
+    If the present clients are exactly those of the original run, all results about its policy hold
+    again.
     """
     setting = setting_of(record)
     solved = replace(
@@ -90,7 +90,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
         values=ValueTable(),
         gains=GainTable(),
         improvements=ImprovementTable(),
-        personal=PersonalTable(),  # each was moved from what others had learned who were in then
+        personal=PersonalTable(),  # personal policies depended on the other clients at that time
         described=None,
         fitted={},
         interactions={},
@@ -101,7 +101,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
 
 
 def _as_before(solved: Record, before: Record) -> Record:
-    """With all that clients said of the same policy when they were the same."""
+    """The record with all results about the same policy from the run with the same clients."""
     return replace(
         solved,
         values=before.values,
@@ -118,13 +118,13 @@ def _as_before(solved: Record, before: Record) -> Record:
 
 
 def history_of(record: Record) -> Membership:
-    """Who joined or left so far; empty if the present clients are those asked in the run."""
+    """Who joined or left so far; no changes if the clients are those of the original run."""
     if record.membership:
         return record.membership
     without_sums = ScoreStatistics(
         study=record.study, sums={}, rows={}, choice=record.statistics.choice
     )
-    # A plain record: a run in one process has ledgers, too, which are not of its policy.
+    # Only a record's fields: a run in one process also has ledgers, which do not belong here.
     fields = {name: getattr(record, name) for name in Record.__dataclass_fields__}
     fields |= {"statistics": without_sums, "tree": None, "for_newcomers": None}
     return Membership(changes=(), valuations=(Valuation.of(record),), before=Record(**fields))
@@ -137,7 +137,7 @@ def history_with(
     valued: Valuation | None = None,
     clients: Collection[str],
 ) -> Membership:
-    """With these changes, and with what those say who are in."""
+    """The history with these changes added, and only the values of the present `clients`."""
     valuations = (*membership.valuations, *([valued] if valued else []))
     kept = (one.by_clients(clients) for one in valuations)
     return replace(
@@ -148,5 +148,5 @@ def history_with(
 
 
 def now() -> str:
-    """When it happens."""
+    """The present time as text, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,8 +1,9 @@
 """The mixture for the client that loses most: mirror ascent on client regrets (Mohri et al. 2019).
 
-A game: one side picks weights λ, the other the best policy for them. A client's weight grows by the
-regret that policy leaves it with. The weights' average approaches those for which even the best
-policy leaves as much regret as can be; policies drawn from all steps leave nobody with more.
+This is a game. One side chooses weights λ, the other side the best policy for them. A client's
+weight grows with its regret under that policy. The average of the weights approaches the weights at
+which even the best policy leaves the most regret. A policy drawn from all steps leaves no client
+with more regret than that.
 """
 
 import math
@@ -24,11 +25,11 @@ Regrets = Callable[[Solved], Mapping[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Ascent:
-    """How far and how fast to climb; spreads are between two clients' regrets in one step."""
+    """How far and how fast to climb. A spread is the largest gap of two regrets in one step."""
 
     most_steps: int = 200
-    step_size: float | None = None  # √(8·log(1/min λ₁)/T) over the largest spread, unless given
-    tolerance: float = 0.05  # the gap to end at, as a part of the largest spread
+    step_size: float | None = None  # default: √(8·log(1/min λ₁)/T) over the largest spread
+    tolerance: float = 0.05  # stop at this gap, as a part of the largest spread
 
 
 def minimax_weights(
@@ -36,13 +37,13 @@ def minimax_weights(
 ) -> MinimaxSearch:
     """λ_{t+1,c} ∝ λ_{t,c}·exp(η·regret_c(π_{λ_t})), from `start`, and the average of all λ_t.
 
-    The gap is max_c mean_t regret_c(π_t) − mean_t Σ_c λ_{t,c}·regret_c(π_t), which no-regret
-    learning brings to 0.
+    The gap is max_c mean_t regret_c(π_t) − mean_t Σ_c λ_{t,c}·regret_c(π_t). No-regret learning
+    brings it to 0.
 
-    What solves the game is a lottery over the policies of all steps. As one policy is wanted, it is
-    the one that leaves the client that loses most with the least regret, and never more than that
-    of `start` does, on the rows that regrets are from. Where somebody's regret is not reported any
-    more, the ascent ends with the steps so far.
+    A random choice among the policies of all steps solves the game. The study needs one policy. So
+    the result is the policy under which the largest regret of any client is smallest. On the rows
+    of the regrets, this is never more than under the policy of `start`. If a client stops reporting
+    its regret, the ascent ends with the steps so far.
     """
     names = sorted(start)
     logs = np.log([start[name] for name in names])
@@ -82,7 +83,10 @@ def minimax_weights(
 
 
 def regrets_at_hand(statistics: ValuedStatistics) -> Regrets:
-    """Regret against each client's best policy, on training rows; no client is asked."""
+    """A function for regrets against each client's best policy, on training rows.
+
+    It asks no client.
+    """
     best = {
         name: statistics.value(name, solve_for(statistics, {name: 1.0}))
         for name in statistics.clients
@@ -95,9 +99,10 @@ def regrets_at_hand(statistics: ValuedStatistics) -> Regrets:
 
 
 def regrets_by_asking(statistics: Statistics, values: ValueQueries) -> Regrets:
-    """Regret against the policy of each client's own sums, one query for every policy.
+    """A function for regrets against the policy of each client's own sums.
 
-    To be asked of training rows: held-out ones that weights were chosen by are held out no more.
+    It asks clients once for every policy. `values` must ask about training rows: rows that weights
+    were chosen on are no longer held out.
     """
     names = statistics.clients
     own = values.value([[solve_for(statistics, {name: 1.0})] for name in names])
@@ -114,12 +119,12 @@ def regrets_by_asking(statistics: Statistics, values: ValueQueries) -> Regrets:
 def _known_regrets(
     regrets: Regrets, statistics: Statistics, weights: Weights
 ) -> dict[str, float] | None:
-    """The regrets of the policy for these weights; None unless they are known of everybody."""
+    """The regrets of the policy for these weights; None unless all clients' regrets are known."""
     found = regrets(solve_for(statistics, weights))
     known = all(math.isfinite(found.get(name, math.nan)) for name in weights)
     return {name: float(found[name]) for name in sorted(weights)} if known else None
 
 
 def _softmax(names: list[str], logs: FloatArray) -> Weights:
-    odds = np.exp(logs - logs.max())  # at most one, so that nothing overflows
+    odds = np.exp(logs - logs.max())  # at most one, so there is no overflow
     return {name: float(share) for name, share in zip(names, odds / odds.sum(), strict=True)}

@@ -1,4 +1,4 @@
-"""Paths of mixtures: ever more weight for one client (Section 7's α), and what it brings."""
+"""Paths of mixtures with more and more weight for one client (Section 7's α), and their values."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,9 +18,9 @@ def skew_paths(
     targets: Sequence[str],
     alphas: Sequence[float] = ALPHAS,
 ) -> dict[str, SkewPath]:
-    """Solve and value λ(α) = n̄ + ε̄ for every target and α, by target.
+    """By target, the policies for λ(α) = n̄ + ε̄ at every α, with their values.
 
-    The policy for α = 0, which all paths share, comes in every query.
+    Every query also has the policy for α = 0, which all paths share.
     """
     if any(not 0 < alpha <= 1 for alpha in alphas) or not alphas:
         raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always there")

@@ -1,4 +1,4 @@
-"""What policies are worth at every client: asked for in batches, or picked from known answers."""
+"""Values of policies at every client: asked for in batches, or taken from known answers."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +16,14 @@ from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.exchange.conversation import Conversation
 
-# A policy, or the name of a candidate, which may be a rule that only clients can apply.
+# A policy, or the name of a candidate. A candidate may be a rule that only clients can apply.
 Askable = Policy | str
 # Values of these policies at every client, in this order, then of the logging and the local policy.
 Ask = Callable[[Sequence[Askable]], Mapping[str, Values]]
-# Where in an answer about held-out rows a client's local policy stands. On other rows there is
-# none, and the logging policy takes its place.
+# The position of a client's local policy in an answer about held-out rows. Answers about other rows
+# have no local policy; there, this is the position of the logging policy.
 _LOCAL_PLACE = -1
-# Where the policy stands that comes first in every query, for the others to be compared with.
+# The position of the policy that all others in a query are compared with.
 ANCHOR = 0
 
 
@@ -39,12 +39,12 @@ class Valued:
         return signed_estimate(self.answers, signed, self._units()[self.place])
 
     def gain(self, signed: Mapping[str, float], over: int) -> Estimate:
-        """Σ_c s_c·(Q̂_c(π) − Q̂_c(ρ)), ρ the policy at another place; paired, on the same rows."""
+        """Σ_c s_c·(Q̂_c(π) − Q̂_c(ρ)) for the policy ρ at place `over`; paired on the same rows."""
         units = self._units()
         return signed_estimate(self.answers, signed, units[self.place] - units[over])
 
     def gain_over_local(self, client: str) -> Estimate:
-        """What a client gains by this policy over its local one."""
+        """The client's gain with this policy over its local one."""
         return self.gain({client: 1.0}, _LOCAL_PLACE)
 
     def _units(self) -> FloatArray:  # (n_candidates, n_candidates)
@@ -57,15 +57,15 @@ class ValueQueries:
 
     ask: Ask
     most: int  # policies in one query
-    sign: float = 1.0  # what values are shown by, so that they read as outcomes were logged
+    sign: float = 1.0  # −1 if values are shown with the opposite sign, as outcomes were logged
 
     def value(
         self, groups: Sequence[Sequence[Askable]], anchor: Askable | None = None
     ) -> list[list[Valued]]:
         """The values of all policies, group by group.
 
-        Policies of a group come in one query, so that they can be compared on the same rows; an
-        anchor comes first in every query. The same group is asked about once.
+        Policies of a group are in the same query, so that they can be compared on the same rows. An
+        anchor comes first in every query. Equal groups are asked about once.
         """
         if not groups:
             return []
@@ -86,7 +86,7 @@ class ValueQueries:
         return [found[_group_key(group)] for group in groups]
 
     def value_each(self, policies: Sequence[Askable]) -> list[Valued]:
-        """The values of policies that are all compared with the first, which is the anchor."""
+        """The values of these policies; all are compared with the first, the anchor."""
         groups = [[policy] for policy in policies]
         return [one for (one,) in self.value(groups, anchor=policies[0])]
 
@@ -94,7 +94,7 @@ class ValueQueries:
 def asking(
     conversation: Conversation, clients: Sequence[str], split: RowSplit = RowSplit.EVALUATION
 ) -> Ask:
-    """Values on rows of this split: one exchange for every batch of policies of one kind."""
+    """A function that asks clients for values on rows of this split, one exchange per batch."""
 
     def ask(asked: Sequence[Askable]) -> Mapping[str, Values]:
         policies = [policy for policy in asked if not isinstance(policy, str)]
@@ -105,7 +105,7 @@ def asking(
 
 
 def picking(names: Sequence[str], answers: Mapping[str, Values]) -> Ask:
-    """Values of any of these candidates, from answers about all of them: no client is asked."""
+    """A function that takes candidates' values from known answers; no client is asked."""
     own = range(len(names), len(names) + N_OWN_CANDIDATES)
 
     def pick(wanted: Sequence[object]) -> Mapping[str, Values]:
@@ -121,7 +121,7 @@ def _picked(values: Values, places: list[int]) -> Values:
 
 
 def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable]]:
-    """Groups in order, as many at a time as there is room for."""
+    """The groups in order, in batches of at most `room` policies."""
     batch: list[Hashable] = []
     used = 0
     for key, size in sizes.items():
@@ -141,7 +141,7 @@ def _group_key(group: Sequence[Askable]) -> Hashable:
 
 
 def policy_key(policy: Askable) -> Hashable:
-    """The same for policies that are the same."""
+    """A key that is equal for equal policies."""
     if isinstance(policy, str):
         return policy
     return (policy.kind, policy.numbers().tobytes())

@@ -1,1 +1,1 @@
-"""Oracles: how the server turns clients' answers into a policy. One file for each way."""
+"""Oracles turn clients' answers into a policy. Each method has its own file."""

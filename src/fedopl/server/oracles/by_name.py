@@ -1,4 +1,4 @@
-"""The closed table of oracles for linear policies, by the name that a study gives them."""
+"""All oracles for linear policies, by their names in a study."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,10 +11,10 @@ from fedopl.study.study import Study
 
 
 class LinearOracle(NamedTuple):
-    """Finds a policy for the setting's mixture; what the sums do not say, it asks clients for."""
+    """Finds a policy for the setting's mixture; it asks clients for what the sums do not tell."""
 
     learn: Callable[[Setting, Conversation], LinearPolicy]
-    # How many exchanges with clients that takes at most.
+    # The largest number of exchanges with clients that learning takes.
     exchanges: Callable[[Study], int] = lambda _study: 0
 
 

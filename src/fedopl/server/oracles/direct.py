@@ -1,4 +1,7 @@
-"""`direct`: maximise the estimated value itself, from the exact start; keep what pays."""
+"""`direct`: maximise the estimated value itself, starting from the exact solution.
+
+The result is kept only if its value is higher.
+"""
 
 from typing import Any
 
@@ -19,14 +22,14 @@ from fedopl.study.study import Study
 
 
 def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
-    """Climb on all folds but the first; accept if the value on the first one rises."""
+    """Climb on all folds but the first; keep the result if it gains value on the first fold."""
     start = exact.learn(setting, conversation)
     climbed = _climb(setting, conversation, start)
     return climbed if _pays(setting, conversation, start, climbed) else start
 
 
 def exchanges(_study: Study) -> int:
-    """A slope for every step at most, and the values of where it started and ended."""
+    """At most one slope for each step, and one exchange for the values at start and end."""
     return len(TEMPERATURES) * STEPS_EACH + 1
 
 
@@ -46,7 +49,7 @@ def _pays(
     setting: Setting, conversation: Conversation, start: LinearPolicy, climbed: LinearPolicy
 ) -> bool:
     fields: dict[str, Any] = packed([start, climbed], setting.study)
-    # Slopes are of the other folds, so a rise on this one is not fitted noise.
+    # Slopes come from the other folds, so a higher value on this one is not overfitting.
     query = EstimateValues(split=RowSplit.VALIDATION, **fields)
     answers = conversation.each(query, setting.weights)
     if not answers:

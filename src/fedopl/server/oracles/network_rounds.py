@@ -1,7 +1,7 @@
-"""A network beside the exact linear policy: rounds of local steps, averaged by the mixture.
+"""A network on top of the exact linear policy: rounds of local steps, averaged by the mixture.
 
-Held-out rows decide when to stop and which round to keep; where no network demonstrably beats the
-linear policy there, the linear policy is what was learned.
+Held-out rows decide when to stop and which round to keep. If no network demonstrably beats the
+linear policy on them, the linear policy is the result.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
-_LEAST_VARIANCE = 1e-12  # where the linear policy leaves nothing, there is no unit to measure in
+_LEAST_VARIANCE = 1e-12  # keeps the unit above zero if the linear policy leaves no residual
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _HeldOut:
-    """A network and its held-out loss, less the linear policy's."""
+    """A network, and its held-out loss minus that of the linear policy."""
 
     turn: int
     network: FloatArray
@@ -35,7 +35,7 @@ class _HeldOut:
 
     @property
     def surely_helps(self) -> bool:
-        """By more than a standard error; otherwise the simpler policy is kept."""
+        """Whether the loss is lower by more than a standard error; if not, no network is used."""
         return self.loss + self.standard_error < 0
 
 
@@ -54,14 +54,14 @@ def learn(setting: Setting, conversation: Conversation) -> NeuralPolicy:
         spread=sqrt(max(statistics.loss(setting.weights)(start.parameters), _LEAST_VARIANCE)),
     )
     kept = _trained(setting, conversation, first)
-    # The first network says nothing: with it, the linear policy is as it was.
+    # The first network adds nothing to the linear policy.
     found = kept.network if kept and kept.surely_helps else first.network
     network = network_of(found, widths_in(study))
     return NeuralPolicy.beside(start, on_raw_contexts(network, centre, scale, first.spread))
 
 
 def _trained(setting: Setting, conversation: Conversation, first: TrainNetwork) -> _HeldOut | None:
-    """The network with the least held-out loss; rounds end when that stops falling."""
+    """The network with the smallest held-out loss; rounds end when the loss stops falling."""
     plan, query = setting.study.neural, first
     best: _HeldOut | None = None
     for turn in range(plan.rounds):
@@ -69,7 +69,7 @@ def _trained(setting: Setting, conversation: Conversation, first: TrainNetwork) 
         weights = renormalised(setting.weights, answers.keys())
         latest = _held_out(query, answers, weights)
         conversation.measure(answers.exchange, loss=latest.loss)
-        # The first network says nothing yet, whatever noise there is on its loss.
+        # The first network adds nothing yet, so its loss is only noise.
         if turn and (best is None or latest.loss < best.loss):
             best = latest
         if turn - (best.turn if best else 0) >= plan.patience:
@@ -82,8 +82,8 @@ def _trained(setting: Setting, conversation: Conversation, first: TrainNetwork) 
 def _held_out(
     query: TrainNetwork, answers: Mapping[str, TrainedNetwork], weights: Weights
 ) -> _HeldOut:
-    """What clients say of the network that the round began with, by the mixture."""
-    names = sorted(answers)  # float sums depend on order, which arrival must not
+    """The network at the start of the round, with its held-out loss in the mixture."""
+    names = sorted(answers)  # float sums depend on order; the order of arrival must not matter
     loss = sum(weights[name] * answers[name].loss for name in names)
     variance = sum(weights[name] ** 2 * answers[name].loss_variance for name in names)
     error = sqrt(variance)
@@ -91,5 +91,5 @@ def _held_out(
 
 
 def exchanges(study: Study) -> int:
-    """One for every round."""
+    """One exchange for each round."""
     return study.neural.rounds

@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 
 
 def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
-    """Algorithm 1, on standardised features; a mean over rounds is kept."""
+    """Algorithm 1, on standardised features; the result is a mean over rounds."""
     study, plan = setting.study, setting.study.linear.training
     centre, scale = setting.statistics.standardisation(setting.weights)
     loss = setting.statistics.loss(setting.weights)
@@ -34,12 +34,12 @@ def learn(setting: Setting, conversation: Conversation) -> LinearPolicy:
 
 
 def exchanges(study: Study) -> int:
-    """One for every round."""
+    """One exchange for each round."""
     return study.linear.training.rounds
 
 
 def sampled(setting: Setting, turn: int) -> list[str]:
-    """The clients of one round: all, or as many as the plan says, drawn by seed and round."""
+    """The clients of one round: all, or a sample of the plan's size, drawn by seed and round."""
     names = sorted(setting.weights)
     wanted = setting.study.linear.training.clients_per_round
     if wanted is None or wanted >= len(names):

@@ -1,4 +1,4 @@
-"""Trees: searched for in the mixture of the clients' sums over a grid's cells."""
+"""Searches for a tree, in the mixture of the clients' sums over the cells of a grid."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,14 +28,14 @@ from fedopl.study.mixture import Weights, renormalised
 
 
 def asking_for_cells(grid: Grid, partition: Node = EVERYBODY) -> SumCells:
-    """Ask for the sums over this grid's cells, in every open node of a partition."""
+    """The query for sums over this grid's cells, in every open node of a partition."""
     n_cuts, cuts = thresholds_of(grid)
     return SumCells(partition=as_array(partition), n_cuts=n_cuts, cuts=cuts)
 
 
 @dataclass(eq=False)
 class _Asking:
-    """Sums over cells as clients report them, level by level; those of the first level are kept."""
+    """Asks clients for sums over cells, level by level; keeps those of the first level."""
 
     setting: Setting
     conversation: Conversation
@@ -45,7 +45,7 @@ class _Asking:
     lost: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, partition: Node) -> list[FloatArray] | None:
-        """The mixture's cells of every open node; None if too few report those of a lower level."""
+        """The cells of every open node in the mixture; None if too few report a lower level."""
         setting, n_open = self.setting, 1 + max(leaf.action for leaf in leaves_of(partition))
         if partition == EVERYBODY and setting.cells is not None:
             answers = setting.cells
@@ -65,7 +65,7 @@ class _Asking:
         return [self._mixed(usable, weights, node) for node in range(n_open)]
 
     def _mixed(self, answers: Mapping[str, CellSums], weights: Weights, node: int) -> FloatArray:
-        """The mixture's cells of one node, with what caution takes from sums behind them."""
+        """The cells of one node in the mixture, followed by the numbers that caution needs."""
         study = self.setting.study
         cells = {name: answer.cells[node] for name, answer in answers.items()}
         doubts = None
@@ -73,7 +73,7 @@ class _Asking:
             split = {name: np.split(own, [-study.n_actions], axis=1) for name, own in cells.items()}
             cells = {name: own for name, (own, _) in split.items()}
             doubts = doubts_of(self.setting, {name: own for name, (_, own) in split.items()})
-        # Trees for other mixtures are searched for again in what everybody said at first.
+        # Trees for other mixtures are later searched for in the sums of the first level.
         if not self.first:
             self.first, self.first_doubts = cells, doubts
         mixed = mixed_cells(cells, weights)
@@ -81,9 +81,9 @@ class _Asking:
 
 
 def doubts_of(setting: Setting, cells: dict[str, FloatArray]) -> LeafDoubts:
-    """What clients say of how unsure sums are, beside what outcomes of their rows vary by."""
+    """How uncertain the sums over cells are, from clients' answers and the variance of outcomes."""
     taken = setting.statistics.taken
-    assert taken is not None  # noqa: S101  a cautious study was refused without
+    assert taken is not None  # noqa: S101  (without it, a cautious study was refused)
     return LeafDoubts(caution=setting.study.caution, cells=cells, taken=taken)
 
 
@@ -115,10 +115,10 @@ def learn(setting: Setting, conversation: Conversation) -> Searched:
 def look_twice(
     searched: Searched, setting: Setting, conversation: Conversation
 ) -> tuple[TreePolicy, TreeStatistics]:
-    """Move the tree's thresholds between those of the grid, with one exchange for all of them.
+    """Move the tree's thresholds to better places between those of the grid, with one exchange.
 
-    It stays as it is if the study does not want that, if no threshold may move, or if less than a
-    quorum reports.
+    The tree stays as it is if the study does not ask for this, if no threshold may move, or if less
+    than a quorum reports.
     """
     policy, found = searched.policy, searched.statistics
     if not SumNearThresholds.needed(setting.study):
@@ -137,7 +137,7 @@ def look_twice(
 
 
 def _close_to(root: Node, found: TreeStatistics, counts: Counts) -> SecondLook:
-    """Thresholds beside those of every question that may move."""
+    """Thresholds near those of every question that may move."""
     study = found.study
     refined = {column.name for column in study.tree.refined(study.columns)}
 

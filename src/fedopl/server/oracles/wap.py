@@ -1,4 +1,4 @@
-"""`wap`: weighted all pairs: which of two actions is better, for every pair."""
+"""`wap`: weighted all pairs. For every pair of actions, it learns which one is better."""
 
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.policies.pairwise import PairwisePolicy
@@ -8,7 +8,7 @@ from fedopl.solvers.linear_solvers import solve_pairs
 
 
 def learn(setting: Setting, conversation: Conversation) -> PairwisePolicy:
-    """One round of sums for every pair of actions, then one weighted regression for each."""
+    """One exchange for the sums of all pairs, then one weighted regression for each pair."""
     study = setting.study
     sums = conversation.total(SumPairs(), setting.weights)
     unknown = setting.statistics.unknown(setting.weights)

@@ -1,1 +1,1 @@
-"""What a result rests on: one client less, and answers that do not fit together."""
+"""How much a result depends on single clients, and which answers contradict each other."""

@@ -1,7 +1,8 @@
-"""Clients whose answers do not fit together, or that differ from all others: cautions, not proofs.
+"""Finds clients whose answers contradict each other, or differ from all others'.
 
-The rows that values are of and those that sums are of are drawn from the same table by chance. So a
-constant arm is worth about the same on both, and the mean outcome is, too, in standard errors.
+These are warnings, not proofs. Values and sums are about two random parts of the same table. So a
+constant arm has about the same value on both, up to a few standard errors. So does the mean
+outcome.
 """
 
 import math
@@ -20,12 +21,14 @@ from fedopl.server.reliance.influential import gaps_to_solution, screened
 
 MeanAndVariance = tuple[float, float]  # mean and variance
 
-# Two means of the same client apart by more standard errors than this are no chance.
+# Two means of the same client that differ by more standard errors than this do so not by chance.
 MOST_ERRORS = 6.0
-# Scores on held-out rows vary as those on training rows do, but for chance, weights and groups.
+# Limits of the ratio of variances. Scores on held-out rows vary as much as those on training rows,
+# apart from chance, weights and groups.
 LEAST_VARIANCE, MOST_VARIANCE = 1 / 30, 100.0
-ENOUGH_ROWS = 20  # to speak of their variance
-# A gain so many robust standard deviations from the other clients', where enough are compared.
+ENOUGH_ROWS = 20  # to compare variances
+# A gain is outlying if it is this many robust standard deviations from the other clients' gains,
+# and if enough clients are compared.
 MOST_ERRORS = 6.0
 ENOUGH_CLIENTS = 5
 
@@ -36,8 +39,8 @@ def contradictions(
     places: Mapping[str, int],
     outcomes: Mapping[str, MeanAndVariance],
 ) -> Iterator[Contradiction]:
-    """Everything a client reported that its own sums, or its mean outcome before, speak against."""
-    sign = setting.study.reward_sign  # what is told is told as outcomes were logged
+    """All values that contradict the client's own sums or the mean outcome it reported before."""
+    sign = setting.study.reward_sign  # results have the sign of the logged outcome
     permissions, actions = setting.study.permissions, setting.study.actions
     limited = permissions.limited(actions) if permissions else ()
     for client, answer in sorted(answers.items()):
@@ -45,7 +48,7 @@ def contradictions(
         n_training = setting.rows[client]
         sums = setting.statistics.sums[client]
         for action, name in enumerate(actions):
-            # Of an arm that some may not get, the value is of what is given in its place, too.
+            # If some may not get an arm, its value includes the actions given in its place.
             place = places.get(arm_name(name)) if name not in limited else None
             if place is not None and sums.shares[action] > 0:
                 what = (client, f"the value of giving everybody '{name}'")
@@ -65,10 +68,11 @@ def _of_scores(sums: ScoreSums, action: int) -> MeanAndVariance:
 def _apart(
     what: tuple[str, str], values: Values, place: int, expected: MeanAndVariance, n_training: int
 ) -> Iterator[Contradiction]:
-    """Means further apart than chance allows; else variances that differ by far too much."""
+    """A contradiction if means differ by more than chance, or else if variances differ too much."""
     (client, about), (mean, variance), n_rows = what, expected, values.n_rows
     reported, own = float(values.means[place]), float(values.covariances[place, place]) * n_rows
-    # Whoever reports too small a variance must not look the more exact for it, nor too large a one.
+    # A client must not look more precise by reporting too small a variance, nor less precise by
+    # reporting far too large a one.
     usual = variance if own > MOST_VARIANCE * variance else max(variance, own)
     error = math.sqrt(usual / n_rows + usual / n_training)
     if abs(reported - mean) > MOST_ERRORS * error + 1e-9 * (1 + abs(mean)):
@@ -91,7 +95,7 @@ def _apart(
 def outlying_gains(
     answers: Mapping[str, Values], places: Mapping[str, int], chosen: str, against: str
 ) -> Iterator[Contradiction]:
-    """Clients at which the learned policy gains far more, or loses, than at most others."""
+    """Clients at which the learned policy gains far more, or far less, than at most others."""
     if len(answers) < ENOUGH_CLIENTS or chosen == against:
         return
     names = sorted(answers)
@@ -103,7 +107,7 @@ def outlying_gains(
     spread = BY_MEDIAN_DEVIATION * float(np.median(np.abs(gains - middle)))
     usual = float(np.median(variances))
     for name, gain, variance in zip(names, gains.tolist(), variances.tolist(), strict=True):
-        # A client's own precision is believed as far as that of the others goes.
+        # A client's variance counts only from the usual one up to a multiple of it.
         error = math.sqrt(min(max(variance, usual), MOST_VARIANCE * usual) + spread**2)
         if abs(gain - middle) > MOST_ERRORS * error > 0:
             yield Contradiction(

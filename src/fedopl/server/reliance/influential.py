@@ -1,4 +1,4 @@
-"""The clients whose sums move the solution most, and what would be learned without each of them."""
+"""The clients whose sums change the solution most, and the policies learned without each."""
 
 import heapq
 import math
@@ -22,14 +22,17 @@ from fedopl.server.policy_comparison import room_for_policies
 from fedopl.solvers import least_squares
 from fedopl.study.mixture import Weights, renormalised
 
-# Clients that are left out in turn, and those that are looked at closely to find them.
+# The most clients that are left out, one at a time; and the most that are examined to find them.
 MOST_LEFT_OUT = 3
 MOST_SCREENED = 100
-MOST_BESIDE = 5  # policies that are valued for this alone
+MOST_BESIDE = 5  # policies that are valued only for this purpose
 
 
 def screened(setting: Setting) -> list[str]:
-    """The clients of most weight and largest scores, so that many clients cost little."""
+    """The clients with the most weight and the largest scores.
+
+    Only these are examined further, so that very many clients take little time.
+    """
     weights, sums = setting.weights, setting.statistics.sums
     sizes = {
         name: weights.get(name, 0.0) * math.sqrt(float((own.squares * own.shares).sum()))
@@ -40,7 +43,7 @@ def screened(setting: Setting) -> list[str]:
 
 
 def influential(setting: Setting) -> list[str]:
-    """The clients whose leaving would move the exact solution most, the first of them first."""
+    """The clients whose removal would change the exact solution most, largest change first."""
     names, weights = screened(setting), setting.weights
     if len(names) < 2:
         return []
@@ -52,8 +55,8 @@ def influential(setting: Setting) -> list[str]:
 def gaps_to_solution(setting: Setting, names: list[str]) -> dict[str, float]:
     """How far each client's own sums are from the mixture's solution: |G_c θ_a − b_c(a)|.
 
-    At the solution θ the gaps of all clients, weighted, add up to zero. Each is measured in units
-    of the features.
+    At the solution θ, the weighted gaps of all clients add up to zero. Gaps are in units of the
+    features.
     """
     statistics = setting.statistics
     policy = statistics.solve(setting.weights)
@@ -76,15 +79,15 @@ def _predicted(grams: FloatArray, theta: FloatArray) -> FloatArray:  # shaped as
 
 
 def without_each(learned: Learned) -> dict[str, Solved]:
-    """What would be learned without each influential client.
+    """By influential client, the policy that would be learned without it.
 
-    No client is asked: only what the available sums determine can be solved again.
+    No client is asked. So this works only for policies that the available sums determine.
     """
     setting, statistics = learned.setting, learned.statistics
     if statistics is None or not follows_from_sums(setting.study, learned.tree):
         return {}
     if setting.study.budget and isinstance(statistics, FiniteStatistics):
-        return {}  # what others would spend on candidates was not asked on the rows learned from
+        return {}  # clients did not report what candidates spend on training rows
     found: dict[str, Solved] = {}
     for client in influential(setting):
         others = [name for name in statistics.clients if name != client]
@@ -95,7 +98,7 @@ def without_each(learned: Learned) -> dict[str, Solved]:
 
 
 def _at_its_price(statistics: Statistics, weights: Weights, learned: Learned) -> Solved:
-    """What others learn, with the price that the learned policy has on what it spends."""
+    """The policy for these weights, at the price of the learned policy if there is a budget."""
     study = learned.setting.study
     if study.budget and isinstance(statistics, TreeStatistics):
         return tree_at(statistics, weights, learned.price, study.budget.spent(study)[:, -1])
@@ -108,7 +111,7 @@ def _at_its_price(statistics: Statistics, weights: Weights, learned: Learned) ->
 def asked_beside(
     setting: Setting, solved: Mapping[str, Solved], asked: Collection[str]
 ) -> dict[str, Policy]:
-    """The policies of all others, and their best arms, as many as one query may ask about too."""
+    """The policies without each client, and their best arms, as many as fit in the same query."""
     wanted: dict[str, Policy] = {}
     for client, policy in solved.items():
         if isinstance(policy, Policy):
@@ -127,5 +130,5 @@ def best_arm_without(setting: Setting, client: str) -> str:
 
 
 def without(client: str) -> str:
-    """What the policy of all others is called beside the candidates of the study."""
+    """The name of the policy learned without this client, among the candidates."""
     return f"without {client}"

@@ -1,4 +1,4 @@
-"""The result without one client, from values reported with those of the learned policy."""
+"""The result without one client, from values that clients reported with the learned policy's."""
 
 from collections.abc import Mapping
 
@@ -52,7 +52,7 @@ class WithoutOne:
         )
 
     def _contrast(self, policy: str, against: str) -> FloatArray | None:  # (n_candidates,)
-        """What takes one policy's value less the other's; None where they are the same."""
+        """The contrast of one policy's value with another's; None if they are the same policy."""
         if policy == against:
             return None
         size = len(next(iter(self._answers.values())).means)

@@ -1,4 +1,4 @@
-"""What a finished run rests on: put together from what was learned and from the last answers."""
+"""What a finished run depends on, from what was learned and from the last answers."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from fedopl.server.reliance.contradictions import (
 from fedopl.server.reliance.influential import influential
 from fedopl.server.reliance.left_out import WithoutOne
 
-# Of many clients that contradict themselves, the first few are kept.
+# The most contradictions that are kept, those of clients with the largest weight first.
 MOST_KEPT = 20
 
 

@@ -1,1 +1,1 @@
-"""A site without outcomes: what a policy is worth there, and who is like it."""
+"""A site without outcomes: the value of a policy there, and which clients are like it."""

@@ -1,4 +1,4 @@
-"""The mixture of sources whose contexts come nearest to the target's, and its price."""
+"""The mixture of sources whose contexts are nearest to the target's, and its cost in rows."""
 
 import math
 from collections.abc import Mapping
@@ -27,11 +27,12 @@ def pooled_moments(setting: Setting) -> tuple[FloatArray, FloatArray]:
 def _moments(own: ScoreSums, setting: Setting) -> tuple[FloatArray, FloatArray]:
     """One client's means (n_features,) and mean products (n_features, n_features) of features.
 
-    With blocks of features, products of those in different blocks are not known.
+    With blocks of features, mean products of features in different blocks are not known. There, the
+    product of the means is used.
     """
     p, blocks = setting.study.n_features, setting.statistics.blocks
     if blocks is None:
-        gram = own.grams[own.grams[:, -1, -1] > 0][0]  # any action's rows will do
+        gram = own.grams[own.grams[:, -1, -1] > 0][0]  # the rows of any action will do
         return gram[:p, -1], gram[:p, :p]
     means, products = np.zeros(p), np.zeros((p, p))
     for columns, gram in zip(blocks, own.grams, strict=False):
@@ -43,7 +44,7 @@ def _moments(own: ScoreSums, setting: Setting) -> tuple[FloatArray, FloatArray]:
 
 
 def matched(setting: Setting, moments: ContextMoments) -> dict[str, Any]:
-    """The mixture of sources that comes nearest to the target, and its price."""
+    """The mixture of sources that is nearest to the target, its skewness, and its remaining gap."""
     names = [name for name in sorted(setting.weights) if name in setting.statistics.sums]
     gaps = {name: _gap(_moments(setting.statistics.sums[name], setting), moments) for name in names}
     rows = {name: setting.rows[name] for name in names}
@@ -67,7 +68,7 @@ def _gap(
     scales = np.sqrt(np.where(variances > 0, variances, np.where(here > 0, here, 1.0)))
     apart = (means - there) / scales
     about = (squares - 2 * means * there + there**2) / scales**2 - variances / scales**2
-    # The square of a normal number has a standard deviation of √2.
+    # The square of a standard normal number has a standard deviation of √2.
     return np.concatenate([apart, about / math.sqrt(2)])
 
 

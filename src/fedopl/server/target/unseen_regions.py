@@ -1,4 +1,4 @@
-"""Regions where the target may have people whom no source has seen: all count their rows there."""
+"""Regions where the target may have people that no source has seen. All count their rows there."""
 
 import math
 from collections.abc import Mapping
@@ -12,16 +12,17 @@ from fedopl.results.target_value import TargetRegion
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.target.found_mixture import pooled_moments
 
-# In a direction, where about half, a fifth and a tenth of the target are beyond.
+# Standard deviations beyond which about half, a fifth and a tenth of the target's rows lie.
 _BEYOND = {0.0: "half", 0.84: "fifth", 1.28: "tenth"}
 _FAR = 1.28
 
 
 def regions_for(setting: Setting, moments: ContextMoments) -> list[tuple[str, FloatArray]]:
-    """Half-spaces beyond which the target has a good part of its rows, and sources may have few.
+    """Half-spaces in which the target has a good part of its rows, and sources may have few.
 
-    Three in the direction in which the target differs most from the sources: that of a logistic
-    classifier after its first step. One beyond the number in which it reaches furthest.
+    Three lie in the direction in which the target differs most from the sources. This is the
+    direction of a logistic classifier after its first step. One more is for the single feature in
+    which the target extends furthest from the sources.
     """
     p = setting.study.n_features
     means, covariances = pooled_moments(setting)
@@ -31,7 +32,7 @@ def regions_for(setting: Setting, moments: ContextMoments) -> list[tuple[str, Fl
     safe = np.where(own > 0, own, np.where(spread > 0, spread, 1.0))
     inverse = np.linalg.pinv(covariances / np.outer(safe, safe), rcond=1e-10, hermitian=True)
     apart = (there - means) / safe
-    # Where sources do not vary, nothing but the difference itself tells the direction.
+    # For features that do not vary at the sources, the direction is the difference itself.
     direction = (inverse @ apart + np.where(own > 0, 0.0, apart)) / safe
     middle = float(direction @ there)
     width = math.sqrt(max(float(direction**2 @ spread**2), 0.0))
@@ -58,7 +59,7 @@ def seen_in(
     there: TransportedValues,
     told: Mapping[str, TransportedValues],
 ) -> tuple[TargetRegion, ...]:
-    """How much of the target, and how many rows of sources, are in each region."""
+    """The share of the target, and the number of source rows, in each region."""
     return tuple(
         TargetRegion(
             words=words,

@@ -1,9 +1,11 @@
-"""What the learned policy is worth at a site that has contexts only: two trips.
+"""The value of the learned policy at a site that has only contexts, in two round trips.
 
-On the first the target tells what its contexts are like. On the second it tells what models make of
-them, and every source, which makes itself look like the target at home, what scores have beyond
-these models. Each source finds its own weights: so nobody else ever chooses how much a row counts,
-sources can be compared at the same contexts, and one that is left out need not be asked again.
+First the target reports moments of its contexts. Then the target reports what models predict for
+its contexts. At the same time every source weights its own rows so that they look like the
+target's, and reports by how much scores differ from the models' predictions.
+
+Each source finds its own weights. So nobody else chooses how much a row counts, sources can be
+compared at the same contexts, and a source that is left out need not be asked again.
 """
 
 import math
@@ -34,9 +36,9 @@ EXCHANGES = 2
 
 
 def value_at_target(conversation: Conversation, setting: Setting, record: Record) -> AtTarget:
-    """Ask the target, then it and all sources, and put together what they tell."""
+    """The value at the target, from questions to the target, then to it and all sources."""
     plan, policy = setting.study.target, record.policy
-    assert plan is not None  # noqa: S101  (or nobody would ask)
+    assert plan is not None  # noqa: S101  (the caller has checked)
     name = plan.client
     moments = conversation.each(TellContexts(), [name]).get(name)
     if moments is None:
@@ -86,13 +88,13 @@ def _silence(conversation: Conversation, client: str) -> str:
 
 
 def _packed(record: Record, setting: Setting) -> dict[str, Any]:
-    """The fields that carry the policy."""
-    assert record.policy is not None  # noqa: S101  (whoever asks has looked)
+    """The fields of a query that hold the policy."""
+    assert record.policy is not None  # noqa: S101  (the caller has checked)
     return packed([record.policy], setting.study)
 
 
 def _models(setting: Setting) -> FloatArray:  # (n_actions, n_terms + 1)
-    """Scores by the terms that were chosen, in the mixture; NaN of an action that has none.
+    """Models of each action's scores in the mixture, on the chosen terms; NaN without scores.
 
     They follow from the sums that the policy was learned from, so no client is asked for them.
     """
@@ -117,7 +119,7 @@ def _sources(
     parts: Mapping[str, SourcePart],
     screened: Screened,
 ) -> tuple[TargetSource, ...]:
-    """Every source in the order of names, and why some do not count."""
+    """All sources in the order of names, and why some are not used."""
     found = []
     for name in sorted(weights):
         own, part = told.get(name), parts.get(name)
@@ -146,7 +148,7 @@ def _sources(
 
 
 def _why_not(plan: TargetPlan, found: AtTarget, screened: Screened) -> str:
-    """What keeps a value from being claimed; nothing if it may be."""
+    """Why no value can be given for the target; empty if one can."""
     if not any(source.used for source in found.sources):
         return "no source's rows can be made to look like the target's"
     if found.unseen:
