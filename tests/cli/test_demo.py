@@ -67,7 +67,7 @@ def test_answers_in_other_studies_are_not_counted_among_the_demos(demo, tmp_path
 def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):
     record = load_run(demo / "run")
     silent = replace(record, gains=GainTable(()))
-    assert _over_alone(silent) == "nothing is known of it."
+    assert _over_alone(silent) == "it is not known."
 
 
 def test_the_private_demo_learns_from_totals_alone(tmp_path):
@@ -99,7 +99,7 @@ def test_the_demo_leaves_another_study_alone(tiny):
     before = everything_in(tiny.folder)
     done = fedopl("demo", tiny.folder)
     assert done.code == 1
-    assert "is there already, and is another; name a new folder" in done.err
+    assert "is there already with another content; name a new folder" in done.err
     assert everything_in(tiny.folder) == before
 
 

@@ -209,5 +209,5 @@ def test_the_check_names_numbers_with_which_arms_cannot_have_been_drawn(tmp_path
     tiny.edit('propensity = "marginal"', 'propensity = "known"')
     checked = tiny.check()
     assert checked.code == 1
-    assert "by those of 'new', it was taken" in checked.out
+    assert "propensities: 'new' was taken" in checked.out
     assert "Correct the numbers that the schema states (action.propensity" in checked.out

@@ -191,7 +191,7 @@ def test_who_never_reaches_a_server_gives_up_in_words(keys):
 def test_a_page_that_is_no_question_is_not_taken_for_one(transport, keys, monkeypatch):
     monkeypatch.setattr(https_server, "QUESTION", "another-header")
     asked(transport, {"north": b"<html>"})
-    with pytest.raises(FederationError, match="no fedopl server"):
+    with pytest.raises(FederationError, match="not a fedopl server"):
         node(transport.url, keys, "north", bytes, patience=0.1).run()
 
 

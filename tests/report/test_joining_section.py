@@ -310,6 +310,14 @@ def test_with_many_coalitions_the_most_telling_are_shown_when_asked_for():
             "not known, as 'a', 'b' did not report what some policies are worth.",
         ),
         (
+            "values: 'a', 'b' reported none, and their weights are not 0",
+            "not known, as 'a', 'b' did not report what some policies are worth.",
+        ),
+        (
+            "coalitions: expected 2 to 100 clients, came 120",
+            "not known, as they are compared for up to 100 clients.",
+        ),
+        (
             "coalitions: of 2 to 100 clients, came 120",
             "not known, as they are compared for up to 100 clients.",
         ),

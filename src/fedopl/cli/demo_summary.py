@@ -31,7 +31,7 @@ def _over_alone(finished: "Record") -> str:
     if finished.study.privacy and finished.study.privacy.is_secure and not rows:
         return "not known, since the server reads no numbers of a single client."
     if finished.in_doubt or not rows:
-        return "nothing is known of it."
+        return "it is not known."
     own = {name: ways.personal_over_shared for name, ways in three_ways(finished).items()}
     personal = [
         f"{name} does better with its personal policy, {_gain(gain)} over the shared one"

@@ -75,7 +75,7 @@ def diagnose(
 
 
 def personal(run: RunFolder, client: ClientPath, *, as_json: AsJson = False) -> None:
-    """Say at home what a client's personal policy is worth, where nothing of it may leave.
+    """Show what a client's personal policy is worth, at the client, where it may not leave.
 
     For runs with differential privacy: these numbers have no noise, and are for the client alone.
     """

@@ -36,7 +36,9 @@ MOST_SECONDS = 600.0
 def check_port(port: int, *, serve: bool) -> None:
     """Refuse `--port` without `--serve`."""
     if port and not serve:
-        raise OptionError("--port: is that of the page of --serve; add --serve, or leave it out")
+        raise OptionError(
+            "--port: is the port of the page of --serve; add --serve, or leave --port out"
+        )
 
 
 @contextmanager

@@ -86,7 +86,10 @@ def draft_study(paths: Iterable[Path], folder: Path, hints: Hints) -> Draft:
         rows = {}
         files = {_name_of(t.path.name.split(".")[0]): _settings(t, folder) for t in tables}
         if len(files) < len(tables):
-            raise OptionError("from: two tables have the same name, which would be their client's")
+            raise OptionError(
+                "from: two tables have the same name, and each table's name becomes its client's; "
+                "rename one"
+            )
     roles = Roles.guessed(found, hints)
     only = {name for table in tables for name in table.columns} - set(found)
     title = folder.resolve().name.replace("-", " ").replace("_", " ").strip() or "My study"

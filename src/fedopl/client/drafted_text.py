@@ -256,7 +256,10 @@ def _rows(found: Mapping[str, Profile], roles: Roles) -> Iterator[str]:
 
 
 def _missing_rule(found: Mapping[str, Profile], roles: Roles) -> str:
-    """Rows with gaps are dropped if they are few, or lack an action or outcome that is needed."""
+    """Rows with gaps are dropped if they are few, or if a column that is needed has gaps.
+
+    Gaps of the outcome do not count here.
+    """
     gaps = {name: profile.n_missing / profile.n_rows for name, profile in found.items()}
     features = sum(share for name, share in gaps.items() if name not in roles.columns)
     if any(gaps[name] for name in roles.columns - {roles.outcome, None} if name):

@@ -39,8 +39,8 @@ class Affordable:
             wrong = np.count_nonzero((contexts[:, place] < 0) | (marked != 0))
             if wrong:
                 raise DataError(
-                    f"column '{name}' says what an action costs, and has no value of 0 or more in "
-                    f"{wrong:,} rows; complete it"
+                    f"column '{name}' is the cost of an action; {wrong:,} rows have no "
+                    f"cost there, or one below 0; complete it"
                 )
         return costs_in(contexts, self.costs)
 

@@ -38,7 +38,9 @@ class Example:
         }
         for path, text in texts.items():
             if path.exists() and path.read_text(encoding="utf-8") != text:
-                raise StorageError(f"{path}: is there already, and is another; name a new folder")
+                raise StorageError(
+                    f"{path}: is there already with another content; name a new folder"
+                )
         for name, client in self.clients.items():
             home = folder / "clients" / name
             write_atomically(home / "client.toml", client.settings.encode(), mode=0o600)

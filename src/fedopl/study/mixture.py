@@ -151,7 +151,7 @@ class BestSkew(KindOfMixture):
     @model_validator(mode="after")
     def _are_shares(self) -> Self:
         if not all(0 < alpha <= 1 for alpha in self.alphas):
-            raise ValueError("mixture: expected alphas above 0 and at most 1; 0 is always there")
+            raise ValueError("mixture: expected alphas above 0 and at most 1; 0 is always included")
         return self
 
     def weights(self, rows: Mapping[str, float]) -> Weights:

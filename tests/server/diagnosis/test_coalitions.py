@@ -187,7 +187,7 @@ def test_data_have_a_worth_among_two_and_among_many(join, n_clients):
 
 def test_what_cannot_be_compared_is_refused(join):
     joined = join(WORLD, SIZES, **LOCALLY)
-    with pytest.raises(OptionError, match="of 2 to 30"):
+    with pytest.raises(OptionError, match="expected 2 to 30"):
         compare_coalitions(joined.statistics, {"client 1": 9}, ValueQueries(joined.ask(), 4))
     with pytest.raises(OptionError, match="client 9"):
         solve_for(joined.statistics, {"client 9": 1.0})

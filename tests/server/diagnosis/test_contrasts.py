@@ -239,7 +239,7 @@ def test_groups_stay_together_and_batches_keep_to_their_size(join, most, n_queri
         for policy, one in zip(pair, found, strict=True):
             expected = joined.value("client 1", policy, Rows.EVALUATION)
             assert one.value({"client 1": 1.0}).value == pytest.approx(expected)
-    with pytest.raises(OptionError, match="come together"):
+    with pytest.raises(OptionError, match="valued in one query of"):
         ValueQueries(ask, 1).value(pairs)
 
 

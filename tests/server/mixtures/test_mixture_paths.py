@@ -183,7 +183,7 @@ def test_regrets_that_are_asked_for_are_against_each_clients_own_policy(join):
 def test_an_ascent_ends_where_regrets_are_not_told_any_more(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
     for told in ({"client 1": 0.1, "client 2": 0.1}, dict.fromkeys(joined.weights, np.nan)):
-        with pytest.raises(FederationError, match="not even at first"):
+        with pytest.raises(FederationError, match="even of the first policy"):
             minimax_weights(joined.statistics, joined.weights, lambda _, told=told: told, Ascent())
     regrets = regrets_by_asking(joined.statistics, ValueQueries(joined.ask(Rows.TRAINING), 2))
     left = iter(range(4))

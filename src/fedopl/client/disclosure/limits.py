@@ -45,7 +45,7 @@ class Limits(Checked):
     value_noise: float = Field(
         default=2.0,
         ge=0,
-        description="noise on each value: as much as this many usual rows change it by",
+        description="noise on each value: as much as this many typical rows change it",
     )
     studies: int = Field(default=5, ge=1, description="how many different studies are answered")
     withheld_answers: int = Field(

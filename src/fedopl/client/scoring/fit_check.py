@@ -18,8 +18,8 @@ SURELY_OFF = 4.5
 LARGE_SHARE, LARGE_PULL = 0.06, 0.5
 MUCH_LEFT = 0.05  # as a share of the loss: what a basis leaves to a flexible model
 WHAT_TO_DO = (
-    "give the features that decided what was done, also as squares, steps or products, or known "
-    "propensities"
+    "add the features that the logged decisions were based on (also their squares, steps or "
+    "products), or state known propensities"
 )
 
 
@@ -109,8 +109,8 @@ class FitCheck:
         if self._beaten(BASIS) and self.losses[BASIS].left_over > MUCH_LEFT:
             found.append(
                 "a flexible model of outcomes is surely better than hinges and products of two: "
-                "features act three at a time, or in steps. A basis will not find that; policies "
-                'of kind = "tree" or "neural" may'
+                "effects depend on three features at once, or change at thresholds. A basis cannot "
+                'express that; policies of kind = "tree" or "neural" may'
             )
         return tuple(found)
 

@@ -28,8 +28,8 @@ def contradiction(data: LoggedData) -> str:
     if off[worst] <= SURELY:
         return ""
     return (
-        f"propensities: by those of '{data.action_names[worst]}', it was taken "
-        f"{_often(ratios[worst])} as it could have been; 1/propensity over its "
+        f"propensities: '{data.action_names[worst]}' was taken {_often(ratios[worst])} as its "
+        f"propensities say; 1/propensity over its "
         f"{found.taken[worst]:,} rows adds up to {ratios[worst] * data.n_rows:,.0f}, and there are "
         f"{data.n_rows:,} rows in all. {_advice(data)}"
     )

@@ -171,8 +171,8 @@ def _boosted(chunk: Chunk) -> Outcomes:
     n_folds = chunk.folds.n_folds
     if n_folds < FEWEST_FOLDS:
         raise DataError(
-            f"outcome='boosting' is weighed on other folds than those it is used in and fitted to, "
-            f"so there have to be {FEWEST_FOLDS}; came {n_folds}: {chunk.folds.reason}"
+            f"outcome='boosting' needs {FEWEST_FOLDS} folds: one to fit the model, one to weight "
+            f"it, one to use it in; came {n_folds}: {chunk.folds.reason}"
         )
     stack = StackedOutcomes(
         (chunk.data.n_features,), regressors=JoinedRegressors(chunk, BoostedTrees)

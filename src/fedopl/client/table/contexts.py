@@ -52,7 +52,7 @@ class Contexts:
         features, names = named_contexts(contexts, feature_names)
         n_rows = len(features)
         if schema and names != schema.feature_names:
-            raise DataError("schema: it is of other features than these")
+            raise DataError("schema: its features are not those of the contexts")
         fields = {
             "contexts": frozen(features),
             "feature_names": names,

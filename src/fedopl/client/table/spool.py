@@ -42,9 +42,10 @@ def spool(
 ) -> LoggedData:
     """The rows that `read_logged` would give, in the same order, but on disk.
 
-    Only a batch of them is ever in memory, besides the labels of groups if there are any. A spool
-    in the folder is used again as long as the rows and the way they are read stay the same. For a
-    file, this is known before it is read. `number` is the precision with which contexts are stored.
+    Only a few batches of them are ever in memory, besides the labels of groups if there are any. A
+    spool in the folder is used again as long as the rows and the way they are read stay the same.
+    For a file, this is known before it is read. `number` is the precision with which contexts are
+    stored.
     """
     if number not in get_args(Number):
         raise OptionError(f"numbers: expected float64 or float32, came {number!r}")

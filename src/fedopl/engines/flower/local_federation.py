@@ -166,7 +166,9 @@ class LocalFederation:
         content = json.JSONDecoder().raw_decode(done.stdout[start:])[0] if start >= 0 else {}
         if not content.get("success"):
             said = (content.get("error-message") or done.stdout + done.stderr).strip().splitlines()
-            raise FederationError(f"flwr {arguments[0]} failed: {said[-1] if said else 'no word'}")
+            raise FederationError(
+                f"flwr {arguments[0]} failed: {said[-1] if said else 'it printed nothing'}"
+            )
         return dict(content)
 
     def stop(self) -> None:

@@ -35,7 +35,7 @@ TIMEOUT = httpx.Timeout(30.0, read=POLL_SECONDS + 30.0)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 LARGEST_QUESTION = 1 << 20  # bytes accepted in any case, so that the door can refuse a question
 # A server that does not accept a certificate may close the connection without saying why.
-UNHEARD = "; has the server this client's certificate?"
+UNHEARD = "; does the server have this client's certificate?"
 _Teller = Callable[[str], None]
 # Returns the answer to a question, given also the seconds within which it must be answered.
 _Answering = Callable[[bytes, float], bytes]
@@ -150,7 +150,9 @@ class HttpsNode:
         try:
             known_by, within = headers[QUESTION], float(headers[SECONDS])
         except (KeyError, ValueError):
-            raise httpx.RemoteProtocolError("what answers there is no fedopl server") from None
+            raise httpx.RemoteProtocolError(
+                "the program that answers there is not a fedopl server"
+            ) from None
         if known_by != self._latest.known_by:  # it is the same if the server lost the answer
             self._latest = Answered(known_by, self.answer(content, within))
         self._unsent = True

@@ -27,17 +27,24 @@ _AT_HOME = (
     "these speak for it. It is solved and valued at home, without noise (`fedopl personal RUN "
     "CLIENT`). Nothing of it leaves the client, so this page cannot say what it is worth."
 )
-# What an error says → what it says to those who do not know the code. Older runs say "told".
+# What an error says → what it says to those who do not know the code. Older runs have the words of
+# older versions.
 _REASONS = (
     (
-        r"values: none (?:told|reported) by (.+), who count here",
+        r"values: (?:none (?:told|reported) by )?('.+')(?: reported none.*|, who count here)",
         r"\1 did not report what some policies are worth",
     ),
     (r"coalitions: no values of (.+); .*", r"\1 did not report what some policies are worth"),
-    (r"coalitions: of 2 to (\d+) clients, came (\d+)", r"they are compared for up to \1 clients"),
-    (r"discrepancies: of at most (\d+) clients", r"they are measured for up to \1 clients"),
     (
-        r"models: those of at most (\d+) clients are compared",
+        r"coalitions: (?:of|expected) 2 to (\d+) clients, .*",
+        r"they are compared for up to \1 clients",
+    ),
+    (
+        r"discrepancies: (?:of|expected) at most (\d+) clients",
+        r"they are measured for up to \1 clients",
+    ),
+    (
+        r"models: (?:those of|expected) at most (\d+) clients .*",
         r"models of up to \1 clients are compared",
     ),
     (

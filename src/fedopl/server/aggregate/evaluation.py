@@ -56,7 +56,9 @@ def signed_estimate(
     counted = sorted(name for name, sign in signed.items() if sign)
     missing = [name for name in counted if name not in answers]
     if missing:
-        raise FederationError(f"values: none reported by {quoted(missing)}, who count here")
+        raise FederationError(
+            f"values: {quoted(missing)} reported none, and their weights are not 0"
+        )
     return _weighed(((signed[name], answers[name]) for name in counted), contrast)
 
 

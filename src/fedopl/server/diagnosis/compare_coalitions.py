@@ -30,7 +30,9 @@ def compare_coalitions(
     """
     clients = tuple(sorted(rows))
     if not 2 <= len(clients) <= _MOST_LEFT_OUT:
-        raise OptionError(f"coalitions: of 2 to {_MOST_LEFT_OUT} clients, came {len(clients)}")
+        raise OptionError(
+            f"coalitions: expected 2 to {_MOST_LEFT_OUT} clients, came {len(clients)}"
+        )
     together = _subsets(clients)
     shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
     policies = [solve_for(statistics, weights) for weights in shares]

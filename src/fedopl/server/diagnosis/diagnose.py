@@ -58,12 +58,12 @@ class _Diagnosis:
 
     def discrepancies(self, weights: Weights) -> dict[str, MeasuredDiscrepancy]:
         if len(weights) > _MOST_DISCREPANCIES:
-            raise OptionError(f"discrepancies: of at most {_MOST_DISCREPANCIES} clients")
+            raise OptionError(f"discrepancies: expected at most {_MOST_DISCREPANCIES} clients")
         return measure_discrepancies(self.statistics, weights, self.values)
 
     def models(self) -> ModelShift:
         if len(self.rows) > _MOST_COMPARED:
-            raise OptionError(f"models: those of at most {_MOST_COMPARED} clients are compared")
+            raise OptionError(f"models: expected at most {_MOST_COMPARED} clients to compare")
         return compare_models(self.conversation, ask_for_models(self.conversation, self.rows))
 
 

@@ -68,7 +68,9 @@ def minimax_weights(
             step_size = reach / spread if spread > 0 else 0.0
         logs = logs + now * step_size
     if not trace:
-        raise FederationError("minimax: not everybody's regret is known, not even at first")
+        raise FederationError(
+            "minimax: some client's regret is not known, even of the first policy"
+        )
     averaged = {name: math.fsum(s.weights[name] for s in trace) / len(trace) for name in names}
     found = _known_regrets(regrets, statistics, averaged)
     last = [] if found is None else [Step(weights=averaged, regrets=found, gap=trace[-1].gap)]

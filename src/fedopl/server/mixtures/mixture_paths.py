@@ -23,7 +23,7 @@ def skew_paths(
     Every query also has the policy for α = 0, which all paths share.
     """
     if any(not 0 < alpha <= 1 for alpha in alphas) or not alphas:
-        raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always there")
+        raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always included")
     grid = [0.0, *sorted(set(alphas))]
     steps = [(target, alpha) for target in targets for alpha in grid]
     shares = [mixture.skewed(target, alpha).weights(rows) for target, alpha in steps]

@@ -126,7 +126,7 @@ def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable
     used = 0
     for key, size in sizes.items():
         if size > room:
-            raise OptionError(f"most: {size} policies have to come together, room is for {room}")
+            raise OptionError(f"most: {size} policies must be valued in one query of {room}")
         if used + size > room:
             yield batch
             batch, used = [], 0
