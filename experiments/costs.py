@@ -79,11 +79,10 @@ LETTERS = {
     "`direct` tries its own",
     "W": "numbers that make up these policies: (1 + e)·w + b·d·(p + 1), unless the kind is finite",
     "c": "columns that a tree may ask about (`tree.columns`)",
-    "j": "the other columns of the study, each with one bin",
+    "j": "the other columns of the study, which have no cells",
     "s": "those of the c columns that are numbers without agreed thresholds",
     "B": "bins of a column (`tree.bins`)",
-    "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2, if all c columns "
-    "have B bins",
+    "G": "cells of a tree's grid: c·(c − 1)/2·B² + c·B, if all c columns have B bins",
     "x": "numbers in a cell: d + 2, and d more if a row lacks a score, and d more if a tree is "
     "cautious",
     "T": "thresholds of the grid: c·(B − 1) if all c columns have B bins",
@@ -106,7 +105,7 @@ DERIVED = {
     "N": "64·(p + 1) + 64·65 + 65·d",
     "P": "d·(d − 1)/2",
     "T": "c·(B − 1)",
-    "G": "c·(c − 1)/2·B² + c·B + j·c·B + j·(j + 1)/2",
+    "G": "c·(c − 1)/2·B² + c·B",
     "h": "2·o − 1",
     "x": "d + 2",
     "q": "L − 1",

@@ -391,7 +391,7 @@ def test_a_tree_costs_what_its_formulas_say(p, d, bins, n_clients, travelled):
     check(run, way, letters, Around(), travelled)
 
 
-def test_columns_that_a_tree_may_not_ask_about_cost_a_little(travelled):
+def test_columns_that_a_tree_may_not_ask_about_cost_no_cells(travelled):
     plan = fedopl.Tree(bins=5, columns=("x1", "x3"))
     run = learn_one(clients(6, 2, 2, 600), basis="linear", policy=plan)
     way = WAYS["tree"]

@@ -110,6 +110,28 @@ def test_columns_that_may_not_be_asked_about_are_not_cut():
     assert [len(cuts) for cuts in only.tree.grid.cuts] == [0, 7, 0]
 
 
+def test_columns_that_may_not_be_asked_about_cost_no_cells_and_change_nothing():
+    contexts, rewards = RNG.normal(size=(600, 5)), RNG.random(600)
+    rewards += np.arange(600) % 2 * (contexts[:, 1] > 0.3) * (contexts[:, 3] < 0.5)
+
+    def run_on(places, **options):
+        data = fedopl.LoggedData(
+            contexts[:, places],
+            np.arange(600) % 2,
+            rewards,
+            propensities=np.full((600, 2), 0.5),
+            feature_names=tuple(f"x{place}" for place in places),
+        )
+        plan = fedopl.Tree(bins=8, depth=2, **options)
+        return fedopl.learn({"a": data}, basis="linear", policy=plan)
+
+    some = run_on([0, 1, 2, 3, 4], columns=("x1", "x3")).tree
+    assert some.grid.n_cells == run_on([1, 3]).tree.grid.n_cells == 8 * 8 + 2 * 8
+    cells = some.cells["a"]
+    assert some.grid.line(cells, 0) == pytest.approx(some.grid.line(cells, 1).sum(axis=0)[None])
+    assert some.grid.line(cells, 0)[0, 0] == some.grid.line(cells, 3)[:, 0].sum()
+
+
 def test_the_grid_does_not_depend_on_the_mixture():
     columns = np.concatenate([RNG.normal(0, 1, (500, 1)), RNG.normal(9, 1, (500, 1))])
     clients = {
@@ -130,7 +152,7 @@ def test_a_grid_with_more_cells_than_anybody_could_tell_is_refused():
         Study(**options)
     assert Study(**options | {"policy": fedopl.Tree(bins=8)}).most_cells < 10_000_000
     few = Study(**options | {"policy": fedopl.Tree(columns=("x0", "x7"))})
-    assert few.most_cells == 33_461  # columns that are not asked about have one bin
+    assert few.most_cells == 32 * 32 + 2 * 32  # columns that are not asked about have no cells
 
 
 def test_a_grid_whose_cells_no_message_could_hold_is_refused():

@@ -53,7 +53,7 @@ def sum_cells(space: Workspace, query: SumCells) -> CellSums:
         space.history.require_first("grid", n_cuts=query.n_cuts, cuts=query.cuts)
         _check_parts(space, query.partition, binning, needed)
     cells = cell_sums(space.scored_rows(), binning)
-    weight = float(cells[:, grid.tables[0, 0], WEIGHT].sum())
+    weight = float(cells[:, grid.whole, WEIGHT].sum())
     sums = told = as_shares(cells, grid)
     n_numbers = sums.shape[-1]
     if is_doubted:

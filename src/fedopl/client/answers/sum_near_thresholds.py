@@ -37,7 +37,7 @@ def answer(space: Workspace, query: SumNearThresholds) -> ThresholdGains:
     known = _known_scores(cells, space.study.n_actions)
     found = near_sums(space.scored_rows(), look, binning, known, first)
     # As shares of the total weight, like the cells.
-    gains = found.gains / (cells[0, look.grid.tables[0, 0], WEIGHT].sum() or 1.0)
+    gains = found.gains / (cells[0, look.grid.whole, WEIGHT].sum() or 1.0)
     if first is not None:
         beside = Beside(layers=layers, grid=look.grid, suppression=first, needed=needed)
         gains = release_gains(gains, found.counts, look, beside)

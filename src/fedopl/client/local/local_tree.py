@@ -154,7 +154,7 @@ def _on_grid(
 
 def as_shares(sums: FloatArray, grid: Grid) -> FloatArray:  # shaped as sums
     """The sums as shares of the total weight, in place; counts of rows stay counts."""
-    total = sums[:, grid.tables[0, 0], WEIGHT].sum()
+    total = sums[:, grid.whole, WEIGHT].sum()
     # If there is no weight, all sums are zero and stay zero.
     sums[..., WEIGHT:] /= total or 1.0
     return sums

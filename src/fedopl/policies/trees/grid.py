@@ -17,6 +17,7 @@ class Grid:
 
     There is a table of cells for every two columns, and a line of bins for every column. All of
     them are laid out one after the other on one axis, so columns with few bins take little room.
+    Columns without any cut have no cells, since no question can be about them.
     """
 
     cuts: tuple[tuple[float, ...], ...]  # of each column: thresholds, or positions of levels
@@ -34,10 +35,15 @@ class Grid:
         return tuple(len(cuts) + (not level) for cuts, level in cut)
 
     @cached_property
+    def asked(self) -> tuple[int, ...]:
+        """The columns that have cells: those with cuts, or the first if none has."""
+        return tuple(column for column, cuts in enumerate(self.cuts) if cuts) or (0,)
+
+    @cached_property
     def tables(self) -> dict[tuple[int, int], slice]:
         """The positions of the cells of two columns, the lower first; one column has a line."""
         found, start = {}, 0
-        for first, second in combinations_with_replacement(range(self.n_columns), 2):
+        for first, second in combinations_with_replacement(self.asked, 2):
             size = self.n_bins[first] * (1 if first == second else self.n_bins[second])
             found[first, second] = slice(start, start + size)
             start += size
@@ -46,11 +52,17 @@ class Grid:
     @property
     def n_cells(self) -> int:
         """The number of cells in all tables and lines."""
-        return max((table.stop for table in self.tables.values()), default=0)
+        return max(table.stop for table in self.tables.values())
+
+    @property
+    def whole(self) -> slice:
+        """The positions of one column's bins, in which every row is once."""
+        return self.tables[self.asked[0], self.asked[0]]
 
     def line(self, cells: FloatArray, column: int) -> FloatArray:  # (n_bins, …)
-        """The part of `cells` for one column's bins."""
-        return cells[self.tables[column, column]]
+        """The part of `cells` for one column's bins; a column without cuts has all in one."""
+        own = self.tables.get((column, column))
+        return cells[self.whole].sum(axis=0, keepdims=True) if own is None else cells[own]
 
     def table(self, cells: FloatArray, column: int, other: int) -> FloatArray:  # (n, m, …)
         """The part of `cells` for two columns' bins; the same column twice gives a diagonal."""
@@ -82,7 +94,7 @@ def _bin_name(grid: Grid, columns: Sequence[Column], column: int, place: int) ->
     if isinstance(asked, LevelColumn) and cuts:
         return f"{asked.name} is {asked.levels[place] or 'missing'}"
     if not cuts:
-        return f"any {asked.name}"
+        return "all"
     return f"{asked.name} ≤ {cuts[place]:.6g}" if place < len(cuts) else f"{asked.name} above"
 
 

@@ -132,12 +132,11 @@ class TreePlan(Checked):
 
     def most_cells(self, columns: Sequence[Column]) -> int:
         """The most cells of a grid by this plan: a table for every two columns, and lines."""
-        bins = [self._most_bins(column) for column in columns]
+        asked = [column for column in columns if not self.columns or column.name in self.columns]
+        bins = [self._most_bins(column) for column in asked]
         return sum(a * b for a, b in combinations(bins, 2)) + sum(bins)
 
     def _most_bins(self, column: Column) -> int:
-        if self.columns and column.name not in self.columns:
-            return 1
         if isinstance(column, LevelColumn):
             return len(column.levels)
         own = len(self.cuts.get(column.name, ())) + 1

@@ -98,7 +98,7 @@ def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> 
     """The cells of the whole grid must add up to the mean scores that were reported before."""
     if len(answer.cells) != 1:
         return None
-    first = query.grid(study).tables[0, 0]
+    first = query.grid(study).whole
     scores = slice(FIRST_ACTION, FIRST_ACTION + study.n_actions)
     totals = answer.cells[0, first, scores].sum(axis=0)
     expected = sums.shares * sums.products[:, -1]

@@ -81,7 +81,7 @@ def suppress_cells(
 def suppression_of(rows: FloatArray, grid: Grid, needed: int) -> Suppression:
     """What to merge and suppress of these rows (n_parts, n_cells, n_kinds); may refuse."""
     layers = np.moveaxis(rows, -1, 1).reshape(-1, grid.n_cells)
-    if are_few(layers[:, grid.tables[0, 0]].sum(axis=1), needed).any():
+    if are_few(layers[:, grid.whole].sum(axis=1), needed).any():
         raise RefusedError(RefusalCode.SMALL_CELLS)
     # First the whole, because it was released before its parts were asked for.
     suppression = _suppression(rows.sum(axis=0).T, grid, needed)
@@ -93,7 +93,7 @@ def suppression_of(rows: FloatArray, grid: Grid, needed: int) -> Suppression:
 
 def _check_parts(rows: FloatArray, grid: Grid, runs: Sequence[Runs], needed: int) -> None:
     """Refuse parts that divide a merged run of the whole so that a few rows are isolated."""
-    for column in range(grid.n_columns):
+    for column in grid.asked:
         by_part = merge(rows[:, grid.tables[column, column]], runs[column], 1)
         if any(has_small_cut(kind, needed) for kind in np.moveaxis(by_part, -1, 0)):
             raise RefusedError(RefusalCode.SMALL_CELLS)
@@ -136,7 +136,7 @@ class _Merging:
         self, layers: FloatArray, grid: Grid, needed: int, whole: Suppression | None
     ) -> None:
         self._layers, self._grid, self._needed = layers, grid, needed
-        self._margins = [layers[:, grid.tables[n, n]] for n in range(grid.n_columns)]
+        self._margins = [grid.line(layers.T, n).T for n in range(grid.n_columns)]
         self._least = [needed] * grid.n_columns  # rows in each run, by column
         start = whole.runs if whole else [np.arange(n_bins + 1) for n_bins in grid.n_bins]
         self.runs = [_coarser(*one) for one in zip(self._margins, start, self._least, strict=True)]

@@ -158,7 +158,7 @@ class Pieces:
         asked = {branch.column for branch, _ in self.look.questions}
         runs = self.runs()
         for first in sorted({run.column for run in runs}):
-            for second in range(self.beside.grid.n_columns):
+            for second in self.beside.grid.asked:
                 if first == second:
                     continue
                 graphs = self._both if second in asked else self._one
