@@ -24,8 +24,8 @@ from fedopl.client.scoring.boosting.boosting_options import (
 from fedopl.client.table.logged_data import LoggedData
 
 KEPT_ONE_IN = 5  # rows, or groups of them, are kept back
-# Rounds are chosen on no more rows than this; as many more rows as are fitted then bear so many more
-# rounds, by this power, as was seen with logging policies of several shapes.
+# Rounds are chosen on no more rows than this. A model of c times as many has c to this power times
+# as many rounds, about as many as were best for logging policies of several shapes.
 MOST_CHOSEN_ON, ROUNDS_GROW = 50_000, 1 / 3
 
 
