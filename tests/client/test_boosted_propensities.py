@@ -114,7 +114,46 @@ def test_the_fold_that_boosting_was_tried_in_is_fitted_once(monkeypatch, most_tr
     np.testing.assert_array_equal(found.propensities, asked.propensities)
 
 
+@pytest.mark.parametrize(("kind", "chosen"), [("bent", "boosting"), ("line", "logistic")])
+def test_of_many_rows_the_same_is_chosen_from_fewer_fits(kind, chosen, monkeypatch):
+    """Boosting is tried on some rows, and rounds are chosen on some; the model is of all."""
+    data, chances = logged(kind, 0, 3_000)
+    before = fedopl.cross_fit(data)
+    monkeypatch.setattr(propensity, "MOST_TRIED", 1_000)
+    monkeypatch.setattr(boosted_propensities, "MOST_CHOSEN_ON", 1_000)
+    found = fedopl.cross_fit(data)
+    assert before.propensity == found.propensity == chosen
+    assert off(found, chances) < 1.1 * off(before, chances)
+
+
+def test_boosting_is_tried_on_some_rows_and_judged_by_all_of_the_fold(monkeypatch):
+    data, judged, honest = logged("bent", 0)[0], [], propensity._mean_and_error
+
+    def seen(values, chunk):
+        judged.append(int(np.isfinite(values).sum()))
+        return honest(values, chunk)
+
+    monkeypatch.setattr(propensity, "MOST_TRIED", 150)
+    monkeypatch.setattr(propensity, "_mean_and_error", seen)
+    folds = fedopl.cross_fit(data).folds
+    assert int((folds == 0).sum()) in judged
+    assert int((folds[::2] == 0).sum()) not in judged
+
+
 # --- fitting -----------------------------------------------------------------------------------
+
+
+def test_rounds_that_are_chosen_on_fewer_rows_grow_with_the_rows_that_are_fitted(monkeypatch):
+    data, _ = logged("bent", 1, 1_200)
+    chunk = chunk_of(data)
+    booster, others = Booster(chunk, 0), chunk.folds.learns_from(0)
+    monkeypatch.setattr(boosted_propensities, "MOST_CHOSEN_ON", 300)
+    some = boosted_propensities._thinned(others)
+    assert some.sum() <= 300
+    assert (others | ~some).all()
+    rounds = boosted_propensities._best_rounds(data, some, booster._kept)
+    model = booster.fitted(others, 0)
+    assert model.n_iter_ == round(rounds * (others.sum() / some.sum()) ** (1 / 3)) > rounds
 
 
 def test_a_fold_has_the_rounds_that_were_best_on_rows_kept_back():

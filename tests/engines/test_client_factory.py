@@ -24,6 +24,7 @@ from fedopl.results.sums import noise_weights
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
 from fedopl.server.exchange import conversation, replies
+from fedopl.server.exchange.answers import Answers
 
 KNOWN = fedopl.NuisancePlan(propensity="known")
 MOST_BYTES = 5_000  # in memory, for each client
@@ -200,6 +201,24 @@ def test_rows_have_to_be_the_same_each_time():
     factory["0000"]
     with pytest.raises(DataError, match="rows of '0000' are not those that were made before"):
         factory["0000"]
+
+
+def test_whether_a_client_is_there_is_known_without_making_it():
+    def nobody(name):
+        raise AssertionError(name)
+
+    factory = fedopl.ClientFactory(names(3), nobody)
+    doors = in_process.DoorsOnDemand(factory, nobody)
+    assert all("0002" in one and "0003" not in one for one in (factory, doors))
+
+
+def test_whether_an_answer_is_there_is_known_without_reading_it():
+    def unread():
+        raise AssertionError
+
+    answers = Answers(0, {"north": unread})
+    assert "north" in answers
+    assert "south" not in answers
 
 
 def test_clients_have_to_be_alike():

@@ -166,6 +166,27 @@ def test_a_message_cut_off_anywhere_is_refused(kind):
             codec.decode(encoded[:length], SIZES)
 
 
+@pytest.mark.parametrize("n_remembered", [0, 1, 64])
+def test_a_shape_that_was_read_before_makes_no_other_message_good(n_remembered, monkeypatch):
+    monkeypatch.setattr(codec, "MOST_SHAPES", n_remembered)
+    decoder, content = codec.Decoder(SIZES), codec.encode(message_of(OutcomeSums))
+    first, again = decoder.decode(content), decoder.decode(content)
+    np.testing.assert_array_equal(first.sums, again.sums)
+    for length in range(len(content)):
+        with pytest.raises(WireError):
+            decoder.decode(content[:length])
+    start = HEADER + 32 + 8  # where the first array says its shape
+    for place in range(start, start + 1 + 4 * 4):
+        other = bytearray(content)
+        other[place] ^= 1
+        with pytest.raises(WireError):
+            decoder.decode(bytes(other))
+    bad = bytearray(content)
+    bad[-8:] = struct.pack("<d", np.nan)
+    with pytest.raises(WireError, match="not all numbers are finite"):
+        decoder.decode(bytes(bad))
+
+
 @every_kind
 @pytest.mark.parametrize("more", [b"\0", b"fopl", bytes(8)])
 def test_bytes_after_the_last_field_are_refused(kind, more):

@@ -39,8 +39,10 @@ def drafted_basis(
     kinds = [family for family in FAMILIES if family != "thresholds"]
     if kind not in ("auto", *kinds):
         raise OptionError(f"basis: expected auto, {', '.join(kinds)} or a Basis, came '{kind}'")
+    if kind == "linear":
+        return None
     knots = {name: found for name, parts in columns.items() if (found := _knots(parts))}
-    if kind == "linear" or not knots:
+    if not knots:
         return None
     waves = {"waves": USUAL_WAVES, "wave_seed": seed} if kind == "waves" else {}
     names, plain = tuple(columns), Basis.model_validate({"kind": kind, "knots": knots} | waves)

@@ -48,6 +48,9 @@ class ClientFactory(Mapping[str, LoggedData]):
         self._hashes[name] = made
         return data
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._hashes  # nobody is made for it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._hashes)
 

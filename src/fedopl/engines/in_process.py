@@ -87,6 +87,9 @@ class DoorsOnDemand(Mapping[str, Door]):
             self._stores[name] = PackedStore(self._file)
         return self._opened(name, data, self._stores[name])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._clients  # no door is opened for it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._clients)
 

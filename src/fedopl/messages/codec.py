@@ -33,6 +33,7 @@ _FLOAT = struct.Struct("<d")
 _NUMBER, _WORD = np.dtype("<f8"), np.dtype("<u8")
 # Larger arrays are copied when read, to memory where arithmetic is faster.
 MOST_COPIED = 1 << 13
+MOST_SHAPES = 64  # of one array, that are remembered as checked
 
 Sizes = Mapping[Axis, range]
 # The content of a field: a plain type, or the axes of an array.
@@ -229,19 +230,34 @@ def _number_reader(name: str, kind: type) -> Reader:
 def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -> Reader:
     n_axes, header, numbers = len(axes), _SHAPES[len(axes)], _kind_of_numbers(axes)
     symmetric = are_symmetric(axes)
+    # By the bytes that say a shape, shapes that are agreed, and how many numbers are sent for them.
+    agreed_shapes: dict[bytes, tuple[tuple[int, ...], int]] = {}
 
-    def read(content: bytes, position: int) -> tuple[Any, int]:
+    def agreed_shape(content: bytes, position: int) -> tuple[tuple[int, ...], int]:
+        said = content[position : position + header.size]
+        if said not in agreed_shapes:
+            found = checked_shape(content, position)
+            if len(agreed_shapes) == MOST_SHAPES:
+                return found
+            agreed_shapes[said] = found
+        return agreed_shapes[said]
+
+    def checked_shape(content: bytes, position: int) -> tuple[tuple[int, ...], int]:
         _end(content, position, 1)
         if content[position] != n_axes:
             raise WireError(f"{name}: expected {n_axes} axes, came {content[position]}")
-        start = _end(content, position, header.size)
+        _end(content, position, header.size)
         _, *shape = header.unpack_from(content, position)
         for axis, size, agreed in zip(axes, shape, sizes, strict=True):
             if size not in agreed:
                 raise WireError(f"{name}: {size} {axis.value} are not what the study has")
         if symmetric:
             _check_square(name, shape)
-        count = n_sent(axes, shape)
+        return tuple(shape), n_sent(axes, shape)
+
+    def read(content: bytes, position: int) -> tuple[Any, int]:
+        shape, count = agreed_shape(content, position)
+        start = position + header.size
         end = _end(content, start, _NUMBER.itemsize * count)
         if count <= MOST_COPIED:
             content, start = content[start:end], 0

@@ -192,7 +192,9 @@ class Terms:
             return found[:, :wanted]
         scaled = self._scaled(contexts)
         for position, (place, knot) in enumerate(self._hinges, start):
-            np.maximum(scaled[:, place] - self._scaled.at(place, knot), 0.0, out=found[:, position])
+            hinge = found[:, position]
+            np.subtract(scaled[:, place], self._scaled.at(place, knot), out=hinge)
+            np.maximum(hinge, 0.0, out=hinge)
         start += len(self._hinges)
         if start < wanted:
             start = _multiply(scaled, self._products, found, start)
@@ -310,8 +312,13 @@ class _Scaling:
 
 def _smooth_step(scaled: FloatArray) -> FloatArray:  # shaped as scaled
     """From 0, half a unit below the middle, to 1 half a unit above it: u²(3 − 2u)."""
-    share = np.clip(scaled, -0.5, 0.5) + 0.5
-    return np.square(share) * ((share - 1.5) / -0.5)
+    share = np.clip(scaled, -0.5, 0.5)
+    share += 0.5
+    risen = np.square(share)
+    share -= 1.5
+    share /= -0.5
+    risen *= share
+    return risen
 
 
 def _multiply(

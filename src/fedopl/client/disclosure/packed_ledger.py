@@ -48,13 +48,15 @@ class EntryForms:
             form, numbers = self._forms[place], self._norms[place]
             norms = numbers.unpack_from(content, position)
             position += numbers.size
-            yield replace(
-                form,
+            entry = object.__new__(Entry)  # `replace` takes several times as long
+            vars(entry).update(
+                vars(form),
                 when=(_EPOCH + when * _MILLISECOND).isoformat(timespec="milliseconds"),
                 sha256=sha256.hex(),
                 norms=dict(zip(form.norms, norms, strict=True)),
                 shapes={name: list(shape) for name, shape in form.shapes.items()},
             )
+            yield entry
 
 
 class PackedLedger:

@@ -48,8 +48,8 @@ class LocalTask:
 
     @cached_property
     def statistics(self) -> ScoreStatistics:
-        """The sums that a server would have from this client alone."""
-        means = means_of(self.parts, self.rows, self.blocks, complete=True)
+        """The sums that a server would have of this client."""
+        means = means_of(self.chunks, self.rows, self.blocks, complete=True)
         return ScoreStatistics(
             study=self.study,
             sums={"own": ScoreSums(**vars(means))},
@@ -66,13 +66,13 @@ class LocalTask:
         return choose_terms(self.study, {"own": sums}, ALONE)
 
     def _in_terms(self) -> Iterator[ScoredChunk]:
-        for chunk in self.parts():
+        for chunk in self.chunks():
             for own, part in self.rows.in_terms(chunk):
                 yield part.with_scores(chunk.scores[own])
 
     @property
     def _is_complete(self) -> bool:
-        return all(np.isfinite(one.scores[one.training]).all() for one in self.parts())
+        return all(np.isfinite(one.scores[one.training]).all() for one in self.chunks())
 
     def chunks(self) -> Iterator[ScoredChunk]:
         """The same chunks; those in memory are scored only once."""

@@ -27,14 +27,16 @@ class NoiseExcess:
         self._observed: list[FloatArray] = []
 
     def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
-        """Add these rows."""
+        """Take note of these rows; they are all in memory, and so all there are."""
+        valued = chunk.rows(self._valued)
+        if valued.start == valued.stop:
+            return
         data, actions = chunk.data, chunk.data.actions.astype(np.int64)
         row = np.arange(data.n_rows)
         residuals = np.nan_to_num(data.rewards - nuisances.outcome_means[row, actions])
         own, n_actions = chunk.training, len(self._takers)
         self._squares += np.bincount(actions[own], residuals[own] ** 2, n_actions)
         self._takers += np.bincount(actions[own], minlength=n_actions)
-        valued = chunk.rows(self._valued)
         chances = nuisances.propensities[valued]
         unlikely = (chances > 0) & (chances < UNLIKELY)  # False where unknown
         safe = np.where(unlikely, np.maximum(chances, self._clip), 1.0)
@@ -45,6 +47,8 @@ class NoiseExcess:
 
     def found(self) -> FloatArray:  # (n_valued, n_actions)
         """Expected less observed squares of what weights add to scores."""
+        if not self._expected:
+            return np.empty((0, len(self._takers)))
         variances = self._squares / np.maximum(self._takers, 1.0)
         return np.concatenate(self._expected) * variances - np.concatenate(self._observed)
 

@@ -144,7 +144,8 @@ def _as_models(parameters: FloatArray) -> LinearModels:
 
 def _linear(models: LinearModels, rows: "StudyRows | None", chosen: str, reason: str) -> Outcomes:
     def predicted(chunk: Chunk) -> FloatArray:
-        parts = [part for _, part in rows.in_terms(chunk)] if rows else [chunk]
+        # One part at a time, as a row has many terms.
+        parts = (part for _, part in rows.in_terms(chunk)) if rows else [chunk]
         found = [predict(part.data, part.folds, models) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found)
 

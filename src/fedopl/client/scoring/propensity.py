@@ -26,8 +26,8 @@ STRENGTHS = (0.01, 0.1, 1.0)
 MANY_ROWS = 20_000
 # A logistic model hardly changes with more rows than this, and scikit-learn needs all in memory.
 MOST_FITTED = 200_000
-# With fewer rows boosting does not win. With more actions it takes long. Whether it might win is
-# seen in one fold of at most this many rows.
+# With fewer rows boosting does not win, with more actions it takes long; whether it might win is
+# seen in one fold, by a model of the other folds of so many rows.
 FEWEST_BOOSTED, MOST_CLASSES, MOST_TRIED = 150, 10, 20_000
 
 Predict = Callable[[Chunk], FloatArray]  # (n_rows, n_actions)
@@ -191,11 +191,10 @@ def _promising_boosting(sample: Chunk, rows: LoggedRows, best: _Tried, seed: int
     step = -(-sample.data.n_rows // MOST_TRIED)
     fewer = sample.taken(np.arange(0, sample.data.n_rows, step)) if step > 1 else sample
     booster = Booster(fewer, seed)
-    losses = log_losses(fewer, _predicted(_fold_models(fewer, booster.fitted, n_parts=1), fewer))
-    mean, _ = _mean_and_error(
-        np.where(fewer.folds.of_row == 0, best.losses[::step] - losses, np.nan), fewer
-    )
-    if not mean > 0:
+    # Few rows are fitted, and all of the fold predicted, which costs little and tells more.
+    losses = log_losses(sample, _predicted(_fold_models(fewer, booster.fitted, n_parts=1), sample))
+    gained = np.where(sample.folds.of_row == 0, best.losses - losses, np.nan)
+    if not _mean_and_error(gained, sample)[0] > 0:
         return None
     # If these are all rows, the booster already has the first fold's model.
     of_all = booster if fewer is sample else Booster(sample, seed)

@@ -99,10 +99,13 @@ class _Fit:
         """The residuals of these rows' outcomes (n_rows,) and products (n_rows, n_pairs)."""
         features = _with_constant(part.scaled)
         squares = np.square(part.scaled) - features @ self.squares
-        products = part.scaled[:, self.first] * part.scaled[:, self.second]
-        products -= features @ self.products
+        products = _products(part.scaled, self.first, self.second)
+        beside = features @ self.products
+        products -= beside
         for feature, own in zip((self.first, self.second), self.by_squares, strict=True):
-            products -= squares[:, feature] * own
+            np.take(squares, feature, axis=1, out=beside, mode="clip")
+            beside *= own
+            products -= beside
         return part.rewards - features @ self.outcomes, products
 
 
@@ -116,7 +119,7 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
         columns = np.column_stack(
             [_with_constant(part.scaled), np.square(part.scaled), part.rewards]
         )
-        products = part.scaled[:, first] * part.scaled[:, second]
+        products = _products(part.scaled, first, second)
         weighted = columns * part.weights[:, None]
         grams = grams + weighted.T @ columns if n_rows else weighted.T @ columns
         beside = beside + weighted.T @ products if n_rows else weighted.T @ products
@@ -178,16 +181,25 @@ def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
         rests, products = fit.left_of(part)
         moved = products * (rests * part.weights)[:, None]
         sums += moved.sum(axis=0)
-        squares += np.square(moved).sum(axis=0)
-        own = np.square(products) * part.weights[:, None]
+        squares += np.square(moved, out=moved).sum(axis=0)
+        own = np.square(products, out=products)
+        own *= part.weights[:, None]
         second += own.sum(axis=0)
-        fourth += np.square(own).sum(axis=0)
+        fourth += np.square(own, out=own).sum(axis=0)
     known = fit.varies & (squares > 0) & (fourth > 0)
     # Residuals lose as many degrees of freedom as numbers were fitted.
     lost = np.sqrt(max(fit.n_rows - len(fit.outcomes), 0) / fit.n_rows)
     statistics = np.divide(sums * lost, np.sqrt(squares), out=np.zeros_like(sums), where=known)
     rests_on = np.divide(second**2, fourth, out=np.zeros_like(second), where=known)
     return statistics, rests_on
+
+
+def _products(
+    scaled: FloatArray, first: IntArray, second: IntArray
+) -> FloatArray:  # (n_rows, n_pairs)
+    products = scaled.take(first, axis=1)
+    products *= scaled.take(second, axis=1)
+    return products
 
 
 def _with_constant(scaled: FloatArray) -> FloatArray:  # (n_rows, n_features + 1)

@@ -22,6 +22,9 @@ class Answers(Mapping[str, Answer]):
         held = self._held[name]
         return held if isinstance(held, Message) else held()
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._held  # no answer is read for it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)
 
