@@ -17,6 +17,7 @@ from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.message import VERSION, Axis, Message, are_symmetric
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.study.policy_plans import Finite, Neural
 from fedopl.study.study import Study
@@ -133,6 +134,20 @@ def test_of_symmetric_matrices_only_one_triangle_is_sent():
     sent = len(codec.encode(sums)) - fixed
     assert sent == 8 * np.prod(stack) * width * (width + 1) // 2
     assert len(codec.encode(sums)) == codec.most_bytes(OutcomeSums, SIZES)
+
+
+def test_short_numbers_take_half_the_bytes_and_are_read_as_long_ones():
+    cells = np.random.default_rng(0).normal(size=(1, 6, 4))
+    own = {"study": bytes(32), "exchange": 0, "lost": np.zeros(1)}
+    sizes = {Axis.OPEN_NODES: range(2), Axis.CELLS: range(9), Axis.CELL_NUMBERS: range(9)}
+    long = codec.encode(CellSums(cells=cells, **own))
+    short = codec.encode(CellSums(cells=cells.astype(np.float32), **own))
+    assert len(long) - len(short) == 4 * cells.size
+    found = codec.decode(short, sizes).cells
+    assert found.dtype == np.float64
+    assert np.array_equal(found, cells.astype(np.float32))
+    assert not found.flags.writeable
+    assert codec.encode(codec.decode(short, sizes)) != short  # read as long ones
 
 
 def test_what_is_above_the_diagonal_cannot_differ_from_what_is_below():

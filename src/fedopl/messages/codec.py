@@ -4,6 +4,8 @@
     int i64 · float f64 · member of a list i64 · digest 32 bytes · array u8 ndim, u32 sizes, f64 …
     or, of whole numbers such as masked ones, u64 …
 
+An array of short numbers (f32 …) has 128 added to its ndim; it is read as one of f64.
+
 Of symmetric matrices, whose last two axes are the same, only the lower triangle is sent. All
 numbers are little-endian. A message ends where its last field ends.
 """
@@ -30,7 +32,8 @@ LARGEST_MESSAGE = 1 << 30
 _HEADER = struct.Struct("<4sHH")
 _INT = struct.Struct("<q")
 _FLOAT = struct.Struct("<d")
-_NUMBER, _WORD = np.dtype("<f8"), np.dtype("<u8")
+_NUMBER, _WORD, _SHORT = np.dtype("<f8"), np.dtype("<u8"), np.dtype("<f4")
+_IS_SHORT = 128  # added to the number of axes
 # Larger arrays are copied when read, to memory where arithmetic is faster.
 MOST_COPIED = 1 << 13
 MOST_SHAPES = 64  # of one array, that are remembered as checked
@@ -38,6 +41,7 @@ MOST_SHAPES = 64  # of one array, that are remembered as checked
 Sizes = Mapping[Axis, range]
 # The content of a field: a plain type, or the axes of an array.
 Field = type | tuple[Axis, ...]
+Sent = tuple[tuple[int, ...], int, np.dtype[Any]]  # an array's shape, numbers sent, their kind
 # From a message and a position in it to the value there and its end.
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -86,10 +90,13 @@ def encode(message: Message) -> bytes:
     for name, content in FIELDS[type(message)]:
         value = getattr(message, name)
         if isinstance(content, tuple):
-            array = np.asarray(value, _kind_of_numbers(content), order="C")
+            is_short = _may_be_short(content) and getattr(value, "dtype", None) == _SHORT
+            kind = _SHORT if is_short else _kind_of_numbers(content)
+            array = np.asarray(value, kind, order="C")
             if array.ndim != len(content):
                 raise WireError(f"{name}: expected {len(content)} axes, came {array.ndim}")
-            parts.append(_SHAPES[array.ndim].pack(array.ndim, *array.shape))
+            mark = array.ndim + _IS_SHORT * is_short
+            parts.append(_SHAPES[array.ndim].pack(mark, *array.shape))
             if are_symmetric(content):
                 _check_square(name, array.shape)
                 array = lower_triangles(array)
@@ -101,6 +108,10 @@ def encode(message: Message) -> bytes:
 
 def _kind_of_numbers(axes: tuple[Axis, ...]) -> np.dtype[Any]:
     return _WORD if isinstance(axes, WordAxes) else _NUMBER
+
+
+def _may_be_short(axes: tuple[Axis, ...]) -> bool:
+    return not (isinstance(axes, WordAxes) or are_symmetric(axes))
 
 
 def _encoded_scalar(content: type, value: Any) -> bytes:
@@ -229,11 +240,11 @@ def _number_reader(name: str, kind: type) -> Reader:
 
 def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -> Reader:
     n_axes, header, numbers = len(axes), _SHAPES[len(axes)], _kind_of_numbers(axes)
-    symmetric = are_symmetric(axes)
-    # By the bytes that say a shape, shapes that are agreed, and how many numbers are sent for them.
-    agreed_shapes: dict[bytes, tuple[tuple[int, ...], int]] = {}
+    symmetric, may_be_short = are_symmetric(axes), _may_be_short(axes)
+    # By the bytes that say a shape: the agreed shape, how many numbers are sent, and of which kind.
+    agreed_shapes: dict[bytes, Sent] = {}
 
-    def agreed_shape(content: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    def agreed_shape(content: bytes, position: int) -> Sent:
         said = content[position : position + header.size]
         if said not in agreed_shapes:
             found = checked_shape(content, position)
@@ -242,9 +253,10 @@ def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -
             agreed_shapes[said] = found
         return agreed_shapes[said]
 
-    def checked_shape(content: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    def checked_shape(content: bytes, position: int) -> Sent:
         _end(content, position, 1)
-        if content[position] != n_axes:
+        is_short = may_be_short and content[position] == n_axes + _IS_SHORT
+        if content[position] != n_axes and not is_short:
             raise WireError(f"{name}: expected {n_axes} axes, came {content[position]}")
         _end(content, position, header.size)
         _, *shape = header.unpack_from(content, position)
@@ -253,17 +265,19 @@ def _array_reader(name: str, axes: tuple[Axis, ...], sizes: tuple[range, ...]) -
                 raise WireError(f"{name}: {size} {axis.value} are not what the study has")
         if symmetric:
             _check_square(name, shape)
-        return tuple(shape), n_sent(axes, shape)
+        return tuple(shape), n_sent(axes, shape), _SHORT if is_short else numbers
 
     def read(content: bytes, position: int) -> tuple[Any, int]:
-        shape, count = agreed_shape(content, position)
+        shape, count, kind = agreed_shape(content, position)
         start = position + header.size
-        end = _end(content, start, _NUMBER.itemsize * count)
+        end = _end(content, start, kind.itemsize * count)
         if count <= MOST_COPIED:
             content, start = content[start:end], 0
-        array = np.frombuffer(content, numbers, count, start)
-        if numbers == _NUMBER and np.count_nonzero(np.isfinite(array)) < count:
+        array = np.frombuffer(content, kind, count, start)
+        if kind != _WORD and np.count_nonzero(np.isfinite(array)) < count:
             raise WireError(f"{name}: not all numbers are finite")
+        if kind == _SHORT:
+            array = frozen(array.astype(_NUMBER))
         if symmetric:
             stack = (*shape[:-2], triangle_size(shape[-1]))
             return frozen(from_triangles(array.reshape(stack), shape[-1])), end

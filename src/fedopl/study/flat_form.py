@@ -42,10 +42,12 @@ _FIELDS = {
 _PERMISSIONS = ("never", "only")
 # In the first hashed studies, thresholds did not move, and there was no key for it.
 _UNMOVED: Flat = {"refine": False}
+_LONG_CELLS: Flat = {"cell_numbers": "float64"}  # nor was there this key
 # In the first hashed studies, clients counted as the mixture says.
 _LINEAR = Linear(precision="rows").model_dump(mode="json")
 _USUAL_PRECISION = Linear().precision
-_TREE = Tree().model_dump(mode="json", exclude={"kind", "never", "only", "caution", *_UNMOVED})
+_NOT_YET = {"never", "only", "caution", *_UNMOVED, *_LONG_CELLS}
+_TREE = Tree().model_dump(mode="json", exclude={"kind", *_NOT_YET})
 _DEFAULTS: Flat = {
     **{key: _LINEAR[field] for key, field in _FIELDS["linear"].items()},
     "tree": _TREE,
@@ -61,7 +63,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
     permissions = {key: policy.pop(key) for key in _PERMISSIONS}
     said = {key: policy[field] for key, field in _FIELDS[kind].items()}
     tree = {key: told for key, told in policy.items() if key != "caution"}
-    said |= {"tree": _said(tree, **_UNMOVED)} if kind == "tree" else {}
+    said |= {"tree": _said(tree, **_UNMOVED, **_LONG_CELLS)} if kind == "tree" else {}
     neural = {"neural": policy} if kind == "neural" else {}  # there was none when first hashed
     said = {**_DEFAULTS, **unused, **said}
     return {
@@ -107,7 +109,7 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
     if kind == "tree":
         policy |= {**_UNMOVED, **tree} if isinstance(tree, Mapping) else {"tree": tree}
     elif isinstance(said.get("tree"), Mapping):  # of a study file, which says it of every kind
-        said["tree"] = _said(said["tree"], refine=True)
+        said["tree"] = _said(said["tree"], refine=True, **_LONG_CELLS)
     neural = plans.pop("neural", {}) if kind == "neural" else {}
     policy |= neural if isinstance(neural, Mapping) else {"neural": neural}
     policy |= {"caution": plans.pop("caution")} if "caution" in plans else {}

@@ -472,3 +472,29 @@ def test_a_level_that_nobody_tells_ends_the_tree_with_what_was_seen_ahead(client
     assert short.policy.root == exact.policy.root
     assert {why for _, _, why in short.refusals} == {"BUDGET_SPENT"}
     assert len(short.refusals) == len(clients)
+
+
+@pytest.mark.parametrize("limits", ["guarded", "open"])
+def test_cells_of_seven_digits_find_the_same_tree_and_say_what_they_can_change(limits):
+    rng = np.random.default_rng(0)
+    contexts, actions = rng.normal(size=(2000, 3)), np.arange(2000) % 2
+    rewards = actions * (contexts[:, 0] > 0.2) * (contexts[:, 1] < 0.4) + rng.normal(size=2000)
+    clients = {"a": fedopl.LoggedData(contexts, actions, rewards)}
+    found = {
+        kind: fedopl.learn(
+            clients,
+            basis="linear",
+            policy=fedopl.Tree(bins=8, cell_numbers=kind),
+            limits=limits,
+        )
+        for kind in ("float64", "float32")
+    }
+    long, short = found["float64"].tree, found["float32"].tree
+    assert str(found["float64"].policy) == str(found["float32"].policy)
+    assert short.cells["a"].dtype == np.float64
+    off = np.abs(short.cells["a"] - long.cells["a"])
+    assert 0 < off.max() <= np.abs(long.cells["a"]).max() * 2.0**-24
+    assert short.lost["a"] > 0
+    assert short.lost["a"] >= long.lost["a"]
+    sent = {kind: sum(r.bytes_received for r in run.rounds) for kind, run in found.items()}
+    assert sent["float64"] - sent["float32"] == 4 * long.cells["a"].size

@@ -61,8 +61,10 @@ def sum_cells(space: Workspace, query: SumCells) -> CellSums:
     if needed > 1:
         counts = with_lacking(counts_by_score(space, binning, n_numbers))
         told = suppress_cells(told, grid, needed, counts)
+    if space.study.tree.cell_numbers == "float32":
+        told = told.astype(np.float32)
     n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
-    released = told[..., :n_numbers]
+    released = told[..., :n_numbers].astype(np.float64)
     lost = [possible_loss(released[k], sums[k], grid, depth, n_actions) for k in range(n_open)]
     return CellSums(cells=told[:n_open], lost=np.array(lost))
 

@@ -58,6 +58,10 @@ class TreePlan(Checked):
         default=True,
         description="up to depth 2: whether a second exchange moves thresholds within their bins",
     )
+    cell_numbers: Literal["float64", "float32"] = Field(
+        default="float64",
+        description="float32 halves the bytes of cells; the report says how much that can change",
+    )
     cuts: dict[str, tuple[float, ...]] = Field(
         default_factory=dict,
         description="thresholds of numbers by name, if they are agreed beforehand",

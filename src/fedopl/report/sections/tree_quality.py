@@ -11,6 +11,13 @@ from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.mixture import renormalised
 from fedopl.study.study import Study
 
+# What clients changed in their cells, by the kind of numbers.
+_CHANGED = {
+    "float64": "Clients hid cells with few rows.",
+    "float32": "Clients sent cells with about seven digits, and hid cells with few rows where "
+    "their limits ask for it.",
+}
+
 
 def search_parts(record: Record) -> tuple[Part, ...]:
     """What is known about the search; empty if the tree was given."""
@@ -30,9 +37,9 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     if record.tree and (loss := record.tree.possible_loss(record.mixture)):
         unit = OutcomeWords.of(record.study).name
         items.append(
-            "Clients hid cells with few rows. In the mixture, that can change the apparent worth "
-            f"of any tree by at most {plain(loss, 3)} {unit} per decision, so a better tree may "
-            "have been passed over. It does not affect values on held-out rows."
+            f"{_CHANGED[record.study.tree.cell_numbers]} In the mixture, that can change the "
+            f"apparent worth of any tree by at most {plain(loss, 3)} {unit} per decision, so a "
+            "better tree may have been passed over. It does not affect values on held-out rows."
         )
         parts.append(_lost_by_client(record, record.tree.lost))
     return (Heading("How the tree was found"), Points(tuple(items)), *parts)
@@ -93,7 +100,7 @@ def _allowed(group: Restriction) -> str:
 def _lost_by_client(record: Record, lost: dict[str, float]) -> Folded:
     weights = renormalised(record.mixture, lost.keys())
     table = Table(
-        caption="How far hiding small cells can change the apparent worth of any tree, in "
+        caption="How far that can change the apparent worth of any tree, in "
         f"{OutcomeWords.of(record.study).name} per decision",
         headers=("Client", "Weight (λ)", "At most"),
         rows=tuple(
@@ -101,4 +108,4 @@ def _lost_by_client(record: Record, lost: dict[str, float]) -> Folded:
             for name in sorted(lost)
         ),
     )
-    return Folded(summary="What hiding small cells can have cost, by client", parts=(table,))
+    return Folded(summary="What that can have cost, by client", parts=(table,))
