@@ -52,7 +52,7 @@ class Grid:
     @property
     def n_cells(self) -> int:
         """The number of cells in all tables and lines."""
-        return max(table.stop for table in self.tables.values())
+        return sum(table.stop - table.start for table in self.tables.values())
 
     @property
     def whole(self) -> slice:
