@@ -6,8 +6,10 @@ and send back what would be summed here: nothing that they do is seen by a feder
 
 import logging
 import platform
+from asyncio import CancelledError as AsyncCancelled
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from functools import cached_property, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -78,17 +80,23 @@ class DaskEngine:
 
     @cached_property
     def _local_cluster(self) -> Any:
+        import dask
         from distributed import LocalCluster
 
-        # With certificates of its own: whoever reaches a scheduler can run programs by it.
-        return LocalCluster(
-            n_workers=self._workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address=None,
-            security=True,
-            silence_logs=logging.ERROR,
-        )
+        for handler in logging.getLogger("distributed").handlers:
+            handler.setLevel(logging.ERROR)  # also of what it says when it ends
+        # With certificates of its own: whoever reaches a scheduler can run programs by it. And
+        # with no page that tells what is computed.
+        pages = {f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker", "nanny")}
+        with dask.config.set(pages):
+            return LocalCluster(
+                n_workers=self._workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                security=True,
+            )
 
     @property
     def _name(self) -> str:
@@ -98,8 +106,11 @@ class DaskEngine:
         here = versions()
         for worker, there in client.run(versions).items():
             if there != here:
-                apart = [f"{name} {there[name]}, here {here[name]}" for name in here
-                         if there[name] != here[name]]
+                apart = [
+                    f"{name} {there[name]}, here {here[name]}"
+                    for name in here
+                    if there[name] != here[name]
+                ]
                 raise OptionError(
                     f"engine: the worker {worker} has other versions, with which sums may differ: "
                     f"{'; '.join(apart)}. Install the same there"
@@ -150,6 +161,10 @@ class DaskEngine:
                     raise StorageError(
                         f"{self._name}: all workers are gone; start some, and start again"
                     ) from None
+            except (AsyncCancelled, CancelledError):
+                raise StorageError(
+                    f"{self._name}: the connection was lost; see to the scheduler, and start again"
+                ) from None
             except KilledWorker:
                 raise StorageError(
                     f"{self._name}: several workers died of the same rows, perhaps for lack of "

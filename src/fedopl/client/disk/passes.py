@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from fedopl.client.disk.prefetch import one_blas_thread, prefetched
@@ -24,6 +25,9 @@ Partition = Sequence[slice]  # the rows of each of its chunks
 
 class PassEngine(Protocol):
     """Workers of the client's own that read its files by themselves."""
+
+    def check(self, file: Path, n_bytes: int) -> None:
+        """Refuse workers that do not see this file as it is here."""
 
     def map(
         self, task: Callable[[Partition], Total], partitions: Sequence[Partition]

@@ -237,7 +237,9 @@ def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None
 
 
 def with_engine(data: LoggedData, engine: PassEngine) -> LoggedData:
-    """The same rows, which are on disk, with workers to go through them."""
+    """The same rows, which are on disk, with workers to go through them, which see the files."""
+    contexts: Any = data.contexts  # in a file, though it stands for an array
+    engine.check(contexts.path, contexts.n_bytes)
     arrays = {name: getattr(data, name) for name in ROW_ARRAYS}
     names = data.action_names, data.feature_names, data.schema, data.outcome_names
     return trusted(arrays, *names, engine=engine)
