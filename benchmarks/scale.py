@@ -5,8 +5,9 @@ are simulated: the partition is read again for each of theirs, from the start of
 end, sorted and summed anew. So the file is in the system's cache after the first time, and reading
 costs less than from a disk. "Own process" is the way without workers: one process, in which two
 threads read the next rows. Workers are processes on this machine, of one thread each. "Times one
-worker" compares within one run, in turns. "Cores" is the processor time of the workers over time:
-where it is close to their number, the processor limits them. "Sent back" is what one partition's
+worker" compares within one run, in turns. "Processor seconds" are those of the workers, or of the
+own process; "cores" is that over time: where it is close to the number of workers, the processor
+limits them, and where it is far below, other programs used it. "Sent back" is what one partition's
 total takes. "Same bits": whether the totals are those of the own process.
 
 The second table says how much of `fedopl.learn` on rows on disk are passes that workers take, in
@@ -53,6 +54,7 @@ COLUMNS = (
     Column("least – most", "{least:~3} – {most:~3}", text=True),
     Column("million rows a second", "{rate:~3}"),
     Column("times one worker", "{times:.2f}×"),
+    Column("processor seconds", "{cpu:~3}"),
     Column("cores", "{cores:.2f}"),
     Column("sent back", "{kb:,.0f} KB"),
     Column("same bits", "{same}", text=True),
@@ -149,6 +151,7 @@ def measure(folder: Path, rows: int, n_rows: int, ways: dict[str, Any], turns: i
             line = {"rows": times * n_rows, "what": what, "who": name}
             line |= spread(run[0] for run in own)
             line["rate"] = times * n_rows / line["median"] / 1e6
+            line["cpu"] = float(np.median([run[1] for run in own]))
             line["cores"] = sum(run[1] for run in own) / sum(run[0] for run in own)
             line["kb"] = len(pickle.dumps(own[-1][2][0])) / 1e3
             if len(ways) > 1:

@@ -134,6 +134,7 @@ __all__ = [
     "ClientFactory",
     "Contexts",
     "Costs",
+    "DaskEngine",
     "DataError",
     "Declared",
     "Estimate",

@@ -99,10 +99,13 @@ def test_a_client_with_workers_has_its_rows_on_disk(tmp_path, monkeypatch):
             assert file.stat().st_size == n_bytes
 
     found = []
+
+    def shared(*asked):
+        found.append(asked)
+        return Workers()
+
     monkeypatch.setenv("LAKE", "tls://lake:8786")
-    monkeypatch.setattr(
-        "fedopl.client.client_file.shared_engine", lambda *asked: found.append(asked) or Workers()
-    )
+    monkeypatch.setattr("fedopl.client.client_file.shared_engine", shared)
     client = engine_of(tmp_path / "north", 'address = "${LAKE}"\n')
     columns = {"age": [30.0, 40.0], "sex": ["f", "m"], "arm": ["drug", "placebo"], "gain": [1, 0]}
     parquet.write_table(pa.table(columns), tmp_path / "north" / "rows.parquet")

@@ -95,11 +95,13 @@ class DataSection(Checked):
 class EngineSection(Checked):
     """Workers of the client's own that go through rows on disk in place of this process."""
 
-    kind: Literal["dask"] = Field(description="a Dask cluster; needs pip install 'fedopl[dask]'")
+    kind: Literal["dask"] = Field(
+        description="whose workers: those of Dask; needed only where there is an [engine]"
+    )
     address: str | None = Field(
         default=None,
         description="of its scheduler, such as tls://lake.example.org:8786; ${NAME} stands for an "
-        "environment variable; default: workers are started on this machine, for this client alone",
+        "environment variable; default: workers are started on this machine",
     )
     workers: int | None = Field(
         default=None,
@@ -287,7 +289,7 @@ class Client:
         return rows
 
     def _engine(self) -> DaskEngine | None:
-        """Its workers, if it has any, connected: what is wrong there is said before rows are read."""
+        """Its workers, if it has any, connected: what is wrong is said before rows are read."""
         asked = self.settings.engine
         if asked is None:
             return None

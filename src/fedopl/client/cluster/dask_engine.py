@@ -65,12 +65,13 @@ class DaskEngine:
         return client
 
     def _connected(self) -> Any:
-        from distributed import Client
+        import distributed
 
+        connect: Any = distributed.Client  # which has no types
         if self._address is None:
-            return Client(self._local_cluster, set_as_default=False, timeout=self._wait)
+            return connect(self._local_cluster, set_as_default=False, timeout=self._wait)
         try:
-            return Client(self._address, set_as_default=False, timeout=self._wait)
+            return connect(self._address, set_as_default=False, timeout=self._wait)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise OptionError(
                 f"engine: no Dask scheduler could be reached at {self._address} in "
@@ -81,15 +82,18 @@ class DaskEngine:
     @cached_property
     def _local_cluster(self) -> Any:
         import dask
-        from distributed import LocalCluster
+        import distributed
 
+        start: Any = distributed.LocalCluster
         for handler in logging.getLogger("distributed").handlers:
             handler.setLevel(logging.ERROR)  # also of what it says when it ends
         # With certificates of its own: whoever reaches a scheduler can run programs by it. And
         # with no page that tells what is computed.
-        pages = {f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker", "nanny")}
+        pages: dict[str, list[str]] = {
+            f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker", "nanny")
+        }
         with dask.config.set(pages):
-            return LocalCluster(
+            return start(
                 n_workers=self._workers,
                 threads_per_worker=1,
                 host="127.0.0.1",

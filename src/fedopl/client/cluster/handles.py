@@ -1,7 +1,7 @@
 """Tasks as bytes, in which files stand for rows: a worker opens them by itself.
 
-Classes that hold rows refuse to be pickled. Of rows on disk, where the files are is written in their
-place; rows in memory are refused as everywhere. Needs the `dask` extra.
+Classes that hold rows refuse to be pickled. Of rows on disk, where the files are is written in
+their place; rows in memory are refused as everywhere. Needs the `dask` extra.
 """
 
 import io
