@@ -20,7 +20,7 @@ from fedopl.base.errors import OptionError, StorageError
 from fedopl.client.cluster.handles import computed, task_bytes
 from fedopl.client.disk.passes import Partition
 
-Total = TypeVar("Total")
+_Total = TypeVar("_Total")
 
 # Partitions that are under way for each thread of a worker: one, and one that waits for it.
 AHEAD = 2
@@ -135,8 +135,8 @@ class DaskEngine:
                 )
 
     def map(
-        self, task: Callable[[Partition], Total], partitions: Sequence[Partition]
-    ) -> Iterator[Total]:
+        self, task: Callable[[Partition], _Total], partitions: Sequence[Partition]
+    ) -> Iterator[_Total]:
         """What the task makes of each partition, in their order; some are under way meanwhile."""
         content, client = task_bytes(task), self._client
         most = AHEAD * max(1, sum(client.nthreads().values()))

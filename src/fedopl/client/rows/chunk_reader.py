@@ -56,14 +56,14 @@ class IntoTerms:
         for rows in slices(chunk.data.n_rows, ROWS_PER_CHUNK):
             data = chunk.data.part(rows)
             found = data.with_contexts(self.terms.of(data.contexts))
-            yield rows, without(self.rare, Chunk(data=found, folds=chunk.folds.part(rows)))
+            yield rows, without_rare(self.rare, Chunk(data=found, folds=chunk.folds.part(rows)))
 
     def chunks(self, chunk: Chunk) -> Iterator[Chunk]:
         """The same without saying which rows these are."""
         return (part for _, part in self(chunk))
 
 
-def without(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
+def without_rare(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
     """The chunk with what is rare masked, in the cell that a training row is in or among all."""
     own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
     data = with_rare_masked(chunk.data, chunk.training, rare, own)

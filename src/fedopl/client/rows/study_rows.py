@@ -15,7 +15,7 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.rare_values import ContextPart
 from fedopl.client.disk.passes import Pass, has_partitions
 from fedopl.client.disk.prefetch import prefetched
-from fedopl.client.rows.chunk_reader import NOTHING, ChunkReader, IntoTerms, without
+from fedopl.client.rows.chunk_reader import NOTHING, ChunkReader, IntoTerms, without_rare
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import (
     MANY_BYTES,
@@ -72,7 +72,7 @@ class StudyRows:
         """The rows, some at a time where they are on disk, with rare values masked."""
         if not self.given.is_on_disk:
             return Pass.of_one(self.whole)
-        return self._unmasked_chunks().mapped(partial(without, self._rare))
+        return self._unmasked_chunks().mapped(partial(without_rare, self._rare))
 
     def _unmasked_chunks(self) -> Pass[Chunk]:
         """The rows in order, with all their values."""
@@ -266,7 +266,7 @@ class StudyRows:
 
     def _masked(self, chunk: Chunk) -> Chunk:
         """The same, with what is rare among all training rows masked."""
-        return without(self._rare, chunk)
+        return without_rare(self._rare, chunk)
 
     @cached_property
     def _rare(self) -> Mask:
@@ -325,7 +325,7 @@ class StudyRows:
     def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows, without what is rare in a part and action, and the part that each is in."""
         for chunk, parts in self.chunks_and_parts():
-            yield without(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
+            yield without_rare(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
 
     @cached_property
     def _rare_in_parts(self) -> Mask:
@@ -390,7 +390,7 @@ def _by_cell(cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> ContextPart
 
 
 def _without_in(rare: Mask, cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> Chunk:
-    return without(rare, chunk, cells_of(chunk)) if rare else chunk
+    return without_rare(rare, chunk, cells_of(chunk)) if rare else chunk
 
 
 def _fold_actions(chunk: Chunk) -> IntArray:  # (n_training,)
