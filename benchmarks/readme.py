@@ -33,6 +33,7 @@ SECTIONS = {
     "crowds": "Very many clients",
     "federation": "Federation",
     "memory": "Memory",
+    "scale": "A client larger than its machine",
     "startup": "Start-up",
     "transports": "Transports",
     "soak": "Two hundred clients, killed at random",

@@ -4,7 +4,7 @@ import sys
 import fedopl
 
 SURFACE = """
-    Basis Budget ClientFactory Contexts Costs DataError Declared Estimate EvaluationPlan
+    Basis Budget ClientFactory Contexts Costs DaskEngine DataError Declared Estimate EvaluationPlan
     FederationError
     FedoplError FedoplWarning
     Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural

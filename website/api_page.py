@@ -33,6 +33,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Learn": {
         "learn": (),
         "ClientFactory": (),
+        "DaskEngine": (),
         "Running": (),
         "PolicyLearner": ("fit", "predict", "score"),
     },

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from fedopl.base.estimates import Estimate
     from fedopl.base.schema import Schema
+    from fedopl.client.cluster.dask_engine import DaskEngine
     from fedopl.client.disclosure.limits import Limits
     from fedopl.client.local.local_tree import search_tree
     from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
+    "fedopl.client.cluster.dask_engine": ("DaskEngine",),
     "fedopl.client.disclosure.limits": ("Limits",),
     "fedopl.client.table.contexts": ("Contexts", "read_contexts"),
     "fedopl.client.table.logged_data": ("LoggedData",),
@@ -132,6 +134,7 @@ __all__ = [
     "ClientFactory",
     "Contexts",
     "Costs",
+    "DaskEngine",
     "DataError",
     "Declared",
     "Estimate",

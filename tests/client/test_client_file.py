@@ -1,6 +1,8 @@
 import stat
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import fedopl
 from fedopl.client.client_file import read_client, read_clients
@@ -53,6 +55,64 @@ def test_rows_stay_in_memory_where_the_file_says_so(tmp_path):
     text = '[data]\nfile = "rows.csv"\nrows = "memory"\n'
     data = read_client(client_in(tmp_path / "north", text)).read(SCHEMA)
     assert (data.n_rows, data.is_on_disk) == (2, False)
+
+
+PARQUET = 'file = "rows.parquet"'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{PARQUET}\n[engine]\nkind = 'ray'", "engine.kind: came 'ray'; expected one of dask"),
+        (f"{PARQUET}\n[engine]\nworkers = 2", r"engine.kind"),
+        (f"{PARQUET}\n[engine]\nkind = 'dask'\nworkers = 0", r"engine.workers"),
+        (
+            f"{PARQUET}\n[engine]\nkind = 'dask'\nworkers = 1\naddress = 'x'",
+            "leave out one of both",
+        ),
+        ('file = "rows.csv"\n[engine]\nkind = "dask"', "workers read rows on disk, and only those"),
+        (f'{PARQUET}\nrows = "memory"\n[engine]\nkind = "dask"', "workers read rows on disk"),
+    ],
+)
+def test_workers_are_of_a_known_kind_and_have_rows_on_disk(tmp_path, text, message):
+    with pytest.raises(fedopl.OptionError, match=message):
+        read_client(client_in(tmp_path / "north", f"[data]\n{text}\n"))
+
+
+def engine_of(folder, section):
+    return read_client(client_in(folder, f"[data]\n{PARQUET}\n[engine]\nkind = 'dask'\n{section}"))
+
+
+def test_workers_that_cannot_be_had_are_said_with_the_line_of_the_file(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    away = engine_of(tmp_path / "north", 'address = "tcp://127.0.0.1:9"\nwait = 0.3\n')
+    with pytest.raises(fedopl.OptionError, match=r"client.toml.*line 4.*no Dask scheduler.* 0.3 s"):
+        away.read(SCHEMA)
+    monkeypatch.setattr("fedopl.client.cluster.dask_engine.find_spec", lambda _: None)
+    with pytest.raises(fedopl.OptionError, match=r"client.toml.*pip install 'fedopl\[dask\]'"):
+        engine_of(tmp_path / "south", "wait = 0.4\n").read(SCHEMA)
+
+
+def test_a_client_with_workers_has_its_rows_on_disk(tmp_path, monkeypatch):
+    class Workers:
+        def check(self, file, n_bytes):
+            assert file.stat().st_size == n_bytes
+
+    found = []
+
+    def shared(*asked):
+        found.append(asked)
+        return Workers()
+
+    monkeypatch.setenv("LAKE", "tls://lake:8786")
+    monkeypatch.setattr("fedopl.client.client_file.shared_engine", shared)
+    client = engine_of(tmp_path / "north", 'address = "${LAKE}"\n')
+    columns = {"age": [30.0, 40.0], "sex": ["f", "m"], "arm": ["drug", "placebo"], "gain": [1, 0]}
+    parquet.write_table(pa.table(columns), tmp_path / "north" / "rows.parquet")
+    data = client.read(SCHEMA)
+    assert data.is_on_disk
+    assert isinstance(data.engine, Workers)
+    assert found == [("tls://lake:8786", None, 30.0)]
 
 
 def test_clients_are_found_in_folders_and_have_names_of_their_own(tmp_path):

@@ -10,7 +10,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.masking import find_mask
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.rows.study_rows import with_rare_masked
+from fedopl.client.rows.chunk_reader import with_rare_masked
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes

@@ -11,7 +11,7 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds
 from fedopl.client.scoring.cross_fit import cross_fit
 from fedopl.client.scoring.fit_check import check_fit
-from fedopl.client.scoring.fit_numbers import FitSample, FittedRows, fit_numbers
+from fedopl.client.scoring.fit_numbers import FittedRows, fit_numbers, sampled_rows
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT, TellFit
 
 
@@ -82,11 +82,19 @@ def test_many_rows_are_thinned_alike_however_they_come():
     data = client(50_000)
     nuisances = cross_fit(data, propensity="marginal")
     chunk = Chunk(data=data, folds=assign_folds(data, 5, 0))
-    sample = FitSample()
-    sample.add(chunk, nuisances)
-    found = fit_numbers(sample.rows())
+    (every,) = sampled_rows([chunk.training.stop])
+    found = fit_numbers(FittedRows.of(data, nuisances, every))
     assert np.isfinite(found.numbers).all()
     assert found.of("effective_rows").max() < 20_000
+
+
+def test_of_many_chunks_as_many_rows_are_taken_and_as_far_apart():
+    counts = [3000, 0, 2999, 1, *[2700] * 40]
+    taken = [range(count)[own] for own, count in zip(sampled_rows(counts), counts, strict=True)]
+    assert 5_000 < sum(map(len, taken)) <= 20_000
+    (step,) = {own.step for own in taken}
+    assert all(len(own) >= count // step for own, count in zip(taken, counts, strict=True))
+    assert sampled_rows([10, 20]) == [slice(0, 10, 1), slice(0, 20, 1)]
 
 
 def test_what_is_told_has_noise_and_no_single_row_to_the_digit():

@@ -234,7 +234,7 @@ def test_a_new_process_finds_the_scores_beside_the_rows(both, tmp_path, monkeypa
     once = fedopl.learn(
         on_disk, basis="linear", running=fedopl.Running(journal=tmp_path / "journal")
     )
-    monkeypatch.setattr("fedopl.client.scoring.study_scores.aipw_scores", None)
+    monkeypatch.setattr("fedopl.client.scoring.scoring_pass.aipw_scores", None)
     again = fedopl.learn(
         on_disk, basis="linear", running=fedopl.Running(journal=tmp_path / "journal")
     )

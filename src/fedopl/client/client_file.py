@@ -20,6 +20,7 @@ from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked
+from fedopl.client.cluster.dask_engine import DaskEngine, shared_engine
 from fedopl.client.disclosure.approvals import Approvals
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
@@ -27,7 +28,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.snapshots import NewRows, Snapshots
 from fedopl.client.table.contexts import Contexts, contexts_in
 from fedopl.client.table.formats import FileFormat
-from fedopl.client.table.logged_data import LoggedData, check_outcomes
+from fedopl.client.table.logged_data import LoggedData, check_outcomes, with_engine
 from fedopl.client.table.read import read_into_memory, read_onto_disk
 from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import n_numbers
@@ -81,8 +82,43 @@ class DataSection(Checked):
             raise ValueError("say where the rows are: either file, or database and query")
         if (self.query is None) != (self.database is None):
             raise ValueError("a query needs a database, and a database a query")
-        if self.rows == "disk" and self.file and not self.file.endswith(".parquet"):
+        if self.rows == "disk" and not self.may_be_on_disk:
             raise ValueError("rows: only those of a Parquet file or a query can be kept on disk")
+        return self
+
+    @property
+    def may_be_on_disk(self) -> bool:
+        """Whether rows can be kept there, and need not be in memory."""
+        return self.rows != "memory" and (self.file is None or self.file.endswith(".parquet"))
+
+
+class EngineSection(Checked):
+    """Workers of the client's own that go through rows on disk in place of this process."""
+
+    kind: Literal["dask"] = Field(
+        description="whose workers: those of Dask; needed only where there is an [engine]"
+    )
+    address: str | None = Field(
+        default=None,
+        description="of its scheduler, such as tls://lake.example.org:8786; ${NAME} stands for an "
+        "environment variable; default: workers are started on this machine",
+    )
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        description="how many are started on this machine; default: as many as it has cores",
+    )
+    wait: float = Field(
+        default=30.0,
+        gt=0,
+        le=600,
+        description="for how many seconds to wait for the scheduler, and for a first worker",
+    )
+
+    @model_validator(mode="after")
+    def _is_here_or_there(self) -> Self:
+        if self.address is not None and self.workers is not None:
+            raise ValueError("workers are started where there is no address; leave out one of both")
         return self
 
 
@@ -101,6 +137,11 @@ class ClientFile(Checked):
     labels: dict[str, dict[str, str]] = Field(
         default_factory=dict,
         description="for a column by the study's name: the label here = the study's label",
+    )
+    engine: EngineSection | None = Field(
+        default=None,
+        description="who goes through rows on disk, if not this process: workers of the client's "
+        "own",
     )
     limits: Limits = Field(default=Limits(), description="what this client is willing to release")
     share_personal: bool = Field(
@@ -124,6 +165,16 @@ class ClientFile(Checked):
         description="decides which rows are held out, and the noise on what is released; "
         "default: one is made at first use and kept beside this file",
     )
+
+    @model_validator(mode="after")
+    def _has_rows_for_workers(self) -> Self:
+        if self.engine and not self.data.may_be_on_disk:
+            raise ValueError(
+                "engine: its workers read rows on disk, and only those of a Parquet file or a "
+                "query can be kept there; convert the table to Parquet, and leave out data.rows = "
+                '"memory"'
+            )
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,14 +277,28 @@ class Client:
 
     def read(self, schema: Schema) -> LoggedData:
         """Its rows, read by the study's schema."""
+        engine = self._engine()
         with self._opened(schema) as (source, form):
-            if self._keeps_on_disk(source, schema):
+            if engine or self._keeps_on_disk(source, schema):
                 folder, numbers = self.store_path / "rows", self.settings.data.numbers
                 rows = read_onto_disk(source, schema, form, folder, numbers)
+                rows = with_engine(rows, engine) if engine else rows
             else:
                 rows = read_into_memory(source, schema, form)
         check_outcomes(rows, schema.outcomes, form.name)
         return rows
+
+    def _engine(self) -> DaskEngine | None:
+        """Its workers, if it has any, connected: what is wrong is said before rows are read."""
+        asked = self.settings.engine
+        if asked is None:
+            return None
+        address = asked.address and _with_environment(asked.address, str(self.path))
+        try:
+            return shared_engine(address, asked.workers, asked.wait)
+        except OptionError as error:
+            why = str(error).removeprefix("engine: ")
+            raise OptionError(self.file.complaint(("engine", "kind"), why)) from None
 
     def _check_files(self) -> None:
         """Refuse links where its private files should be; warn of a secret that others can read."""

@@ -63,7 +63,7 @@ class OutcomeWorkspace(Workspace):
         key = np.frombuffer(hashlib.sha256(self._outcome.encode()).digest(), np.uint8)
         found = score_chunks(
             self._own_scorer(masked, few),
-            self.unscored_chunks(),
+            self.study_rows,
             self.rows_needed,
             self._archive.path(key),
             study.evaluation.model_copy(update={"describe": False}),

@@ -1,7 +1,7 @@
 """What answers are computed from: one client's rows in one study, scores, its local policy."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.noise import noisy_counts
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.personal_store import keep_candidate, keep_personal, kept_personal
 from fedopl.client.disk.store import Arrays, MemoryStore, Store
 from fedopl.client.local.local_policy import LocalTask, learn_local_policy
@@ -37,8 +38,9 @@ from fedopl.client.scoring.propensity import (
 )
 from fedopl.client.scoring.rare_events import Events
 from fedopl.client.scoring.row_shares import dominated, shares_in, shares_of_few, weighing_by
+from fedopl.client.scoring.scoring_pass import Scorer
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
-from fedopl.client.scoring.study_scores import ScoreArchive, Scorer, StudyScores, score_chunks
+from fedopl.client.scoring.study_scores import ScoreArchive, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
@@ -112,15 +114,15 @@ class Workspace:
         rows = self.study_rows.fingerprint if self.draws.secret else ""
         return self.draws.noise_for(rows, *asked)
 
-    def unscored_chunks(self) -> Iterator[Chunk]:
-        """The rows, in chunks if they are on disk."""
+    def unscored_chunks(self) -> Pass[Chunk]:
+        """The rows, some at a time where they are on disk."""
         return self.study_rows.chunks()
 
-    def chunks(self) -> Iterator[ScoredChunk]:
-        """The same chunks with their scores."""
+    def chunks(self) -> Pass[ScoredChunk]:
+        """The same with their scores."""
         return self.scored.of(self.unscored_chunks())
 
-    def scored_rows(self) -> Iterator[ScoredRows]:
+    def scored_rows(self) -> Iterable[ScoredRows]:
         """The training rows with their scores, to learn a tree from."""
         return self.obeyed.to_sum(self.chunks)
 
@@ -260,7 +262,7 @@ class Workspace:
         scorer = self._scorer(outcomes, few & (rule == "mask"), few)
         scores = score_chunks(
             scorer,
-            self.unscored_chunks(),
+            self.study_rows,
             self.rows_needed,
             self._archive.path(key),
             self.study.evaluation,
@@ -290,22 +292,22 @@ class Workspace:
         """The scores of all rows, if rows are in memory; of training rows, those to learn from."""
         return self.whole.scores
 
-    def own_chunks_by_fold(self) -> Iterator[ScoredChunk]:
-        """The rows with scores computed from them alone, for actions the study has scores of."""
+    def own_chunks_by_fold(self) -> Pass[ScoredChunk]:
+        """The rows with scores computed from them alone, where the study has scores of them."""
         masked = np.ones(self.study.n_actions, np.bool_)
         for chunk in self.chunks():
             masked &= np.isnan(chunk.scores).all(axis=0)
         scorer = self._own_scorer(masked, masked)
-        return (one.chunk for one in scorer.scored(self.unscored_chunks()))
+        return scorer.scored(self.unscored_chunks())
 
-    def own_chunks(self) -> Iterator[ScoredChunk]:
-        """The rows with scores computed from them alone, in chunks if they are on disk.
+    def own_chunks(self) -> Pass[ScoredChunk]:
+        """The rows with scores computed from them alone, some at a time if they are on disk.
 
         There is no score where the study has none.
         """
         hidden, few = self.scored.hidden, self.rows_per_action < max(self.limits.minimum_cell, 1)
         masked = hidden | (few & (self.study.nuisances.unseen_rule == "mask"))
-        return (one.chunk for one in self._own_scorer(masked, few).scored(self.unscored_chunks()))
+        return self._own_scorer(masked, few).scored(self.unscored_chunks())
 
     def _own_scorer(self, masked: BoolArray, few_took: BoolArray) -> Scorer:
         return self._scorer(self.outcomes.own, masked, few_took)
@@ -395,9 +397,9 @@ class Workspace:
         shared = scorer.models.outcomes is self.outcomes.own
         own = self._own_scorer(scorer.masked | scores.hidden, scorer.few_took)
 
-        def parts() -> Iterator[ScoredChunk]:
+        def parts() -> Pass[ScoredChunk]:
             chunks = self.unscored_chunks()
-            return scores.of(chunks) if shared else (one.chunk for one in own.scored(chunks))
+            return scores.of(chunks) if shared else own.scored(chunks)
 
         return learn_local_policy(
             LocalTask(

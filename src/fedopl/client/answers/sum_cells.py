@@ -9,11 +9,12 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.released_groups import check_groups, tree_of
 from fedopl.client.disclosure.cells.cell_suppression import possible_loss, suppress_cells
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disk.passes import mapped
 from fedopl.client.disk.store import Arrays
 from fedopl.client.local.cell_doubts import doubted_rows
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares
-from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.bin_counts import BinCounts, CountBins
@@ -82,8 +83,12 @@ def counts_by_score(space: Workspace, binning: Binning, n_numbers: int) -> Float
     first_known = FIRST_ACTION + space.study.n_actions
     if n_numbers == first_known:
         return None
-    plain = cell_sums((replace(rows, weights=None) for rows in space.scored_rows()), binning)
+    plain = cell_sums(mapped(_unweighted, space.scored_rows()), binning)
     return np.concatenate([plain[..., [ROWS]], plain[..., first_known:]], axis=-1)
+
+
+def _unweighted(rows: ScoredRows) -> ScoredRows:
+    return replace(rows, weights=None)
 
 
 def with_lacking(counts: FloatArray | None) -> FloatArray | None:

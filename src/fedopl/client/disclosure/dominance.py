@@ -32,6 +32,12 @@ class RowShares:
         )
         self._sums[own] += np.add.reduceat(squares, starts, axis=0)
 
+    def plus(self, other: "RowShares") -> "RowShares":
+        """Both together, which are about one centre; these are written over."""
+        np.maximum(self._largest, other._largest, out=self._largest)
+        np.add(self._sums, other._sums, out=self._sums)
+        return self
+
     @property
     def by_cell(self) -> FloatArray:  # (n_cells,)
         """The largest share in each cell, over all columns."""

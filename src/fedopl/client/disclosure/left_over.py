@@ -6,14 +6,15 @@ row has at most one. If only a few rows of a cell have none of them, these rows 
 flag.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.disclosure.rare_values import ContextParts, cells_to_mask
+from fedopl.client.disclosure.rare_values import ContextPart, ContextParts, cells_to_mask
+from fedopl.client.disk.passes import totals_of
 
 Flag = tuple[int, float]  # a feature of two values, and the value that is meant
 
@@ -49,9 +50,9 @@ def left_over(
         for both in _together(parts, flags[: len(values)]).values()
         for places in sorted(_sets(both, minimum))
     }
-    for contexts, cells in parts() if found else ():
-        for own, counts in found.items():
-            counts += np.bincount(cells[_has_none(own, contexts)], minlength=n_cells)
+    for more in totals_of(parts(), partial(_counts_of, tuple(found), n_cells)) if found else ():
+        for counts, own in zip(found.values(), more, strict=True):
+            counts += own
     return tuple(
         LeftOver(flags=own, masked=masked)
         for own, counts in found.items()
@@ -59,15 +60,34 @@ def left_over(
     )
 
 
+def _counts_of(
+    sets: tuple[tuple[Flag, ...], ...], n_cells: int, parts: Iterable[ContextPart]
+) -> IntArray:  # (n_sets, n_cells)
+    """Rows of each cell that have none of each set of flags."""
+    counts = np.zeros((len(sets), n_cells), np.int64)
+    for contexts, cells in parts:
+        for found, own in zip(counts, sets, strict=True):
+            found += np.bincount(cells[_has_none(own, contexts)], minlength=n_cells)
+    return counts
+
+
 def _has_none(flags: tuple[Flag, ...], contexts: FloatArray) -> BoolArray:  # (n_rows,)
     return reduce(np.logical_and, (contexts[:, feature] != value for feature, value in flags))
 
 
 def _together(parts: ContextParts, flags: Sequence[Flag]) -> dict[int, FloatArray]:
-    """By cell, how many rows have both of two flags; the last flag is one that all rows have."""
+    """By cell, how many rows have both of two flags; after these, one that all rows have."""
+    found: dict[int, FloatArray] = {}
+    for more in totals_of(parts(), partial(_together_in, flags)):
+        for cell, both in more.items():
+            found[cell] = found.get(cell, 0.0) + both
+    return found
+
+
+def _together_in(flags: Sequence[Flag], parts: Iterable[ContextPart]) -> dict[int, FloatArray]:
     features, values = zip(*flags, strict=True)
     found: dict[int, FloatArray] = {}
-    for contexts, cells in parts():
+    for contexts, cells in parts:
         has = np.ones((len(contexts), len(flags) + 1))
         has[:, :-1] = contexts[:, features] == values
         for cell in np.unique(cells).tolist():

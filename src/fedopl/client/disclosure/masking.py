@@ -1,6 +1,7 @@
 """Masking: values that few rows of a cell have are hidden before the cell is summed."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -8,12 +9,14 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.aimed_terms import MovedNumbers, moved_numbers, rare_products
 from fedopl.client.disclosure.left_over import LeftOver, left_over
 from fedopl.client.disclosure.rare_values import (
+    ContextPart,
     ContextParts,
     RareValues,
     common_values,
     mask_rare,
     rare_values,
 )
+from fedopl.client.disk.passes import mapped
 from fedopl.policies.terms import Terms
 
 
@@ -62,5 +65,10 @@ def find_mask(parts: ContextParts, n_cells: int, minimum: int, terms: Terms | No
 
 
 def _masked(parts: ContextParts, mask: Mask) -> ContextParts:
-    """The same parts, with this mask applied."""
-    return lambda: ((mask(contexts, cells), cells) for contexts, cells in parts())
+    """The same parts with so much of them masked."""
+    return lambda: mapped(partial(_masked_part, mask), parts())
+
+
+def _masked_part(mask: Mask, part: ContextPart) -> ContextPart:
+    contexts, cells = part
+    return mask(contexts, cells), cells

@@ -5,17 +5,20 @@ row. So before anything is summed, values that fewer than `minimum_cell` rows of
 masked: the cell's common value replaces them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.disk.passes import totals_of
 
-# Contexts of some training rows, and the cell of each row; called once for each pass.
-ContextParts = Callable[[], Iterable[tuple[FloatArray, IntArray]]]
-# If more than half of all rows have a value, very likely 30 % of a sample have it.
+# Contexts of some training rows, and the cell that each is in; called once for every pass.
+ContextPart = tuple[FloatArray, IntArray]
+ContextParts = Callable[[], Iterable[ContextPart]]
+# A value of more than half of all rows is very likely that of 30 % of a sample.
 N_SAMPLED, LEAST_SHARE = 1000, 0.3
 
 
@@ -84,6 +87,11 @@ class _Seen:
         majority = _majority(column, sample)
         self.mostly |= set() if majority is None else {majority}
 
+    def see_also(self, other: "_Seen") -> None:
+        both = None if self.values is None or other.values is None else self.values | other.values
+        self.values = None if both is None or len(both) > 2 else both
+        self.mostly |= other.mostly
+
     @property
     def candidates(self) -> tuple[float, ...]:
         """Both values of a feature with two values, else those that most rows might have."""
@@ -105,12 +113,20 @@ def _majority(column: FloatArray, sample: FloatArray) -> float | None:
     return median if 2 * np.count_nonzero(column == median) > len(column) else None
 
 
+def _seen_in(parts: Iterable[ContextPart]) -> dict[int, _Seen]:
+    seen: dict[int, _Seen] = {}
+    for contexts, _ in parts:
+        for feature in range(contexts.shape[1]) if len(contexts) else ():
+            seen.setdefault(feature, _Seen()).see(contexts[:, feature])
+    return seen
+
+
 def common_values(parts: ContextParts) -> dict[int, CommonValues]:
     """Candidates for the common value of each feature that has two values or a majority value."""
     seen: dict[int, _Seen] = {}
-    for contexts, _ in parts():
-        for feature in range(contexts.shape[1]) if len(contexts) else ():
-            seen.setdefault(feature, _Seen()).see(contexts[:, feature])
+    for found in totals_of(parts(), _seen_in):
+        for feature, one in found.items():
+            seen.setdefault(feature, _Seen()).see_also(one)
     return {
         feature: CommonValues(one.candidates, one.values is not None and len(one.values) == 2)
         for feature, one in seen.items()
@@ -120,24 +136,33 @@ def common_values(parts: ContextParts) -> dict[int, CommonValues]:
 
 # --- second pass: how many rows have another one -------------------------------------------------
 
-_Counts = dict[tuple[int, float, bool], IntArray]  # feature, value, one of two → rows by cell
+_Key = tuple[int, float, bool]  # feature, value, whether it is one of two
+_Counts = dict[_Key, IntArray]  # rows by cell
 
 
 def _counted(
     parts: ContextParts, candidates: Mapping[int, CommonValues], n_cells: int
 ) -> tuple[_Counts, IntArray]:
-    """How many rows of each cell have each candidate value, and how many rows the cell has."""
-    counts: _Counts = {
-        (feature, value, two): np.zeros(n_cells, np.int64)
-        for feature, (values, two) in candidates.items()
-        for value in values
-    }
-    in_cell = np.zeros(n_cells, np.int64)
-    for contexts, cells in parts():
-        in_cell += np.bincount(cells, minlength=n_cells)
-        for (feature, value, _), found in counts.items():
+    """How many rows of each cell have each candidate value, and how many rows there are."""
+    keys = [
+        (feature, value, two) for feature, (values, two) in candidates.items() for value in values
+    ]
+    counts = np.zeros((len(keys) + 1, n_cells), np.int64)
+    for found in totals_of(parts(), partial(_counts_of, keys, n_cells)):
+        counts += found
+    return dict(zip(keys, counts, strict=False)), counts[-1]
+
+
+def _counts_of(
+    keys: Sequence[_Key], n_cells: int, parts: Iterable[ContextPart]
+) -> IntArray:  # (n_keys + 1, n_cells)
+    """Rows of each cell with each of these values, and last all rows."""
+    counts = np.zeros((len(keys) + 1, n_cells), np.int64)
+    for contexts, cells in parts:
+        counts[-1] += np.bincount(cells, minlength=n_cells)
+        for found, (feature, value, _) in zip(counts, keys, strict=False):
             found += np.bincount(cells[contexts[:, feature] == value], minlength=n_cells)
-    return counts, in_cell
+    return counts
 
 
 def _rare(counts: _Counts, in_cell: IntArray, minimum: int) -> Iterator[RareValues]:

@@ -69,6 +69,12 @@ class ScoreCounts:
                 counted = known.astype(np.float64)
                 self.both += counted.T @ counted
 
+    def plus(self, other: "ScoreCounts") -> "ScoreCounts":
+        """Both together; this one is written over."""
+        self.n_rows += other.n_rows
+        np.add(self.both, other.both, out=self.both)
+        return self
+
     @property
     def are_complete(self) -> bool:
         """Whether all rows have all scores."""

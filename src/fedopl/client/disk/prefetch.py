@@ -69,3 +69,8 @@ class _BlasLimit:
 
 
 _BLAS_LIMIT = _BlasLimit()
+
+
+def one_blas_thread() -> _BlasLimit:
+    """Limits BLAS to one thread within a `with` statement."""
+    return _BLAS_LIMIT

@@ -5,12 +5,14 @@ row took the action or not. So Σ w²/e over the rows of a cell, times σ², is 
 cell's sum. It is large where hardly any row got the action. The scores at hand need not show that.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.client.disk.passes import mapped
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.scoring.propensity import Predict
@@ -24,20 +26,26 @@ def doubted_rows(
     propensities: Predict,
     shares: FloatArray,
     obeyed: ObeyedScores,
-) -> Iterator[ScoredRows]:
-    """Training rows with doubts in place of scores, and with squared weights.
+) -> Iterable[ScoredRows]:
+    """Training rows with doubts in place of scores, and their squared weights.
 
     `shares` (n_actions,) of rows that took each action replace propensities that are not known.
     """
 
-    def in_doubt() -> Iterator[ScoredChunk]:
-        for chunk in chunks():
-            chances = propensities(chunk)
-            doubts = inverse_chances(np.where(np.isnan(chances), shares, chances))
-            yield chunk.with_scores(np.where(np.isfinite(chunk.scores), doubts, np.nan))
+    def in_doubt() -> Iterable[ScoredChunk]:
+        return mapped(partial(_doubted, propensities, shares), chunks())
 
-    for rows in obeyed.to_sum(in_doubt):
-        yield rows if rows.weights is None else replace(rows, weights=rows.weights**2)
+    return mapped(_with_squared_weights, obeyed.to_sum(in_doubt))
+
+
+def _doubted(propensities: Predict, shares: FloatArray, chunk: ScoredChunk) -> ScoredChunk:
+    chances = propensities(chunk)
+    doubts = inverse_chances(np.where(np.isnan(chances), shares, chances))
+    return chunk.with_scores(np.where(np.isfinite(chunk.scores), doubts, np.nan))
+
+
+def _with_squared_weights(rows: ScoredRows) -> ScoredRows:
+    return rows if rows.weights is None else replace(rows, weights=rows.weights**2)
 
 
 def inverse_chances(chances: FloatArray) -> FloatArray:  # shaped as chances

@@ -9,13 +9,14 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disk.passes import totals_of
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.tree_columns import Column
 from fedopl.policies.trees.grid import Grid
@@ -93,6 +94,10 @@ def cell_sums(
 
     If every row has every score, the rows with each score are not counted.
     """
+    return reduce(_added, totals_of(parts, partial(_sums_in, binning)))
+
+
+def _sums_in(binning: Binning, parts: Iterable[ScoredRows]) -> FloatArray:
     return reduce(_added, (_sums_of(rows, binning) for rows in parts))
 
 

@@ -1,6 +1,6 @@
 """What one client learns without each of its folds: sums by fold, and policies from them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def means_by_fold(
 
 
 def local_policies_by_fold(
-    own: Callable[[], Iterator[ScoredChunk]],
+    own: Callable[[], Iterable[ScoredChunk]],
     rows: StudyRows,
     study: Study,
     columns: list[IntArray] | None,

@@ -1,6 +1,6 @@
 """The local policy: what one client would learn from its own rows alone; it is never released."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,8 +32,8 @@ from fedopl.solvers.linear_solvers import never_taken, solve_pairs
 from fedopl.solvers.value_ascent import climb, surely_rises
 from fedopl.study.study import Study
 
-# Chunks with their scores; called once for each pass.
-ScoredChunks = Callable[[], Iterator[ScoredChunk]]
+# Chunks with their scores; called once for every pass.
+ScoredChunks = Callable[[], Iterable[ScoredChunk]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,8 +74,8 @@ class LocalTask:
     def _is_complete(self) -> bool:
         return all(np.isfinite(one.scores[one.training]).all() for one in self.chunks())
 
-    def chunks(self) -> Iterator[ScoredChunk]:
-        """The same chunks; those in memory are scored only once."""
+    def chunks(self) -> Iterable[ScoredChunk]:
+        """The same chunks; those in memory are scored once."""
         return self.parts() if self.rows.given.is_on_disk else iter(self._in_memory)
 
     @cached_property
@@ -172,7 +172,7 @@ def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
 
     obeyed = ObeyedScores(study, task.draws.client)
 
-    def scored() -> Iterator[ScoredRows]:
+    def scored() -> Iterable[ScoredRows]:
         return obeyed.to_sum(task.parts)
 
     found = scored

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.disk.passes import mapped
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.policies.allowed.permissions import Permissions
 from fedopl.study.study import Study
@@ -42,23 +43,25 @@ class ObeyedScores:
         forbidden = self.forbidden(contexts)
         return scores if forbidden is None else _effective(scores, forbidden, forbidden)
 
-    def to_sum(self, chunks: Callable[[], Iterable[ScoredChunk]]) -> Iterator[ScoredRows]:
+    def to_sum(self, chunks: Callable[[], Iterable[ScoredChunk]]) -> Iterable[ScoredRows]:
         """Training rows with these scores, to learn a tree from and to release sums of.
 
         Sums of the unchanged scores are released, too. So the two together disclose the rows that a
         rule is about. If these rows, or all others, are only a few, sums are as if the action could
         be given there. Decisions and values still obey the rule.
         """
-        for chunk in chunks():
-            rows = chunk.scored_rows()
-            forbidden = self.forbidden(rows.contexts)
-            if forbidden is None:
-                yield rows
-                continue
-            if self._counted is None:
-                self._counted = self._enough(chunks())
-            scores = _effective(rows.scores, forbidden, forbidden & self._counted)
-            yield replace(rows, scores=scores)
+        if self._here is None:
+            return mapped(ScoredChunk.scored_rows, chunks())
+        if self._counted is None:
+            self._counted = self._enough(chunks())
+        return mapped(self._summed, chunks())
+
+    def _summed(self, chunk: ScoredChunk) -> ScoredRows:
+        rows = chunk.scored_rows()
+        forbidden = self.forbidden(rows.contexts)
+        assert forbidden is not None  # noqa: S101
+        assert self._counted is not None  # noqa: S101
+        return replace(rows, scores=_effective(rows.scores, forbidden, forbidden & self._counted))
 
     def _enough(self, chunks: Iterable[ScoredChunk]) -> BoolArray:  # (n_actions,)
         """Which actions are forbidden in all rows, or in enough rows but not in nearly all."""

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.disk.passes import totals_of
 from fedopl.client.local.effective_rows import EffectiveRows
+from fedopl.client.rows.chunk_reader import IntoTerms
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.table.logged_data import LoggedData
@@ -55,12 +59,8 @@ class ScoreTotals:
             else:
                 self._add_known(features, gamma, weight)
 
-    def add_complete(
-        self, data: LoggedData, scores: FloatArray, rows: slice, squares: FloatArray
-    ) -> None:
-        """Add these rows, whose Σ w·φφᵀ is already known; nothing is copied."""
-        self._grams[0] += squares
-        self._total += squares[-1, -1]
+    def add_without_squares(self, data: LoggedData, scores: FloatArray, rows: slice) -> None:
+        """Add these rows, whose Σ w·φφᵀ is known already; nothing of them is copied."""
         for start in range(rows.start, rows.stop, ROWS_VALUED_AT_ONCE):
             block = slice(start, min(start + ROWS_VALUED_AT_ONCE, rows.stop))
             weight = None if data.weights is None else data.weights[block]
@@ -97,6 +97,19 @@ class ScoreTotals:
                 known[:, action : action + 1],
             )
 
+    def plus(self, other: "ScoreTotals") -> "ScoreTotals":
+        """Both together; these are written over."""
+        for name in ("_grams", "_products", "_squares", "_weights"):
+            total = getattr(self, name)
+            np.add(total, getattr(other, name), out=total)
+        self._total += other._total
+        return self
+
+    def add_squares(self, squares: FloatArray) -> None:
+        """Add Σ w·φφᵀ of rows that were added without."""
+        self._grams[0] += squares
+        self._total += squares[-1, -1]
+
     def means(self) -> ScoreMeans:
         """The means over all rows added."""
         safe = np.where(self._weights > 0, self._weights, 1.0)
@@ -116,20 +129,42 @@ def means_of(
     complete: bool,
 ) -> ScoreMeans:
     """The means over all training rows, accumulated over scored chunks."""
-    totals = ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete)
-    # Squares are over all rows, so only the first chunk adds them.
+    new = partial(ScoreTotals, rows.given.n_actions, rows.n_terms, columns, complete=complete)
     squares = rows.squares if complete and columns is None else None
-    for chunk in parts():
-        if complete and not np.isfinite(chunk.scores[chunk.training]).all():
+    total: Any = None  # until the first partition
+    for found in totals_of(
+        parts(),
+        partial(_totals_in, new, rows.into_terms, complete=complete, known=squares is not None),
+    ):
+        if found is None:
             return means_of(parts, rows, columns, complete=False)
-        for own, part in rows.in_terms(chunk):
-            scores, training = chunk.scores[own], part.training
-            if squares is None:
-                totals.add(part.data, scores, training)
-            else:
-                totals.add_complete(part.data, scores, training, squares)
-                squares = np.zeros_like(squares)
-    return totals.means()
+        total = found if total is None else total.plus(found)
+    if squares is not None:
+        total.add_squares(squares)
+    means: ScoreMeans = total.means()
+    return means
+
+
+def _totals_in(
+    new: Callable[[], ScoreTotals],
+    into_terms: IntoTerms,
+    chunks: Iterable[ScoredChunk],
+    *,
+    complete: bool,
+    known: bool,
+) -> ScoreTotals | None:
+    """Totals over these chunks; None if they should be complete, and are not.
+
+    Squares are left out where they are known.
+    """
+    totals = new()
+    for chunk in chunks:
+        if complete and not np.isfinite(chunk.scores[chunk.training]).all():
+            return None
+        for own, part in into_terms(chunk):
+            add = totals.add_without_squares if known else totals.add
+            add(part.data, chunk.scores[own], part.training)
+    return totals
 
 
 def means_without_first_fold(

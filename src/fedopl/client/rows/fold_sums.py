@@ -4,7 +4,7 @@ The models of a fold are solved from the sums of all other folds. So K folds cos
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +30,26 @@ class FoldSums:
     squared_weights: FloatArray  # (n_folds, n_actions)
     origin: FloatArray  # (n_features + 1,)  x₀ and y₀
     columns: list[IntArray] | None  # each action's own features, None if all are
+
+    def copied(self) -> "FoldSums":
+        """The same in arrays of their own, to add to."""
+        return replace(self, sums=self.sums.copy(), squared_weights=self.squared_weights.copy())
+
+    def plus(self, other: "FoldSums") -> "FoldSums":
+        """Both together, which are about one origin; these are written over."""
+        np.add(self.sums, other.sums, out=self.sums)
+        return replace(self, squared_weights=self.squared_weights + other.squared_weights)
+
+
+def no_sums(data: LoggedData, folds: Folds) -> FoldSums:
+    """Sums of no rows, about the middle of these."""
+    shape, width = (folds.n_folds, data.n_actions), data.n_features + 2
+    return FoldSums(
+        sums=np.zeros((*shape, width, width)),
+        squared_weights=np.zeros(shape),
+        origin=middle_of(data, folds),
+        columns=None,
+    )
 
 
 def fold_sums(

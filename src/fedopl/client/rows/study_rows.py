@@ -1,21 +1,29 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values masked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.masking import Mask, find_mask
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disk.disk_array import slices
+from fedopl.client.disclosure.rare_values import ContextPart
+from fedopl.client.disk.passes import Pass, has_partitions
 from fedopl.client.disk.prefetch import prefetched
+from fedopl.client.rows.chunk_reader import NOTHING, ChunkReader, IntoTerms, without_rare
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
-from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, squares_from_zero
+from fedopl.client.rows.fold_sums import (
+    MANY_BYTES,
+    FoldSums,
+    fold_sums,
+    no_sums,
+    squares_from_zero,
+)
 from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.client_models import N_PARTS
@@ -23,8 +31,6 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
-
-NOTHING = Mask()
 
 
 @dataclass(frozen=True)
@@ -62,27 +68,22 @@ class StudyRows:
 
     # --- going through them --------------------------------------------------------------------
 
-    def chunks(self) -> Iterator[Chunk]:
-        """The rows, in chunks if they are on disk, with rare values masked."""
+    def chunks(self) -> Pass[Chunk]:
+        """The rows, some at a time where they are on disk, with rare values masked."""
         if not self.given.is_on_disk:
-            return iter([self.whole])
-        return map(self._masked, self._unmasked_chunks())
+            return Pass.of_one(self.whole)
+        return self._unmasked_chunks().mapped(partial(without_rare, self._rare))
 
-    def _unmasked_chunks(self) -> Iterator[Chunk]:
-        """The sorted rows, with all their values."""
+    def _unmasked_chunks(self) -> Pass[Chunk]:
+        """The rows in order, with all their values."""
         if not self.given.is_on_disk:
-            return iter([self._unmasked])
-        return prefetched(self._read, self.given.slices(ROWS_PER_CHUNK))
+            return Pass.of_one(self._unmasked)
+        chunks, engine = list(self.given.slices(ROWS_PER_CHUNK)), self.given.engine
+        return Pass(chunks=chunks, read=self._reader.read, engine=engine)
 
-    def _read(self, rows: slice) -> Chunk:
-        """These rows, which are on disk, sorted."""
-        return self._read_in_order(rows)[0]
-
-    def _read_in_order(self, rows: slice) -> tuple[Chunk, IntArray]:
-        data = self._with_outcome(self.given.part(rows))
-        chunk = Chunk(data=data, folds=self.folds_as_given.part(rows))
-        order = sorted_order(chunk)
-        return chunk.taken(order), order
+    @property
+    def _reader(self) -> ChunkReader:
+        return ChunkReader(given=self.given, folds=self.folds_as_given, outcome=self.outcome)
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows with rare values masked, and the part (of `N_PARTS`) of each row."""
@@ -90,9 +91,10 @@ class StudyRows:
         if not self.given.is_on_disk:
             yield self.whole, parts.taken(self.order)
             return
+        reader = self._reader
 
         def read(rows: slice) -> tuple[Chunk, Folds]:
-            chunk, order = self._read_in_order(rows)
+            chunk, order = reader.in_order(rows)
             return chunk, parts.part(rows).taken(order)
 
         for chunk, own in prefetched(read, self.given.slices(ROWS_PER_CHUNK)):
@@ -153,8 +155,7 @@ class StudyRows:
 
         Without a basis the terms are the features, and there is one block.
         """
-        for rows, part in self._unmasked_terms(chunk):
-            yield rows, part if part is chunk else _without(self._rare_terms, part)
+        return self.into_terms(chunk)
 
     @property
     def terms(self) -> Terms | None:
@@ -166,31 +167,25 @@ class StudyRows:
         """The number of terms of a row."""
         return self._study.n_terms
 
-    def chunks_in_terms(self) -> Iterator[Chunk]:
-        """All rows with their terms, as they are summed."""
-        return (part for chunk in self.chunks() for _, part in self.in_terms(chunk))
-
-    def _unmasked_terms(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
-        terms = self.terms
-        if terms is None:
-            yield slice(None), chunk
-            return
-        for rows in slices(chunk.data.n_rows, ROWS_PER_CHUNK):
-            data = chunk.data.part(rows)
-            found = data.with_contexts(terms.of(data.contexts))
-            yield rows, Chunk(data=found, folds=chunk.folds.part(rows))
+    def chunks_in_terms(self) -> Pass[Chunk]:
+        """All rows with their terms, as sums are taken of them."""
+        return self.chunks().spread(self.into_terms.chunks)
 
     @cached_property
-    def _rare_terms(self) -> Mask:
-        """Values of terms that few training rows have, such as being above a knot."""
+    def into_terms(self) -> IntoTerms:
+        """Makes terms of chunks, without what few training rows have of one.
 
-        def parts() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk in self.chunks():
-                for _, part in self._unmasked_terms(chunk):
-                    contexts = part.data.contexts[part.training]
-                    yield contexts, np.zeros(len(contexts), np.int64)
+        Such as being above a knot.
+        """
+        terms = self.terms
+        if terms is None:
+            return IntoTerms(terms=None)
 
-        return find_mask(parts, 1, self._minimum_cell, self.terms)
+        def parts() -> Pass[ContextPart]:
+            unmasked = self.chunks().spread(IntoTerms(terms=terms).chunks)
+            return unmasked.mapped(_among_all)
+
+        return IntoTerms(terms=terms, rare=find_mask(parts, 1, self._minimum_cell, terms))
 
     # --- counting them -------------------------------------------------------------------------
 
@@ -215,6 +210,17 @@ class StudyRows:
             weight = None if weights is None else weights[rows]
             found += np.bincount(numbers, weight, len(found))
         return found.reshape(-1, given.n_actions)
+
+    @property
+    def training_by_chunk(self) -> list[int]:
+        """How many training rows each chunk has; no context is read."""
+        if not self.given.is_on_disk:
+            return [self.whole.training.stop]
+        folds = self.folds_as_given
+        return [
+            int(np.count_nonzero(folds.of_row[rows] < folds.n_folds))
+            for rows in self.given.slices(ROWS_PER_CHUNK)
+        ]
 
     @property
     def training_weight(self) -> TrainingWeight | None:
@@ -259,17 +265,15 @@ class StudyRows:
     # --- masking rare values -------------------------------------------------------------------
 
     def _masked(self, chunk: Chunk) -> Chunk:
-        """The same chunk, with values masked that are rare among all training rows."""
-        return _without(self._rare, chunk)
+        """The same, with what is rare among all training rows masked."""
+        return without_rare(self._rare, chunk)
 
     @cached_property
     def _rare(self) -> Mask:
         """Values that few of all training rows have."""
 
-        def parts() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk in self._unmasked_chunks():
-                contexts = chunk.data.contexts[chunk.training]
-                yield contexts, np.zeros(len(contexts), np.int64)
+        def parts() -> Pass[ContextPart]:
+            return self._unmasked_chunks().mapped(_among_all)
 
         return find_mask(parts, 1, self._minimum_cell)
 
@@ -279,53 +283,49 @@ class StudyRows:
     def _rare_in_cells(self) -> Mask:
         """Values that few training rows of a fold and action have."""
 
-        def parts() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk in self.chunks_in_terms():
-                training = chunk.training
-                yield chunk.data.contexts[training], chunk.fold_actions[training]
+        def parts() -> Pass[ContextPart]:
+            return self.chunks_in_terms().mapped(partial(_by_cell, _fold_actions))
 
         n_cells = self.rows_by_fold_action[:-1].size
         return find_mask(parts, n_cells, self._minimum_cell, self.terms)
 
-    def chunks_as_summed(self) -> Iterator[Chunk]:
-        """The rows without values that are rare in a fold and action, as outcome sums use them."""
-        for chunk in self.chunks_in_terms():
-            yield _without(self._rare_in_cells, chunk, chunk.fold_actions[chunk.training])
+    def chunks_as_summed(self) -> Pass[Chunk]:
+        """The rows, without what is rare in a fold and action: as outcome sums have them."""
+        rare = self._rare_in_cells
+        return self.chunks_in_terms().mapped(partial(_without_in, rare, _fold_actions))
 
-    def chunks_by_fold(self) -> Iterator[Chunk]:
-        """The rows without values that are rare in a fold, as sums of scores by fold use them."""
+    def chunks_by_fold(self) -> Pass[Chunk]:
+        """The rows, without what is rare in a fold: as sums of scores by fold have them."""
         return self._masked_in(self.chunks_in_terms, _folds_of, self._study.nuisances.folds)
 
-    def chunks_by_side(self) -> Iterator[Chunk]:
-        """The rows without values that are rare in the first fold or in all others."""
+    def chunks_by_side(self) -> Pass[Chunk]:
+        """The rows, without what is rare in the first fold or in all others."""
 
-        def chunks() -> Iterator[Chunk]:
+        def chunks() -> Pass[Chunk]:
             parts = self.chunks_in_terms()
-            # All at once if they are in memory, so that sums have the same bits for any chunk size.
-            return parts if self.given.is_on_disk else iter([joined(list(parts))])
+            # At once where they are in memory, and sums have the same bits for any size of chunks.
+            return parts if self.given.is_on_disk else Pass.of_one(joined(list(parts)))
 
-        return self._masked_in(chunks, lambda chunk: (_folds_of(chunk) == 0).astype(np.int64), 2)
+        return self._masked_in(chunks, _sides_of, 2)
 
     def _masked_in(
         self,
-        chunks: Callable[[], Iterator[Chunk]],
+        chunks: Callable[[], Pass[Chunk]],
         cells_of: Callable[[Chunk], IntArray],  # (n_training,)
         n_cells: int,
-    ) -> Iterator[Chunk]:
-        """Chunks of terms, without values that are rare in a row's cell."""
+    ) -> Pass[Chunk]:
+        """Chunks of terms, without what is rare in the cell that a row is in."""
 
-        def parts() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk in chunks():
-                yield chunk.data.contexts[chunk.training], cells_of(chunk)
+        def parts() -> Pass[ContextPart]:
+            return chunks().mapped(partial(_by_cell, cells_of))
 
         rare = find_mask(parts, n_cells, self._minimum_cell, self.terms)
-        for chunk in chunks():
-            yield _without(rare, chunk, cells_of(chunk))
+        return chunks().mapped(partial(_without_in, rare, cells_of))
 
     def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows without values that are rare in a part and action, and the part of each row."""
         for chunk, parts in self.chunks_and_parts():
-            yield _without(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
+            yield without_rare(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
 
     @cached_property
     def _rare_in_parts(self) -> Mask:
@@ -347,19 +347,20 @@ class StudyRows:
         """Sums over all chunks about one origin, without these values."""
         if self._kept is not None and not rare:
             return self._kept
-        total: Any = None  # until the first chunk; there is at least one
-        for chunk in self.chunks_in_terms():
-            data, training = chunk.data, chunk.training
-            if rare:
-                data = with_rare_masked(data, training, rare, chunk.fold_actions[training])
-            total = fold_sums(data, chunk.folds, onto=total)
+        chunks = self.chunks_in_terms().mapped(partial(_without_in, rare, _fold_actions))
+        nothing = None
+        if has_partitions(chunks):
+            first = next(iter(chunks))
+            nothing = no_sums(first.data, first.folds)
+        total: Any = None  # until the first partition, and there is one
+        for found in chunks.totals(partial(_summed, nothing)):
+            total = found if total is None else total.plus(found)
         if not rare:
             self._squares = squares_from_zero(total)
             # The client's own outcome models will also be solved from them.
             if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
                 self._kept = total
-        found: FoldSums = total
-        return found
+        return cast("FoldSums", total)
 
     @property
     def squares(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)
@@ -369,33 +370,42 @@ class StudyRows:
         return self._squares
 
 
+def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | None:
+    """Sums over these chunks, about the origin of no sums if there are any."""
+    total = nothing and nothing.copied()
+    for chunk in chunks:
+        total = fold_sums(chunk.data, chunk.folds, onto=total)
+    return total
+
+
+def _among_all(chunk: Chunk) -> ContextPart:
+    """Contexts of training rows, which are all in one cell."""
+    contexts = chunk.data.contexts[chunk.training]
+    return contexts, np.zeros(len(contexts), np.int64)
+
+
+def _by_cell(cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> ContextPart:
+    """Contexts of training rows, and the cell that each is in."""
+    return chunk.data.contexts[chunk.training], cells_of(chunk)
+
+
+def _without_in(rare: Mask, cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> Chunk:
+    return without_rare(rare, chunk, cells_of(chunk)) if rare else chunk
+
+
+def _fold_actions(chunk: Chunk) -> IntArray:  # (n_training,)
+    return chunk.fold_actions[chunk.training]
+
+
 def _folds_of(chunk: Chunk) -> IntArray:  # (n_training,)
     return chunk.folds.of_row[chunk.training].astype(np.int64)
+
+
+def _sides_of(chunk: Chunk) -> IntArray:  # (n_training,)
+    is_first: IntArray = (_folds_of(chunk) == 0).astype(np.int64)
+    return is_first
 
 
 def _part_actions(chunk: Chunk, parts: Folds) -> IntArray:  # (n_training,)
     of_row = parts.of_row[chunk.training].astype(np.int64)
     return of_row * chunk.data.n_actions + chunk.data.actions[chunk.training]
-
-
-def _without(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
-    """The chunk with rare values masked, by the cell of a training row or among all."""
-    own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
-    data = with_rare_masked(chunk.data, chunk.training, rare, own)
-    return chunk if data is chunk.data else replace(chunk, data=data)
-
-
-def with_rare_masked(
-    data: LoggedData, rows: slice | BoolArray, rare: Mask, cells: IntArray
-) -> LoggedData:
-    """The data with rare values of these rows masked, by the cell of each row."""
-    if not rare:
-        return data
-    contexts = data.contexts[rows]
-    masked = rare(contexts, cells)
-    if masked is contexts:
-        return data
-    # A copy: for other sums, the rows as read are masked in another way.
-    whole = np.array(data.contexts)
-    whole[rows] = masked
-    return data.with_contexts(whole)

@@ -6,13 +6,13 @@ value of giving everybody a moves by the mean of h·(1 − 1{A=a}/ê). If ê is 
 but chance. If h makes up for what was missed, it is the error of the value (Hausman 1978).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.table.logged_data import LoggedData
@@ -85,29 +85,23 @@ class FittedRows:
         return self if step <= 1 else _thinned(self, slice(None, None, step))
 
 
-class FitSample:
-    """Evenly spread training rows, collected chunk by chunk."""
+def sampled_rows(counts: Sequence[int]) -> list[slice]:  # of each chunk
+    """Evenly spread training rows, given how many each chunk has: every row, or fewer of all."""
+    steps, step, n_before, kept = [], 1, 0, list[int]()
+    for count in counts:
+        while sum(kept) + count / step > 2 * MOST_FITTED_ROWS:
+            kept = [-(-own // 2) for own in kept]
+            step *= 2
+        steps.append((-n_before % step, count))
+        kept.append(len(range(-n_before % step, count, step)))
+        n_before += count
+    return [slice(start, count, step) for start, count in steps]
 
-    def __init__(self) -> None:
-        self._parts: list[FittedRows] = []
-        self._step, self._seen, self._kept = 1, 0, 0
 
-    def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
-        """Add these rows; if all become too many, keep fewer of each chunk."""
-        stop = chunk.training.stop
-        while (self._kept + stop / self._step) > 2 * MOST_FITTED_ROWS:
-            self._parts = [_thinned(part, slice(None, None, 2)) for part in self._parts]
-            self._kept = sum(len(part.actions) for part in self._parts)
-            self._step *= 2
-        rows = slice(-self._seen % self._step, stop, self._step)
-        self._parts.append(FittedRows.of(chunk.data, nuisances, rows))
-        self._seen += stop
-        self._kept += len(self._parts[-1].actions)
-
-    def rows(self) -> FittedRows:
-        """The rows that were kept."""
-        first, *others = self._parts
-        return _joined(first, others) if others else first
+def joined_rows(parts: Sequence[FittedRows]) -> FittedRows:
+    """All these rows."""
+    first, *others = parts
+    return _joined(first, others) if others else first
 
 
 def _thinned(part: FittedRows, rows: slice) -> FittedRows:

@@ -143,9 +143,10 @@ def _as_models(parameters: FloatArray) -> LinearModels:
 
 
 def _linear(models: LinearModels, rows: "StudyRows | None", chosen: str, reason: str) -> Outcomes:
+    into_terms = rows.into_terms if rows else None  # workers have it, too, and no study
+
     def predicted(chunk: Chunk) -> FloatArray:
-        # One part at a time, as a row has many terms.
-        parts = (part for _, part in rows.in_terms(chunk)) if rows else [chunk]
+        parts = list(into_terms.chunks(chunk)) if into_terms else [chunk]
         found = [predict(part.data, part.folds, models) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found)
 

@@ -1,6 +1,8 @@
 """How much of the sums of squares that a client releases rests on a single training row."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,6 +10,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.resting_on_few import largest_shares_of_few
+from fedopl.client.disk.passes import has_partitions, totals_of
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.propensity import Propensities
 from fedopl.study.study import Study
@@ -28,25 +31,66 @@ def shares_in(
     weights add to the difference. A single such row would be disclosed. `shape` is folds and
     actions.
     """
-    n_folds, n_actions = shape
+    about = None
+    if has_partitions(chunks):
+        some = next((chunk for chunk in chunks if chunk.training.stop), None)
+        about = _Squared.of(some, weighing).centre(shape[1]) if some else None
     found: RowShares | None = None
-    middles = np.zeros(n_actions)
-    for chunk in chunks:
+    for more in totals_of(chunks, partial(_shares_in, shape, weighing, about)):
+        found = found.plus(more) if found and more else found or more
+    return found
+
+
+class _Centre(NamedTuple):
+    """What squares are about: medians, as a typo does not move them."""
+
+    columns: FloatArray  # (n_columns,)
+    weights: FloatArray  # (n_actions,)  of weights, which are about zero then
+
+
+class _Squared(NamedTuple):
+    """What is squared of the training rows of a chunk."""
+
+    columns: FloatArray  # (n_training, n_columns)
+    actions: IntArray  # (n_training,)
+    inverse: FloatArray | None  # (n_training,)
+
+    @classmethod
+    def of(cls, chunk: Chunk, weighing: Weighing | None) -> "_Squared":
         rows, data = chunk.training, chunk.data
         columns = np.column_stack([data.contexts[rows], data.rewards[rows]])
-        if not len(columns):
+        return cls(columns, data.actions[rows], weighing(chunk)[rows] if weighing else None)
+
+    def centre(self, n_actions: int) -> _Centre:
+        centre = np.median(self.columns, axis=0)
+        if self.inverse is None:
+            return _Centre(centre, np.zeros(n_actions))
+        middles = _middles(self.inverse, self.actions, n_actions)
+        return _Centre(np.append(centre, np.zeros(n_actions)), middles)
+
+    def with_weights(self, about: _Centre) -> FloatArray:  # (n_training, n_columns + n_actions)
+        if self.inverse is None:
+            return self.columns
+        return np.hstack([self.columns, _about(about.weights, self.inverse, self.actions)])
+
+
+def _shares_in(
+    shape: tuple[int, ...],
+    weighing: Weighing | None,
+    about: _Centre | None,
+    chunks: Iterable[Chunk],
+) -> RowShares | None:
+    """The same of these chunks, about this centre; else about that of the first, which will do."""
+    n_folds, n_actions = shape
+    found: RowShares | None = None
+    for chunk in chunks:
+        rows = chunk.training
+        if not rows.stop:
             continue
-        inverse = weighing(chunk)[rows] if weighing else None
-        # Medians of the first chunk are good enough: a typo does not move them.
-        if found is None:
-            centre = np.median(columns, axis=0)
-            if inverse is not None:
-                middles = _middles(inverse, data.actions[rows], n_actions)
-                centre = np.append(centre, np.zeros(n_actions))
-            found = RowShares(n_folds * n_actions, centre)
-        if inverse is not None:
-            columns = np.hstack([columns, _about(middles, inverse, data.actions[rows])])
-        found.add(chunk.fold_actions[rows], columns, chunk.weights(rows))
+        squared = _Squared.of(chunk, weighing)
+        about = about or squared.centre(n_actions)
+        found = found or RowShares(n_folds * n_actions, about.columns)
+        found.add(chunk.fold_actions[rows], squared.with_weights(about), chunk.weights(rows))
     return found
 
 

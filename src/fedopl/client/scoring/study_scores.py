@@ -8,33 +8,26 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.small_cells import ScoreCounts
-from fedopl.client.disk.disk_array import DiskArray, DiskWriter, slices
-from fedopl.client.disk.prefetch import prefetched
+from fedopl.client.disk.disk_array import DiskArray
+from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
-from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
-from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample, fit_numbers
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, fit_numbers, joined_rows
 from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
-from fedopl.client.scoring.net_scores import costs_in
-from fedopl.client.scoring.noise_excess import NoiseExcess
-from fedopl.client.scoring.scores import aipw_scores
+from fedopl.client.scoring.scoring_pass import ScoreFile, Scorer, scored_chunks
 from fedopl.client.table.logged_data import LoggedData, folder_of
-from fedopl.messages.evaluation.description import CHANCE_CUTS
-from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.study.plans import EvaluationPlan, NuisancePlan
+from fedopl.study.plans import EvaluationPlan
 
-_FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of propensities begins
-NUMBERS_PER_BLOCK = 1 << 16
-# What is stored along with the scores.
+# What is stored beside the scores themselves.
 STORED = (
     "hidden",
     "is_complete",
@@ -49,73 +42,6 @@ STORED = (
     "limited",
     "unlimited",
 )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Scorer:
-    """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions.
-
-    There are two rules. Held-out rows value policies, so their scores are unbiased unless the study
-    clips them. Training rows are learned from. There a propensity below the floor counts as the
-    floor, because the noise of a few large weights does more harm than a little bias.
-
-    Actions that only a few rows took are scored by their model alone. Otherwise anyone who knows
-    the model could subtract it from sums of scores, and would be left with those few rows.
-    """
-
-    models: NuisanceModels
-    plan: NuisancePlan
-    masked: BoolArray  # (n_actions,)  actions that have no score by the study's choice
-    few_took: BoolArray  # (n_actions,)
-    costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
-
-    def scored(self, chunks: Iterable[Chunk]) -> Iterator["JustScored"]:
-        """The chunks with their scores, and the nuisances that the scores were made from."""
-        return prefetched(self._score, chunks)
-
-    def _score(self, chunk: Chunk) -> "JustScored":
-        nuisances = self.models.of(chunk)
-        values = aipw_scores(chunk.data, nuisances, clip=self.plan.clip).values
-        took_few = np.flatnonzero(self.few_took[chunk.data.actions])
-        if len(took_few):
-            values = values.copy()
-            places = took_few, chunk.data.actions[took_few]
-            values[places] = nuisances.outcome_means[places]
-        if self.masked.any():
-            values = np.where(self.masked, np.nan, values)
-        limited = self._limited(chunk, nuisances.propensities)
-        places = limited, chunk.data.actions[limited]
-        unlimited = values[places]
-        if len(limited):
-            values, means = values.copy(), nuisances.outcome_means[places]
-            values[places] = means + (chunk.data.rewards[limited] - means) / self.learning_floor
-        if self.costs is not None:
-            costs = costs_in(chunk.data.contexts, self.costs)
-            values, unlimited = values - costs, unlimited - costs[places]
-        return JustScored(chunk.with_scores(values), nuisances, limited, unlimited)
-
-    @property
-    def learning_floor(self) -> float:
-        """The smallest propensity in scores to learn from; smaller ones count as this."""
-        return self.plan.learning_floor(len(self.masked))
-
-    def _limited(self, chunk: Chunk, propensities: FloatArray) -> IntArray:  # (n_limited,)
-        """Training rows that took an unlikely action and have a score for it."""
-        if self.learning_floor <= (self.plan.clip or 0.0):
-            return np.empty(0, np.int64)  # they are clipped for both purposes
-        actions = chunk.data.actions[chunk.training]
-        logged = propensities[np.arange(len(actions)), actions]
-        unlikely = (logged > 0) & (logged < self.learning_floor)
-        return np.flatnonzero(unlikely & ~(self.few_took | self.masked)[actions])
-
-
-class JustScored(NamedTuple):
-    """A chunk with its scores, and how scores to learn from differ from others."""
-
-    chunk: ScoredChunk
-    nuisances: Nuisances
-    limited: IntArray  # (n_limited,)  training rows whose weight is limited for learning
-    unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -141,18 +67,24 @@ class StudyScores:
         values: FloatArray = self.values[rows]
         return np.where(self.hidden, np.nan, values) if self.hidden.any() else values
 
-    def of(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
+    def of(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
         """All chunks of the study, in order, with their scores."""
-        start = 0
-        for chunk in chunks:
+        return chunks.by_rows(self._with_scores)
+
+    def _with_scores(self, rows: slice, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
+        start = rows.start or 0
+        for chunk in chunks:  # one, or parts of it
             stop = start + chunk.data.n_rows
             yield chunk.with_scores(self.part(slice(start, stop)))
             start = stop
 
-    def evaluated(self, chunks: Iterable[Chunk]) -> Iterator[ScoredChunk]:
-        """The same, with scores whose weights are not limited."""
-        start = 0
-        for chunk in self.of(chunks):
+    def evaluated(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
+        """The same, with scores whose weights nobody limited."""
+        return self.of(chunks).by_rows(self._for_evaluation)
+
+    def _for_evaluation(self, rows: slice, chunks: Iterable[ScoredChunk]) -> Iterator[ScoredChunk]:
+        start = rows.start or 0
+        for chunk in chunks:
             yield self.for_evaluation(chunk, start)
             start += chunk.data.n_rows
 
@@ -167,89 +99,37 @@ class StudyScores:
 
 
 def score_chunks(
-    scorer: Scorer, chunks: Iterable[Chunk], needed: int, path: Path | None, plan: EvaluationPlan
+    scorer: Scorer, rows: StudyRows, needed: int, path: Path | None, plan: EvaluationPlan
 ) -> StudyScores:
     """Score all rows, in memory or into a file; refused if sums would disclose a few rows.
 
     Overlap and fit are computed only if the plan asks for a description.
     """
-    n_actions = len(scorer.masked)
-    known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
-    valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
-    excess = NoiseExcess(n_actions, scorer.plan.clip, valued)
-    values: Any = None  # for rows in memory, which are one chunk
-    writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
-    limited, unlimited = [np.empty(0, np.int64)], [np.empty(0)]
-    start = 0
-    for just in scorer.scored(chunks):
-        chunk, nuisances = just.chunk, just.nuisances
-        values = chunk.scores
-        known.add(values[chunk.training])
-        if plan.describe:
-            support.add(chunk.data, nuisances.propensities, chunk.training)
-            sample.add(chunk, nuisances)
-        if writer:
-            writer.append(values)
-        else:  # many rows on disk show their variance themselves
-            excess.add(chunk, nuisances)
-        # Few, because rows rarely take an unlikely action.
-        limited.append(start + just.limited)
-        unlimited.append(just.unlimited)
-        start += chunk.data.n_rows
+    file = ScoreFile(path, (rows.given.n_rows, rows.given.n_actions)) if path else None
+    found = scored_chunks(scorer, rows, file, plan)
+    known = found.known
     hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if path and writer:
-        written = writer.finished()
-        # Renamed when complete: a process that finds the file finds all scores.
-        written.path.replace(path)
-        values = DiskArray(path, written.shape, written.stored)
     fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
     if plan.describe:
-        rows = sample.rows()
-        fit, interactions = fit_numbers(rows), interaction_tests(rows)
+        sample = joined_rows(found.sample)
+        fit, interactions = fit_numbers(sample), interaction_tests(sample)
     return StudyScores(
-        values=values,
+        values=file.finished() if file else found.values[0],
         hidden=hidden,
         is_complete=np.asarray(known.are_complete),
         models=np.empty(0, np.uint8),
         local=np.empty(0),
-        chances=support.chances,
-        effective_rows=support.effective_rows(),
+        chances=found.support.chances,
+        effective_rows=found.support.effective_rows(),
         fit=fit.numbers,
         imbalance=fit.imbalance,
         interactions=interactions,
-        excess=np.empty((0, n_actions)) if writer else excess.found(),
-        limited=np.concatenate(limited),
-        unlimited=np.concatenate(unlimited),
+        excess=found.excess,
+        limited=np.concatenate(found.limited),
+        unlimited=np.concatenate(found.unlimited),
     )
-
-
-class _Support:
-    """How likely each action was in the rows, and how many took it, added chunk by chunk."""
-
-    def __init__(self, n_actions: int) -> None:
-        self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
-        self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
-
-    def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
-        """Count and weight these rows; a row without a known propensity does not count."""
-        known, actions = propensities[rows], data.actions[rows]
-        for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
-            columns = np.ascontiguousarray(known[block].T)
-            # NaN is not above −∞ either, so an unknown propensity is in no bin.
-            above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
-            above[:-1] -= above[1:]
-            self.chances += above.T
-        logged = known[np.arange(len(known)), actions]
-        weights = data.weights_of(rows)
-        inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
-        self._inverse += np.bincount(actions, inverse, data.n_actions)
-        self._squares += np.bincount(actions, inverse**2, data.n_actions)
-
-    def effective_rows(self) -> FloatArray:  # (n_actions,)
-        """(Σw)²/Σw², where w are the inverse propensities of the rows that took each action."""
-        return np.asarray(self._inverse**2 / np.where(self._squares > 0, self._squares, 1.0))
 
 
 class ScoreArchive:

@@ -66,6 +66,26 @@ class JointSums:
         else:
             self._add_groups(weighted.T, groups[known])
 
+    def plus(self, other: "JointSums") -> "JointSums":
+        """Both together, about the origin of these, which are written over."""
+        if self._origin is None or other._origin is None:
+            return other if self._origin is None else self
+        # With v' = v + d: Σw·v' = Σw·v + d·Σw, and so for products. No matrix product: a column's
+        # bits must not depend on how many stand beside it.
+        moved = np.append(0.0, other._origin - self._origin)
+        self._n_rows += other._n_rows
+        self._sums = self._sums + (other._sums + moved * other._sums[0])
+        if other._by_group is not None:
+            assert self._by_group is not None  # noqa: S101  (rows have groups, or have none)
+            by_group = other._by_group + moved * other._by_group[:, :1]
+            self._by_group = _together(self._by_group, by_group)
+            return self
+        crossed = np.outer(moved, other._squares[0])
+        both = np.outer(moved, moved) * other._squares[0, 0]
+        self._units += other._units
+        self._squares = self._squares + (other._squares + crossed + crossed.T + both)
+        return self
+
     def _add_squares(self, weighted: FloatArray) -> None:  # (1 + n_columns, n_units)
         self._units += weighted.shape[1]
         self._squares += _products(weighted)
@@ -75,9 +95,7 @@ class JointSums:
         by_group = np.zeros((n_groups, weighted.shape[1]))
         np.add.at(by_group, groups, weighted)
         if self._by_group is not None:
-            longer, shorter = sorted([by_group, self._by_group], key=len, reverse=True)
-            by_group = longer.copy()
-            by_group[: len(shorter)] += shorter
+            by_group = _together(by_group, self._by_group)
         self._by_group = by_group
 
     def estimate(self) -> JointEstimate | None:
@@ -100,6 +118,14 @@ class JointSums:
             means=self._origin + shift,
             covariances=correction * about_mean / self._sums[0] ** 2,
         )
+
+
+def _together(first: FloatArray, second: FloatArray) -> FloatArray:  # (n_groups, n_columns)
+    """Sums by group of both, of which one may know fewer groups."""
+    longer, shorter = sorted([first, second], key=len, reverse=True)
+    found = longer.copy()
+    found[: len(shorter)] += shorter
+    return found
 
 
 def _products(columns: FloatArray) -> FloatArray:  # (n_columns, n_columns)

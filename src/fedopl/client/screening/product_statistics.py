@@ -7,7 +7,7 @@ is robust: the rows in which outcomes vary most count no more than others, and |
 rows support it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,7 @@ class _Part:
 
 
 def product_tests(
-    chunks: Callable[[], Iterator[Chunk]],
+    chunks: Callable[[], Iterable[Chunk]],
     scaling: Callable[[FloatArray], FloatArray],
     n_actions: int,
     n_features: int,
@@ -62,7 +62,7 @@ def product_tests(
 
 
 def _parts(
-    chunks: Iterator[Chunk],
+    chunks: Iterable[Chunk],
     scaling: Callable[[FloatArray], FloatArray],
     action: int,
     steps: tuple[int, int],

@@ -14,6 +14,7 @@ from fedopl.base.errors import DataError, refuse_to_leave
 from fedopl.base.known_shares import Chances
 from fedopl.base.labels import quoted
 from fedopl.client.disk.disk_array import DiskArray, slices
+from fedopl.client.disk.passes import PassEngine
 from fedopl.client.table.checked_arrays import (
     check_propensities,
     checked_actions,
@@ -73,6 +74,7 @@ class LoggedData:
     outcomes: FloatArray | None  # (n_rows, n_outcomes)
     outcome_names: tuple[str, ...]
     schema: "Schema | None"
+    engine: PassEngine | None  # whose workers go through rows on disk, if this process does not
 
     __reduce_ex__ = refuse_to_leave
 
@@ -115,6 +117,7 @@ class LoggedData:
             "outcomes": checked_outcomes(outcomes or {}, n_rows),
             "outcome_names": tuple(outcomes or ()),
             "schema": schema,
+            "engine": None,
         }
         if schema and (names, column_names) != (schema.actions, schema.feature_names):
             raise DataError("schema: it is of other actions or features than these")
@@ -234,6 +237,15 @@ def check_outcomes(data: LoggedData, outcomes: Sequence[str], name: str) -> None
             )
 
 
+def with_engine(data: LoggedData, engine: PassEngine) -> LoggedData:
+    """The same rows, which are on disk, with workers to go through them, which see the files."""
+    contexts: Any = data.contexts  # in a file, though it stands for an array
+    engine.check(contexts.path, contexts.n_bytes)
+    arrays = {name: getattr(data, name) for name in ROW_ARRAYS}
+    names = data.action_names, data.feature_names, data.schema, data.outcome_names
+    return trusted(arrays, *names, engine=engine)
+
+
 def folder_of(data: LoggedData) -> Path:
     """The folder with the files of data on disk; derived arrays are also kept there."""
     contexts: Any = data.contexts  # a file that takes the place of an array
@@ -288,6 +300,7 @@ def trusted(
     feature_names: tuple[str, ...],
     schema: "Schema | None" = None,
     outcome_names: tuple[str, ...] = (),
+    engine: PassEngine | None = None,
 ) -> LoggedData:
     """Data from named arrays that were checked before and are not checked again."""
     data = LoggedData.__new__(LoggedData)
@@ -299,5 +312,6 @@ def trusted(
         feature_names=feature_names,
         schema=schema,
         outcome_names=schema.outcomes if schema else outcome_names,
+        engine=engine,
     )
     return data

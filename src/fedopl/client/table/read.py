@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.schema import Schema
+from fedopl.client.disk.passes import PassEngine
 from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.formats import FileFormat, open_table, table_name
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData, with_engine
 from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import spool
 from fedopl.client.table.spool_writer import Number
@@ -30,6 +31,7 @@ def read_logged(
     sheet: str | None = None,
     on_disk: str | Path | None = None,
     numbers: Number = "float64",
+    engine: PassEngine | None = None,
 ) -> LoggedData:
     """Read logged decisions from a file, by its ending, from a frame, or from Arrow batches.
 
@@ -53,6 +55,7 @@ def read_logged(
             instead of memory. They are used again as long as the rows and the way they are read
             stay the same.
         numbers: how contexts are stored there; float32 takes half the space.
+        engine: a `fedopl.DaskEngine`, whose workers go through the rows on disk.
 
     """
     if not isinstance(schema, Schema):
@@ -67,8 +70,11 @@ def read_logged(
     if isinstance(source, pa.RecordBatchReader):
         source = RowBatches(source.schema.names, source, name=form.name)
     if on_disk is None:
+        if engine is not None:
+            raise OptionError("engine: workers read rows on disk; name a folder for them (on_disk)")
         return read_into_memory(source, schema, form)
-    return read_onto_disk(source, schema, form, Path(on_disk), numbers)
+    rows = read_onto_disk(source, schema, form, Path(on_disk), numbers)
+    return rows if engine is None else with_engine(rows, engine)
 
 
 def read_into_memory(source: object, schema: Schema, form: TableForm) -> LoggedData:

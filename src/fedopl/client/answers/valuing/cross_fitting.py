@@ -1,7 +1,8 @@
 """Answers for cross-fitted values: sums by fold, and each fold valued by its own policies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -11,12 +12,15 @@ from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.answers.valuing.estimate_values import (
     ScoreSpread,
     ValuedCandidates,
+    by_workers,
     released_values,
+    together,
     with_excess,
 )
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import ScoreCounts, check_parts, check_takers
+from fedopl.client.disk.passes import totals_of
 from fedopl.client.local.fold_policies import local_policies_by_fold, means_by_fold
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
@@ -27,6 +31,7 @@ from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
+from fedopl.study.study import Study
 
 # Folds are not independent: each contributes to the policies that value the others. The less stable
 # these policies are, the more it contributes. Measured on made-up rows, with and without effects,
@@ -88,14 +93,9 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
         space.own_chunks_by_fold, space.study_rows, space.study, space.blocks
     )
     candidates: list[Sequence[Decides]] = [*valued, [one.at(space.client).decide for one in alone]]
-    sums, spread = JointSums(), ScoreSpread(space.least_spread)
-    for chunk in space.scored.evaluated(space.unscored_chunks()):
-        rows, decided = chunk.training, _decided(chunk, candidates)
-        *asked_about, alone_worth = chunk.scores[rows][np.arange(len(decided)), decided.T]
-        rewards = net_rewards(chunk.data, rows, space.study)
-        values = np.column_stack([*asked_about, rewards, alone_worth])
-        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
-        spread.see(chunk.scores[rows], rewards)
+    chunks = by_workers(space, space.scored.evaluated(space.unscored_chunks()))
+    summed = partial(_summed, space.study, candidates, space.least_spread)
+    sums, spread = together(totals_of(chunks, summed))
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -114,6 +114,23 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
         ValuedCandidates(found, spread, asked, RowSplit.TRAINING),
         query.most_amount(space.study),
     )
+
+
+def _summed(
+    study: Study,
+    candidates: Sequence[Sequence[Decides]],
+    least_spread: float,
+    chunks: Iterable[ScoredChunk],
+) -> tuple[JointSums, ScoreSpread]:
+    sums, spread = JointSums(), ScoreSpread(least_spread)
+    for chunk in chunks:
+        rows, decided = chunk.training, _decided(chunk, candidates)
+        *asked_about, alone_worth = chunk.scores[rows][np.arange(len(decided)), decided.T]
+        rewards = net_rewards(chunk.data, rows, study)
+        values = np.column_stack([*asked_about, rewards, alone_worth])
+        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
+        spread.see(chunk.scores[rows], rewards)
+    return sums, spread
 
 
 def _instability(space: Workspace, versions: Sequence[Decides]) -> float:

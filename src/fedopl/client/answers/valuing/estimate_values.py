@@ -1,7 +1,8 @@
 """The values of several policies on the same rows, and the covariances of those values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
+from fedopl.client.disk.passes import Pass, totals_of
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.noise_excess import added_covariances
@@ -147,6 +149,13 @@ class ScoreSpread:
         self._squares += float(((high - low) ** 2).sum())
         self._n_rows += len(rewards)
 
+    def plus(self, other: "ScoreSpread") -> "ScoreSpread":
+        """Both together; this one is written over."""
+        self.all_scored = self.all_scored and other.all_scored
+        self._squares += other._squares
+        self._n_rows += other._n_rows
+        return self
+
     @property
     def usual(self) -> float:
         """The root mean square, or more where few rows differ from all others."""
@@ -169,13 +178,8 @@ def estimate_candidates(
     valued = deciders(space, policies_in(query))
     valued += [policy.at(space.client).decide for policy in further]
     valued += [valued[place] for place in again]
-    sums, spread = JointSums(), ScoreSpread(space.least_spread)
-    for chunk in space.chunks():
-        rows = chunk.rows(split)
-        rewards = net_rewards(chunk.data, rows, space.study)
-        spread.see(chunk.scores[rows], rewards)
-        values = _values(chunk, rows, rewards, valued, own)
-        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
+    summed = partial(_summed, space.study, split, valued, own, space.least_spread)
+    sums, spread = together(totals_of(by_workers(space, space.chunks()), summed))
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -186,6 +190,43 @@ def estimate_candidates(
         decided = np.column_stack([decide(contexts) for decide in (*valued, *own)])
         found = with_excess(found, excess, decided, space.whole.weights(rows))
     return with_events(found, space.event_spread), spread
+
+
+def by_workers(space: Workspace, chunks: Pass[ScoredChunk]) -> Pass[ScoredChunk]:
+    """The same chunks, for workers unless values take what is here alone.
+
+    That is the client's own code, and sums of all its groups, which may be as many as rows.
+    """
+    is_here = space.rules or space.study_rows.given.groups is not None
+    return chunks.here() if is_here else chunks
+
+
+def together(
+    totals: Iterable[tuple[JointSums, ScoreSpread]],
+) -> tuple[JointSums, ScoreSpread]:
+    """Sums and spreads over all partitions."""
+    (sums, spread), *others = totals
+    for more, further in others:
+        sums, spread = sums.plus(more), spread.plus(further)
+    return sums, spread
+
+
+def _summed(
+    study: Study,
+    split: RowSplit,
+    valued: Sequence[Decides],
+    own: Sequence[Decides],
+    least_spread: float,
+    chunks: Iterable[ScoredChunk],
+) -> tuple[JointSums, ScoreSpread]:
+    sums, spread = JointSums(), ScoreSpread(least_spread)
+    for chunk in chunks:
+        rows = chunk.rows(split)
+        rewards = net_rewards(chunk.data, rows, study)
+        spread.see(chunk.scores[rows], rewards)
+        values = _values(chunk, rows, rewards, valued, own)
+        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
+    return sums, spread
 
 
 def with_events(found: JointEstimate, size: float) -> JointEstimate:

@@ -1,0 +1,205 @@
+"""Dask workers that sum a client's rows on disk, partition by partition. Needs the `dask` extra.
+
+The workers are the client's own. They read its files by themselves, so they need the same folder,
+and send back what would be summed here: nothing that they do is seen by a federation's server.
+"""
+
+import logging
+import platform
+from asyncio import CancelledError as AsyncCancelled
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from functools import cached_property, lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedopl.base.errors import OptionError, StorageError
+from fedopl.client.cluster.handles import computed, task_bytes
+from fedopl.client.disk.passes import Partition
+
+_Total = TypeVar("_Total")
+
+# Partitions that are under way for each thread of a worker: one, and one that waits for it.
+AHEAD = 2
+# The same bits need the same arithmetic.
+SAME_VERSIONS = ("fedopl", "numpy", "scipy", "scikit-learn")
+
+
+class DaskEngine:
+    """Workers of a Dask cluster: one that runs, by its scheduler's address, or one on this machine.
+
+    Args:
+        address: of a scheduler, such as tls://lake.example.org:8786. Without it, workers are
+            started on this machine, and end with this process.
+        workers: how many to start on this machine; default: as many as it has cores.
+        wait: for how many seconds to wait for the scheduler, and for a first worker.
+
+    """
+
+    def __init__(
+        self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
+    ) -> None:
+        if address is not None and workers is not None:
+            raise OptionError("workers: they are started on this machine; leave out the address")
+        if find_spec("distributed") is None:
+            raise OptionError("engine: dask is not installed; run: pip install 'fedopl[dask]'")
+        self._address, self._workers, self._wait = address, workers, wait
+
+    @cached_property
+    def _client(self) -> Any:
+        client = self._connected()
+        try:
+            client.wait_for_workers(1, timeout=self._wait)
+            self._check_versions(client)
+        except TimeoutError:
+            client.close()
+            raise OptionError(
+                f"engine: {self._name} has no worker after {self._wait:g} seconds; start some"
+            ) from None
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def _connected(self) -> Any:
+        import distributed
+
+        connect: Any = distributed.Client  # which has no types
+        if self._address is None:
+            return connect(self._local_cluster, set_as_default=False, timeout=self._wait)
+        try:
+            return connect(self._address, set_as_default=False, timeout=self._wait)
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise OptionError(
+                f"engine: no Dask scheduler could be reached at {self._address} in "
+                f"{self._wait:g} seconds ({type(error).__name__}); start one (dask scheduler), or "
+                "correct the address"
+            ) from None
+
+    @cached_property
+    def _local_cluster(self) -> Any:
+        import dask
+        import distributed
+
+        start: Any = distributed.LocalCluster
+        for handler in logging.getLogger("distributed").handlers:
+            handler.setLevel(logging.ERROR)  # also of what it says when it ends
+        # With certificates of its own: whoever reaches a scheduler can run programs by it. And
+        # with no page that tells what is computed.
+        pages: dict[str, list[str]] = {
+            f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker", "nanny")
+        }
+        with dask.config.set(pages):
+            return start(
+                n_workers=self._workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                security=True,
+            )
+
+    @property
+    def _name(self) -> str:
+        return self._address or "the Dask cluster of this machine"
+
+    def _check_versions(self, client: Any) -> None:
+        here = versions()
+        for worker, there in client.run(versions).items():
+            if there != here:
+                apart = [
+                    f"{name} {there[name]}, here {here[name]}"
+                    for name in here
+                    if there[name] != here[name]
+                ]
+                raise OptionError(
+                    f"engine: the worker {worker} has other versions, with which sums may differ: "
+                    f"{'; '.join(apart)}. Install the same there"
+                )
+
+    def connect(self) -> None:
+        """Reach the cluster, or start it; the first pass over rows does so otherwise."""
+        self._client  # noqa: B018
+
+    def check(self, file: Path, n_bytes: int) -> None:
+        """Refuse workers that do not see this file as it is here."""
+        for worker, found in self._client.run(size_of, file.absolute()).items():
+            if found != n_bytes:
+                seen = "cannot read it" if found is None else f"sees {found:,} bytes"
+                raise StorageError(
+                    f"{file}: has {n_bytes:,} bytes here, and the worker {worker} {seen}; put the "
+                    "client's folder where all workers can read and write it"
+                )
+
+    def map(
+        self, task: Callable[[Partition], _Total], partitions: Sequence[Partition]
+    ) -> Iterator[_Total]:
+        """What the task makes of each partition, in their order; some are under way meanwhile."""
+        content, client = task_bytes(task), self._client
+        most = AHEAD * max(1, sum(client.nthreads().values()))
+        coming: deque[Any] = deque()
+        try:
+            for partition in partitions:
+                # Not pure: whoever asks twice wants rows read twice.
+                coming.append(client.submit(computed, content, list(partition), pure=False))
+                if len(coming) >= most:
+                    yield self._result(coming.popleft())
+            while coming:
+                yield self._result(coming.popleft())
+        finally:
+            for unwanted in coming:
+                unwanted.cancel()
+
+    def _result(self, future: Any) -> Any:
+        """The result of one partition; Dask has it computed again where a worker died."""
+        from distributed.scheduler import KilledWorker
+
+        while True:
+            try:
+                return future.result(timeout=self._wait)
+            except TimeoutError:
+                if future.status == "pending" and not self._client.nthreads():
+                    raise StorageError(
+                        f"{self._name}: all workers are gone; start some, and start again"
+                    ) from None
+            except (AsyncCancelled, CancelledError):
+                raise StorageError(
+                    f"{self._name}: the connection was lost; see to the scheduler, and start again"
+                ) from None
+            except KilledWorker:
+                raise StorageError(
+                    f"{self._name}: several workers died of the same rows, perhaps for lack of "
+                    "memory; give each more, and start again"
+                ) from None
+
+    def close(self) -> None:
+        """End the connection, and the workers that were started for it."""
+        if "_client" in vars(self):
+            self._client.close()
+        if "_local_cluster" in vars(self):
+            self._local_cluster.close()
+
+
+@lru_cache(8)
+def shared_engine(address: str | None, workers: int | None, wait: float) -> DaskEngine:
+    """One engine for all clients of this process that ask for the same, connected."""
+    engine = DaskEngine(address, workers=workers, wait=wait)
+    engine.connect()
+    return engine
+
+
+def versions() -> dict[str, str]:
+    """What sums are computed with in this process."""
+    return {name: version(name) for name in SAME_VERSIONS} | {"processor": platform.machine()}
+
+
+def size_of(file: Path) -> int | None:
+    """How many bytes this process finds there; None if it cannot read the file."""
+    try:
+        with file.open("rb"):
+            return file.stat().st_size
+    except OSError:
+        return None

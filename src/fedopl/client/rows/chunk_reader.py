@@ -1,0 +1,86 @@
+"""What it takes to read chunks of one study's rows on disk: neither the study nor any secret."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, IntArray
+from fedopl.client.disclosure.masking import Mask
+from fedopl.client.disk.disk_array import slices
+from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, sorted_order
+from fedopl.client.rows.folds import Folds
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.policies.terms import Terms
+
+NOTHING = Mask()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChunkReader:
+    """Files of rows and of their folds, perhaps with a further outcome in place of the reward."""
+
+    given: LoggedData
+    folds: Folds
+    outcome: str | None
+
+    def read(self, rows: slice) -> list[Chunk]:
+        """These rows in order, with all their values."""
+        return [self.in_order(rows)[0]]
+
+    def in_order(self, rows: slice) -> tuple[Chunk, IntArray]:
+        """The same, and which of the rows each is."""
+        data = self.given.part(rows)
+        if self.outcome is not None:
+            data = data.valued_by(self.outcome)
+        chunk = Chunk(data=data, folds=self.folds.part(rows))
+        order = sorted_order(chunk)
+        return chunk.taken(order), order
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IntoTerms:
+    """The terms that models are linear in, and what is hidden of them."""
+
+    terms: Terms | None  # None if they are the features themselves
+    rare: Mask = NOTHING
+
+    def __call__(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
+        """The chunk, some rows at a time, with terms for contexts, and which rows these are.
+
+        Without a basis these are the features, and all rows at once.
+        """
+        if self.terms is None:
+            yield slice(None), chunk
+            return
+        for rows in slices(chunk.data.n_rows, ROWS_PER_CHUNK):
+            data = chunk.data.part(rows)
+            found = data.with_contexts(self.terms.of(data.contexts))
+            yield rows, without_rare(self.rare, Chunk(data=found, folds=chunk.folds.part(rows)))
+
+    def chunks(self, chunk: Chunk) -> Iterator[Chunk]:
+        """The same without saying which rows these are."""
+        return (part for _, part in self(chunk))
+
+
+def without_rare(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
+    """The chunk with what is rare masked, in the cell that a training row is in or among all."""
+    own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
+    data = with_rare_masked(chunk.data, chunk.training, rare, own)
+    return chunk if data is chunk.data else replace(chunk, data=data)
+
+
+def with_rare_masked(
+    data: LoggedData, rows: slice | BoolArray, rare: Mask, cells: IntArray
+) -> LoggedData:
+    """The data with rare values of these rows masked, each by the cell that the row is in."""
+    if not rare:
+        return data
+    contexts = data.contexts[rows]
+    masked = rare(contexts, cells)
+    if masked is contexts:
+        return data
+    # A copy: the rows as they were read are masked in another way for other sums.
+    whole = np.array(data.contexts)
+    whole[rows] = masked
+    return data.with_contexts(whole)

@@ -1,0 +1,258 @@
+"""One pass that scores rows: by chunk, into a file for rows on disk, and what scores rest on."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.errors import StorageError
+from fedopl.client.disclosure.small_cells import ScoreCounts
+from fedopl.client.disk.disk_array import DiskArray, slices
+from fedopl.client.disk.passes import Pass
+from fedopl.client.rows.chunks import Chunk, ScoredChunk
+from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
+from fedopl.client.scoring.fit_numbers import FittedRows, sampled_rows
+from fedopl.client.scoring.net_scores import costs_in
+from fedopl.client.scoring.noise_excess import NoiseExcess
+from fedopl.client.scoring.scores import aipw_scores
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.messages.evaluation.description import CHANCE_CUTS
+from fedopl.messages.message import RowSplit
+from fedopl.study.plans import EvaluationPlan, NuisancePlan
+
+_FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
+NUMBERS_PER_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scorer:
+    """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions.
+
+    Two rules are kept apart. Held-out rows value policies, so their scores are unbiased unless the
+    study clips them. Training rows are learned from: there a propensity below the floor counts as
+    the floor, since the noise of a few large weights does more harm than a little bias.
+
+    Actions that only a few took are scored by their model alone: who knows the model could subtract
+    it from sums of scores, and would be left with those few.
+    """
+
+    models: NuisanceModels
+    plan: NuisancePlan
+    masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
+    few_took: BoolArray  # (n_actions,)
+    costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
+
+    def scored(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
+        """The chunks with their scores."""
+        return chunks.mapped(self._scored)
+
+    def _scored(self, chunk: Chunk) -> ScoredChunk:
+        return self.score(chunk).chunk
+
+    def score(self, chunk: Chunk) -> "JustScored":
+        """The chunk with its scores, beside the nuisances that they were made from."""
+        nuisances = self.models.of(chunk)
+        values = aipw_scores(chunk.data, nuisances, clip=self.plan.clip).values
+        took_few = np.flatnonzero(self.few_took[chunk.data.actions])
+        if len(took_few):
+            values = values.copy()
+            places = took_few, chunk.data.actions[took_few]
+            values[places] = nuisances.outcome_means[places]
+        if self.masked.any():
+            values = np.where(self.masked, np.nan, values)
+        limited = self._limited(chunk, nuisances.propensities)
+        places = limited, chunk.data.actions[limited]
+        unlimited = values[places]
+        if len(limited):
+            values, means = values.copy(), nuisances.outcome_means[places]
+            values[places] = means + (chunk.data.rewards[limited] - means) / self.learning_floor
+        if self.costs is not None:
+            costs = costs_in(chunk.data.contexts, self.costs)
+            values, unlimited = values - costs, unlimited - costs[places]
+        return JustScored(chunk.with_scores(values), nuisances, limited, unlimited)
+
+    @property
+    def learning_floor(self) -> float:
+        """The propensity below which none counts in scores to learn from."""
+        return self.plan.learning_floor(len(self.masked))
+
+    def _limited(self, chunk: Chunk, propensities: FloatArray) -> IntArray:  # (n_limited,)
+        """The training rows that took what they were unlikely to get, and have a score for it."""
+        if self.learning_floor <= (self.plan.clip or 0.0):
+            return np.empty(0, np.int64)  # they are clipped for either purpose
+        actions = chunk.data.actions[chunk.training]
+        logged = propensities[np.arange(len(actions)), actions]
+        unlikely = (logged > 0) & (logged < self.learning_floor)
+        return np.flatnonzero(unlikely & ~(self.few_took | self.masked)[actions])
+
+
+class JustScored(NamedTuple):
+    """A chunk with its scores, and how those that are learned from differ from others."""
+
+    chunk: ScoredChunk
+    nuisances: Nuisances
+    limited: IntArray  # (n_limited,)  training rows whose weight is limited where it is learned
+    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """A file of scores, to which chunks are written in any order, and by several processes."""
+
+    path: Path
+    shape: tuple[int, int]
+
+    @property
+    def _beside(self) -> Path:
+        return self.path.with_suffix(".part")
+
+    def prepare(self) -> None:
+        """Make a file of that size, which only its owner can read."""
+        try:
+            descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.truncate(8 * self.shape[0] * self.shape[1])
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+
+    def write(self, start: int, scores: FloatArray) -> None:
+        """Write the scores of the rows from this one on; the same ones again change nothing."""
+        try:
+            with self._beside.open("r+b") as file:
+                file.seek(8 * start * self.shape[1])
+                file.write(np.ascontiguousarray(scores, np.float64).reshape(-1).view(np.uint8).data)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+
+    def finished(self) -> DiskArray:
+        """The scores, flushed to the disk; renamed when complete: whoever finds them finds all."""
+        try:
+            with self._beside.open("r+b") as file:
+                os.fsync(file.fileno())
+            self._beside.replace(self.path)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+        return DiskArray(self.path, self.shape, np.dtype(np.float64))
+
+
+class ScoredPart(NamedTuple):
+    """What scores of some chunks rest on; the scores themselves, where they are in memory."""
+
+    known: ScoreCounts
+    support: "Support"
+    sample: list[FittedRows]
+    excess: FloatArray  # (n_valued, n_actions), no rows where rows are on disk
+    limited: list[IntArray]  # (n_limited,)  few, as rows rarely take what they are unlikely to get
+    unlimited: list[FloatArray]  # (n_limited,)
+    values: list[FloatArray]  # (n_rows, n_actions), none where rows are on disk
+
+    def plus(self, other: "ScoredPart") -> "ScoredPart":
+        """Both together; this part is written over."""
+        return ScoredPart(
+            known=self.known.plus(other.known),
+            support=self.support.plus(other.support),
+            sample=[*self.sample, *other.sample],
+            excess=self.excess,
+            limited=[*self.limited, *other.limited],
+            unlimited=[*self.unlimited, *other.unlimited],
+            values=self.values,
+        )
+
+
+def scored_chunks(
+    scorer: Scorer, rows: StudyRows, file: ScoreFile | None, plan: EvaluationPlan
+) -> ScoredPart:
+    """Score all rows, into the file if there is one."""
+    chunks = rows.chunks()
+    sampled: dict[int, slice] = {}
+    if plan.describe:
+        starts = [own.start or 0 for own in chunks.chunks]
+        sampled = dict(zip(starts, sampled_rows(rows.training_by_chunk), strict=True))
+    if file:
+        file.prepare()
+    valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
+    task = _Scoring(scorer=scorer, file=file, sampled=sampled, valued=valued)
+    return reduce(ScoredPart.plus, chunks.by_rows(task.scored).totals(_together))
+
+
+def _together(parts: Iterable[ScoredPart]) -> ScoredPart:
+    return reduce(ScoredPart.plus, parts)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Scoring:
+    """What is done with each chunk."""
+
+    scorer: Scorer
+    file: ScoreFile | None
+    sampled: dict[int, slice]  # by the first row of a chunk, those that fit is judged by; or none
+    valued: RowSplit
+
+    def scored(self, rows: slice, chunks: Iterable[Chunk]) -> Iterator[ScoredPart]:
+        start = rows.start or 0
+        for chunk in chunks:
+            yield self._part(start, self.scorer.score(chunk))
+
+    def _part(self, start: int, just: JustScored) -> ScoredPart:
+        chunk, n_actions = just.chunk, len(self.scorer.masked)
+        known, support = ScoreCounts(n_actions), Support(n_actions)
+        known.add(chunk.scores[chunk.training])
+        sample, excess = list[FittedRows](), np.empty((0, n_actions))
+        if self.sampled:
+            support.add(chunk.data, just.nuisances.propensities, chunk.training)
+            sample = [FittedRows.of(chunk.data, just.nuisances, self.sampled[start])]
+        if self.file:
+            self.file.write(start, chunk.scores)
+        else:  # rows that fill a disk show their variance themselves
+            noise = NoiseExcess(n_actions, self.scorer.plan.clip, self.valued)
+            noise.add(chunk, just.nuisances)
+            excess = noise.found()
+        return ScoredPart(
+            known=known,
+            support=support,
+            sample=sample,
+            excess=excess,
+            limited=[start + just.limited],
+            unlimited=[just.unlimited],
+            values=[] if self.file else [chunk.scores],
+        )
+
+
+class Support:
+    """How likely each action was in the rows, and how many took it, chunk by chunk."""
+
+    def __init__(self, n_actions: int) -> None:
+        self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
+        self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
+
+    def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
+        """Count and weigh these rows; one whose propensity is not known does not count."""
+        known, actions = propensities[rows], data.actions[rows]
+        for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
+            columns = np.ascontiguousarray(known[block].T)
+            # NaN is not above −∞ either, so an unknown propensity is in no bin.
+            above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
+            above[:-1] -= above[1:]
+            self.chances += above.T
+        logged = known[np.arange(len(known)), actions]
+        weights = data.weights_of(rows)
+        inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
+        self._inverse += np.bincount(actions, inverse, data.n_actions)
+        self._squares += np.bincount(actions, inverse**2, data.n_actions)
+
+    def plus(self, other: "Support") -> "Support":
+        """Both together; this one is written over."""
+        for name in ("chances", "_inverse", "_squares"):
+            total = getattr(self, name)
+            np.add(total, getattr(other, name), out=total)
+        return self
+
+    def effective_rows(self) -> FloatArray:  # (n_actions,)
+        """(Σw)²/Σw² with w the inverse propensities of those who took each action."""
+        return np.asarray(self._inverse**2 / np.where(self._squares > 0, self._squares, 1.0))
