@@ -1,6 +1,7 @@
 """What a policy is worth at a site that has contexts only, by several ways to say it.
 
     python experiments/new_site.py [DRAWS [FIRST]]
+    python experiments/new_site.py balance [DRAWS [FIRST]]
 
 Rows are made up: three sources and a target of 1,000 contexts each, which is moved by 0.5 or by 1
 standard deviation in two features and by 0.5 in a third; outcomes are smooth in contexts, or steps;
@@ -15,6 +16,10 @@ The second is of what `learn(..., target=...)` says of the policy that it learns
 of 2,000 rows, of which a quarter is held out, in draws from the FIRST on; how often it claims a
 value at all; and so of a target where nobody is, and of a source whose outcomes are another's. The
 third is the same within default limits. All cells share their draws.
+
+With `balance`, there is one table of `learn(..., target=..., balance=...)`, for a target moved by 1:
+each source for itself, and all together, on the same draws; then within default limits, on a
+quarter of the draws.
 """
 
 import sys
@@ -242,7 +247,67 @@ def table_of_library(n_draws: int, limits: str, first: int) -> None:
         print(f"| {what} | {claimed} | {numbers} | {np.mean(rows):,.0f} |", flush=True)
 
 
+def table_of_balances(n_draws: int, first: int, limits: str) -> None:
+    """Print what weights found by each source, and by all together, come to at a move of 1."""
+    print(f"\nThe learned policy, 3 × {N_LIBRARY:,} rows, a move of 1 sd, limits {limits}\n")
+    print(
+        "| apart | world | balance | claimed | mean squared error | where both claim | coverage |"
+    )
+    print("|---:|---|---|---:|---:|---:|---:|", "width | effective rows | steps |")
+    for apart in (0.3, 1.0):
+        for name, means in WORLDS.items():
+            found = [
+                balanced_ways(means, seed, apart, limits) for seed in range(first, first + n_draws)
+            ]
+            both = [all(one is not None for one in ways.values()) for ways, _, _ in found]
+            for way in ("each", "joint"):
+                claimed = [ways[way] for ways, _, _ in found if ways[way] is not None]
+                shared = [ways[way][0] for (ways, _, _), b in zip(found, both, strict=True) if b]
+                cells = "– | – | – | –"
+                if claimed:
+                    errors, covered, widths = np.array(claimed).T
+                    cells = (
+                        f"{np.mean(errors**2):.4f} | {np.mean(np.square(shared)):.4f} ({len(shared)})"
+                        f" | {np.mean(covered):.3f} | {np.mean(widths):.2f}"
+                    )
+                rows = np.mean([left[way] for _, left, _ in found])
+                steps = np.mean([taken for _, _, taken in found])
+                taken = f"{steps:.1f}" if way == "joint" else "–"
+                print(
+                    f"| {apart:g} | {name} | {way} | {len(claimed)} of {n_draws} | {cells} "
+                    f"| {rows:,.0f} | {taken} |",
+                    flush=True,
+                )
+
+
+def balanced_ways(
+    means: Outcomes, seed: int, apart: float, limits: str
+) -> tuple[dict[str, tuple[float, float, float] | None], dict[str, float], int]:
+    """Both ways of one draw: error, whether it is covered, width; effective rows; steps."""
+    clients = sources(means, seed, N_LIBRARY, apart)
+    there, told, rows, n_steps = fedopl.Contexts(target(1.0, seed)), {}, {}, 0
+    for way in ("each", "joint"):
+        run = fedopl.learn(
+            clients, target=there, limits=limits, seed=seed, personal="none", balance=way
+        )
+        found = run.target
+        rows[way], n_steps = found.effective_rows, max(n_steps, found.n_steps)
+        told[way] = None
+        if not found.why_not:
+            truth = true_value(means, 1.0, run.policy.decide)
+            value, (low, high) = found.values[run.chosen], found.values[run.chosen].interval()
+            told[way] = value.value - truth, float(low < truth < high), high - low
+    return told, rows, n_steps
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["balance"]:
+        n, start = (
+            int(sys.argv[place]) if sys.argv[place:] else (100, 0)[place - 2] for place in (2, 3)
+        )
+        table_of_balances(n, start, "open")
+        table_of_balances(n // 4, start, "guarded")
+        sys.exit()
     draws = int(sys.argv[1]) if sys.argv[1:] else 24
     for so_far in (0.3, 1.0):
         table_of_ways(draws, so_far)
