@@ -205,6 +205,8 @@ QUERIES = {
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
     "ValueApart": Message(110, "3·d·(p + 1)"),
     "TellInteractions": Message(48, "0"),
+    "BalanceContexts": Message(63, "4·p + 2"),
+    "ValueJointly": Message(134, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -256,6 +258,8 @@ ANSWERS = {
     "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 7"),
     "ValueApart": Message(62, "10"),
     "TellInteractions": Message(61, "48·d"),
+    "BalanceContexts": Message(62, "p·(2·p + 3) + 4"),
+    "ValueJointly": Message(77, "(d + 1)·(d + 8)/2 + 7"),
 }
 REFUSAL = Message(48, "1")
 # Bytes that a bundle of messages adds.

@@ -17,7 +17,7 @@ of 2,000 rows, of which a quarter is held out, in draws from the FIRST on; how o
 value at all; and so of a target where nobody is, and of a source whose outcomes are another's. The
 third is the same within default limits. All cells share their draws.
 
-With `balance`, there is one table of `learn(..., target=..., balance=...)`, for a target moved by 1:
+With `balance`, there is a table of `learn(..., target=..., balance=...)`, for a target moved by 1:
 each source for itself, and all together, on the same draws; then within default limits, on a
 quarter of the draws.
 """
@@ -25,6 +25,7 @@ quarter of the draws.
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -247,66 +248,74 @@ def table_of_library(n_draws: int, limits: str, first: int) -> None:
         print(f"| {what} | {claimed} | {numbers} | {np.mean(rows):,.0f} |", flush=True)
 
 
-def table_of_balances(n_draws: int, first: int, limits: str) -> None:
+def table_of_balances(n_draws: int, first: int, limits: str, aparts: tuple[float, ...]) -> None:
     """Print what weights found by each source, and by all together, come to at a move of 1."""
     print(f"\nThe learned policy, 3 × {N_LIBRARY:,} rows, a move of 1 sd, limits {limits}\n")
-    print(
-        "| apart | world | balance | claimed | mean squared error | where both claim | coverage |"
-    )
-    print("|---:|---|---|---:|---:|---:|---:|", "width | effective rows | steps |")
-    for apart in (0.3, 1.0):
+    print("| apart | world | balance | claimed | mean squared error | where both claim ", end="")
+    print("| coverage | width | effective rows | steps |")
+    print("|---:|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    for apart in aparts:
         for name, means in WORLDS.items():
-            found = [
-                balanced_ways(means, seed, apart, limits) for seed in range(first, first + n_draws)
+            drawn = [
+                both_balances(means, seed, apart, limits) for seed in range(first, first + n_draws)
             ]
-            both = [all(one is not None for one in ways.values()) for ways, _, _ in found]
+            both = [one for one in drawn if all(own.claimed for own in one.values())]
             for way in ("each", "joint"):
-                claimed = [ways[way] for ways, _, _ in found if ways[way] is not None]
-                shared = [ways[way][0] for (ways, _, _), b in zip(found, both, strict=True) if b]
+                claimed = [one[way] for one in drawn if one[way].claimed]
                 cells = "– | – | – | –"
                 if claimed:
-                    errors, covered, widths = np.array(claimed).T
-                    cells = (
-                        f"{np.mean(errors**2):.4f} | {np.mean(np.square(shared)):.4f} ({len(shared)})"
-                        f" | {np.mean(covered):.3f} | {np.mean(widths):.2f}"
-                    )
-                rows = np.mean([left[way] for _, left, _ in found])
-                steps = np.mean([taken for _, _, taken in found])
-                taken = f"{steps:.1f}" if way == "joint" else "–"
+                    error = np.mean([own.error**2 for own in claimed])
+                    shared = np.mean([one[way].error ** 2 for one in both]) if both else np.nan
+                    covered = np.mean([own.covered for own in claimed])
+                    width = np.mean([own.width for own in claimed])
+                    cells = f"{error:.4f} | {shared:.4f} | {covered:.2f} | {width:.2f}"
+                rows = np.mean([one[way].rows for one in drawn])
+                steps = np.mean([one[way].steps for one in drawn])
                 print(
                     f"| {apart:g} | {name} | {way} | {len(claimed)} of {n_draws} | {cells} "
-                    f"| {rows:,.0f} | {taken} |",
+                    f"| {rows:,.0f} | {steps:.1f} |",
                     flush=True,
                 )
 
 
-def balanced_ways(
-    means: Outcomes, seed: int, apart: float, limits: str
-) -> tuple[dict[str, tuple[float, float, float] | None], dict[str, float], int]:
-    """Both ways of one draw: error, whether it is covered, width; effective rows; steps."""
-    clients = sources(means, seed, N_LIBRARY, apart)
-    there, told, rows, n_steps = fedopl.Contexts(target(1.0, seed)), {}, {}, 0
+@dataclass
+class Balancing:
+    """What one way comes to in one draw."""
+
+    rows: float
+    steps: int
+    claimed: bool = False
+    error: float = 0.0
+    covered: bool = False
+    width: float = 0.0
+
+
+def both_balances(means: Outcomes, seed: int, apart: float, limits: str) -> dict[str, Balancing]:
+    """Each source for itself, and all together, in one draw."""
+    clients, there = sources(means, seed, N_LIBRARY, apart), fedopl.Contexts(target(1.0, seed))
+    told, truth = {}, None
     for way in ("each", "joint"):
         run = fedopl.learn(
             clients, target=there, limits=limits, seed=seed, personal="none", balance=way
         )
         found = run.target
-        rows[way], n_steps = found.effective_rows, max(n_steps, found.n_steps)
-        told[way] = None
+        own = told[way] = Balancing(rows=found.effective_rows, steps=found.n_steps)
         if not found.why_not:
-            truth = true_value(means, 1.0, run.policy.decide)
-            value, (low, high) = found.values[run.chosen], found.values[run.chosen].interval()
-            told[way] = value.value - truth, float(low < truth < high), high - low
-    return told, rows, n_steps
+            if truth is None:  # the policy is the same
+                truth = true_value(means, 1.0, run.policy.decide)
+            value = found.values[run.chosen]
+            low, high = value.interval()
+            own.claimed, own.error, own.width = True, value.value - truth, high - low
+            own.covered = low < truth < high
+    return told
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["balance"]:
-        n, start = (
-            int(sys.argv[place]) if sys.argv[place:] else (100, 0)[place - 2] for place in (2, 3)
-        )
-        table_of_balances(n, start, "open")
-        table_of_balances(n // 4, start, "guarded")
+        n = int(sys.argv[2]) if sys.argv[2:] else 100
+        start = int(sys.argv[3]) if sys.argv[3:] else 0
+        table_of_balances(n, start, "open", (1.0, 0.3))
+        table_of_balances(n // 4, start, "guarded", (1.0,))
         sys.exit()
     draws = int(sys.argv[1]) if sys.argv[1:] else 24
     for so_far in (0.3, 1.0):

@@ -46,6 +46,7 @@ from fedopl.messages.private.noised_values import (
     ValuesApart,
 )
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -233,6 +234,7 @@ AXES = {
     Axis.SUMS: "m",
     Axis.SEALED_WORDS: "6",
     Axis.TARGET_VALUES: "d + 1",
+    Axis.BALANCED: "2·p",
     Axis.REGIONS: "4",
     Axis.PRODUCTS_TOLD: "8",
     Axis.INTERACTION_NUMBERS: "6",
@@ -243,6 +245,7 @@ OWN_AXES = {
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
     ValueAtTarget: {Axis.LINEAR_POLICIES: "1"},
+    ValueJointly: {Axis.LINEAR_POLICIES: "1"},
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},

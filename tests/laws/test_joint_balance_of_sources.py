@@ -10,7 +10,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.message import RowSplit
-from fedopl.messages.target.balance_sums import MOST_STEPS
+from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts, BalanceSums
 from fedopl.report.page import render
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_trips
@@ -155,7 +155,7 @@ def test_it_takes_a_trip_for_every_step_and_two_more(run):
     assert asked == ["TellContexts", *["BalanceContexts"] * run.target.n_steps, "ValueJointly"]
     assert 3 <= run.target.n_steps <= 7
     trips = len({one.trip for one in run.rounds})
-    assert expected_trips(run.study, 3) == trips + MOST_STEPS - run.target.n_steps
+    assert expected_trips(run.study, 3) == trips + MOST_BALANCING_STEPS - run.target.n_steps
 
 
 def test_the_policy_and_all_else_are_those_of_the_study_without_a_target(run):
@@ -233,16 +233,14 @@ def test_a_source_whose_rows_come_to_too_few_leaves_and_the_others_go_on():
     found = learned(clients, contexts(middle=[0.9, 0.5, 0.0]), limits="guarded").target
     out = {one.client: one.why_not for one in found.sources if not one.used}
     assert list(out) == ["far"]
-    assert "its rows come to too few under weights" in out["far"]
+    assert "its sums would rest on too few rows" in out["far"]
     assert set(found.mixture) == set(APART)
     assert found.values
 
 
 def test_a_source_without_scores_of_an_action_leaves():
     data = logged(5)
-    usual = fedopl.LoggedData(
-        data.contexts, np.zeros(500, int), data.rewards, action_names=ACTIONS
-    )
+    usual = fedopl.LoggedData(data.contexts, np.zeros(500, int), data.rewards, action_names=ACTIONS)
     nuisances = fedopl.NuisancePlan(unseen="mask", propensity="marginal")
     clients = {
         name: fedopl.LoggedData(own.contexts, own.actions, own.rewards, action_names=ACTIONS)
@@ -266,3 +264,29 @@ def test_a_study_that_does_not_say_it_has_the_hash_it_had():
     assert "balance" not in said.model_dump_json()
     assert Study.model_validate_json(joint.model_dump_json()) == joint
     assert joint.digest != said.digest
+
+
+# --- answers that cannot be true ----------------------------------------------------------------
+
+
+def sums(**changes):
+    zeros = {"means": np.zeros(6), "products": np.eye(6), "log_weight": 0.0}
+    return BalanceSums(**{"released": 1, "scored": 1, "n_rows": 100, **zeros, **changes})
+
+
+LIES = {
+    "more weight than its means allow": {"log_weight": 2.0},
+    "products below the squares of means": {"means": np.full(6, 2.0)},
+    "more rows than it has": {"n_rows": 400_000},
+    "no rows": {"n_rows": 0},
+    "a part": {"released": 2},
+    "sums, though none were released": {"released": 0, "means": np.ones(6)},
+}
+
+
+@pytest.mark.parametrize("changes", LIES.values(), ids=LIES)
+def test_sums_that_cannot_be_true_are_rejected(run, changes):
+    units = {"centres": np.zeros(4), "scales": np.ones(4)}
+    query = BalanceContexts(**units, slopes=np.full(6, 0.1))
+    assert query.fault_in(sums(), run.study, 1_000) is None
+    assert query.fault_in(sums(**changes), run.study, 1_000)

@@ -11,7 +11,7 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with, wit
 
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.target.balance_sums import MOST_STEPS, BalanceContexts
+from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts
 from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.policies.kinds import packed
@@ -83,7 +83,9 @@ def test_sums_that_rest_on_a_few_rows_are_not_released(width):
     for _, server in servers(person_near, secrets=SECRETS[:6]):
         answer = server.ask(BalanceContexts, **aimed(KNOWN, width))
         assert not answer.released
-        assert not (answer.means.any() or answer.products.any() or answer.log_weight)
+        assert answer.log_weight == 0
+        assert not answer.means.any()
+        assert not answer.products.any()
 
 
 @pytest.mark.parametrize("width", [0.8, 0.9])
@@ -91,7 +93,7 @@ def test_as_near_as_limits_allow_a_usual_number_stays_hidden(width):
     """Though all steps are spent on one person, so that noise is averaged."""
     told = []
     for secret, server in servers(person_near, secrets=SECRETS / 2):
-        widths = width + 1e-4 * np.arange(MOST_STEPS)
+        widths = width + 1e-4 * np.arange(MOST_BALANCING_STEPS)
         answers = [server.ask(BalanceContexts, **aimed(KNOWN, own)) for own in widths]
         if all(answer.released for answer in answers):
             told.append((secret, np.mean([own.means[N_FEATURES - 1] for own in answers])))
@@ -102,7 +104,7 @@ def test_as_near_as_limits_allow_a_usual_number_stays_hidden(width):
 # --- small ones, subtracted from each other -----------------------------------------------------
 
 FURTHEST = 4.0  # where the person is in the first feature, beyond everybody
-STEPS = np.linspace(-0.8, 0.3, MOST_STEPS)
+STEPS = np.linspace(-0.8, 0.3, MOST_BALANCING_STEPS)
 
 
 def person_far(secret):
@@ -171,7 +173,7 @@ def test_only_so_many_steps_are_answered():
     (_, server), *_ = servers(person_near, secrets=SECRETS[:6])
     told = [
         server.ask(BalanceContexts, **ORIGIN, slopes=SLOPES + 0.01 * step)
-        for step in range(MOST_STEPS + 1)
+        for step in range(MOST_BALANCING_STEPS + 1)
     ]
     assert not any(isinstance(answer, Refusal) for answer in told[:-1])
     assert told[-1].reason is RefusalCode.BUDGET_SPENT

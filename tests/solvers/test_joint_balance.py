@@ -45,7 +45,7 @@ def drawn(places, n_rows=400, seed=0):
 
 def test_they_are_those_of_all_rows_in_one_place():
     parts = drawn([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0], [-1.0, 0.0, 1.0]])
-    there = np.random.default_rng(9).standard_normal((500, 3)) + [0.8, 0.8, 0.3]
+    there = np.array([0.8, 0.8, 0.3]) + np.random.default_rng(9).standard_normal((500, 3))
     means, squares = there.mean(axis=0), (there**2).mean(axis=0)
     here, units, n_steps = found(parts, means, squares)
     assert 3 <= n_steps <= 7

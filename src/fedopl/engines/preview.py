@@ -163,13 +163,17 @@ def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterato
             "regions": np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
         }
         if ValueAtTarget.needed(study):
-            own = {"means": moments.means, "squares": moments.squares}
-            conversation.each(ValueAtTarget(**own, **fields), [client.name])
+            there = ValueAtTarget(means=moments.means, squares=moments.squares, **fields)
+            conversation.each(there, [client.name])
         if ValueJointly.needed(study):
-            slopes = np.zeros(sizes[Axis.BALANCED])
-            whole = {"centres": moments.means, "scales": np.ones_like(moments.means)}
-            query = ValueJointly(share=0.0, slopes=slopes, **whole, **fields)
-            conversation.each(query, [client.name])
+            jointly = ValueJointly(
+                share=0.0,
+                centres=moments.means,
+                scales=np.ones_like(moments.means),
+                slopes=np.zeros(sizes[Axis.BALANCED]),
+                **fields,
+            )
+            conversation.each(jointly, [client.name])
     yield from _heard(transport, study)
 
 

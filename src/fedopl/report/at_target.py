@@ -46,7 +46,11 @@ def at_target(record: Record) -> Section | None:
         parts += folded_if_doubted(record, (_values(record, found), Text(_gain(record, found))))
     parts += (Text(_how(found)), Text(_LEARNED))
     if found.sources:
-        parts += (Heading("What each source says"), _sources(record, found), Text(_screen(record, found)))
+        parts += (
+            Heading("What each source says"),
+            _sources(record, found),
+            Text(_screen(record, found)),
+        )
     if found.regions:
         parts += (Heading("Whether sources have seen such people"), *_regions(found))
     if found.mixture:
@@ -78,7 +82,9 @@ def target_cautions(record: Record) -> Iterator[Caution]:
         )
     elif found.why_not:
         yield Caution(
-            f"Nothing is claimed about {found.client}", f"{opened(found.why_not)}.", _advice(record, found)
+            f"Nothing is claimed about {found.client}",
+            f"{opened(found.why_not)}.",
+            _advice(record, found),
         )
     odd = [one.client for one in found.left_out if one.is_left_out]
     if odd and not found.why_not:

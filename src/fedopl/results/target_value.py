@@ -52,8 +52,8 @@ class AtTarget:
     skewness: float | None = None  # its price
     gap: float | None = None  # left in a mean or mean square, in standard deviations
     gap_as_agreed: float | None = None  # the same of the mixture that the policy is learned for
-    # "each": each source found its own weights. "joint": weights are for all sources' rows together;
-    # then `mixture` has the sources' shares of them, and `gap` is what they leave.
+    # "each": each source found its own weights. "joint": they are for all sources' rows together,
+    # `mixture` has the sources' shares of them, and `gap` is what they leave.
     balance: str = "each"
     n_steps: int = 0  # it took to find weights for all together
 

@@ -73,7 +73,7 @@ class SourceSums:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Balance:
+class JointBalance:
     """All sources' rows at some η: who has how much of the weight, and how far from the target."""
 
     slopes: FloatArray  # η, (2·n_features,)
@@ -99,7 +99,7 @@ def balance_at(
     sums: Mapping[str, SourceSums],
     rows: Mapping[str, int],
     target: FloatArray,
-) -> Balance:
+) -> JointBalance:
     """What sources' sums at this η come to; before it, every row weighs the same."""
     names = sorted(sums)
     logs = np.array([sums[name].log_weight + math.log(rows[name]) for name in names])
@@ -107,7 +107,7 @@ def balance_at(
     shares = raised / raised.sum()
     means = sum(share * sums[name].means for name, share in zip(names, shares, strict=True))
     second = sum(share * sums[name].products for name, share in zip(names, shares, strict=True))
-    return Balance(
+    return JointBalance(
         slopes=slopes,
         shares=dict(zip(names, shares.tolist(), strict=True)),
         apart=np.asarray(means) - target,

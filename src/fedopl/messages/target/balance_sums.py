@@ -1,8 +1,8 @@
 """Sums from which weights for all sources' rows together are found, step by step.
 
-A row weighs exp(ηᵀb(x)), where b has every feature z = (x − centre)/scale and its square. The server
-looks for the η at which the means of b, over all sources, are the target's (Newton's method). Each
-step takes one answer of every source.
+A row weighs exp(ηᵀb(x)), where b has every feature z = (x − centre)/scale and its square. The
+server looks for the η at which the means of b, over all sources, are the target's (Newton's
+method). Each step takes one answer of every source.
 """
 
 from typing import Annotated
@@ -16,7 +16,9 @@ from fedopl.messages.plausibility import fault_in_moments
 from fedopl.study.study import Study
 
 # Steps to which a source answers, and after which the server stops.
-MOST_STEPS = 8
+MOST_BALANCING_STEPS = 8
+# What noise may change in the logarithm of a mean weight.
+_BY_NOISE = 1.0
 
 
 @message
@@ -52,7 +54,7 @@ class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH, budget="cla
     @classmethod
     def most(cls, _study: Study) -> int:
         """As many steps as the server takes."""
-        return MOST_STEPS
+        return MOST_BALANCING_STEPS
 
     def is_plausible(self, study: Study) -> bool:
         """Check for scales above zero."""
@@ -66,6 +68,9 @@ class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH, budget="cla
             return f"sums of {answer.n_rows:,} rows, of which it has fewer"
         if not answer.released:
             return "sums that were not released" if answer.means.any() else None
+        # The logarithm F of the mean weight is convex in η, and 0 at 0: so F(η) ≤ ηᵀ∇F(η).
+        if answer.log_weight > float(self.slopes @ answer.means) + _BY_NOISE:
+            return "weighs more than its means allow"
         return fault_in_moments(with_one(answer.means, answer.products))
 
 

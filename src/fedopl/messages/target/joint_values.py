@@ -9,7 +9,7 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import Array, Asked, Axis, message
-from fedopl.messages.target.transported_values import TransportedValues, fault_in_values
+from fedopl.messages.target.transported_values import TransportedValues, fault_in_transported
 from fedopl.study.study import Study
 
 
@@ -68,4 +68,4 @@ class ValueJointly(
         """Check the number of rows, and that covariances fit the means."""
         if not answer.released and answer.crossed.any():
             return "values that were not released"
-        return fault_in_values(answer, study, n_rows)
+        return fault_in_transported(answer, study, n_rows)

@@ -80,10 +80,10 @@ class ValueAtTarget(
 
     def fault_in(self, answer: TransportedValues, study: Study, n_rows: int) -> str | None:
         """Check the number of rows, and that covariances fit the means."""
-        return fault_in_values(answer, study, n_rows)
+        return fault_in_transported(answer, study, n_rows)
 
 
-def fault_in_values(answer: TransportedValues, study: Study, n_rows: int) -> str | None:
+def fault_in_transported(answer: TransportedValues, study: Study, n_rows: int) -> str | None:
     """What cannot be true of an answer about values at a target."""
     if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
         return "tells a part of its values"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedopl.messages.target.balance_sums import MOST_STEPS, BalanceContexts, BalanceSums
+from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts, BalanceSums
 from fedopl.server.target.found_mixture import pooled_moments
 from fedopl.server.target.target_question import TargetQuestion
 from fedopl.solvers.entropy_balance import LARGEST_GAP
 from fedopl.solvers.joint_balance import (
-    Balance,
+    JointBalance,
     SourceSums,
     Units,
     balance_at,
@@ -27,8 +27,10 @@ from fedopl.solvers.joint_balance import (
 NEAR_ENOUGH = 0.01
 # A step that does not bring the largest difference down to this share of it brings it no nearer.
 _NEARER = 0.5
-SILENT = "did not answer"
-FEW_ROWS = "its rows come to too few under weights that make all sources look like the target"
+NO_ANSWER = "did not answer"
+FEW_ROWS = (
+    "under weights that make all sources look like the target, its sums would rest on too few rows"
+)
 UNSCORED = "has no scores of an action"
 
 
@@ -38,7 +40,7 @@ class JointWeights:
 
     units: Units
     n_steps: int = 0
-    best: Balance | None = None
+    best: JointBalance | None = None
     rows: dict[str, int] = field(default_factory=dict)  # held out, of sources that answered
     left: dict[str, str] = field(default_factory=dict)
 
@@ -56,7 +58,7 @@ def find_joint_weights(question: TargetQuestion, sources: Sequence[str]) -> Join
     target = units.moments(moments.means, moments.squares)
     found = JointWeights(units=units)
     asked, slopes, step = sorted(sources), np.zeros(len(target)), np.zeros(len(target))
-    while asked and found.n_steps < MOST_STEPS:
+    while asked and found.n_steps < MOST_BALANCING_STEPS:
         query = BalanceContexts(centres=units.centres, scales=units.scales, slopes=slopes)
         answers = question.conversation.each(query, asked)
         found.n_steps += 1
@@ -89,5 +91,5 @@ def _sums(answer: BalanceSums) -> SourceSums:
 
 def _why_left(answer: BalanceSums | None) -> str:
     if answer is None:
-        return SILENT
+        return NO_ANSWER
     return FEW_ROWS if answer.scored else UNSCORED

@@ -13,7 +13,7 @@ from fedopl.results.target_value import AtTarget, TargetSource
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.target.joint_weights import (
     FEW_ROWS,
-    SILENT,
+    NO_ANSWER,
     UNSCORED,
     JointWeights,
     find_joint_weights,
@@ -122,7 +122,7 @@ def _sources(
 
 def _why_no_values(answer: JointValues | None) -> str:
     if answer is None:
-        return SILENT
+        return NO_ANSWER
     if not answer.released:
         return FEW_ROWS
     return "" if answer.known[0] else UNSCORED

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
-from fedopl.messages.target.balance_sums import MOST_STEPS
+from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS
 from fedopl.messages.target.context_moments import TellContexts
 from fedopl.results.record import Record
 from fedopl.results.target_value import AtTarget
@@ -36,7 +36,7 @@ def exchanges_at_target(study: Study) -> int:
     """How many exchanges it takes at most to value a policy at the study's target."""
     if study.target is None:
         return 0
-    jointly = MOST_STEPS + 1 if study.target.may_balance_jointly else 0
+    jointly = MOST_BALANCING_STEPS + 1 if study.target.may_balance_jointly else 0
     return 1 + study.target.asks_each + jointly
 
 

@@ -15,7 +15,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import round_noise
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.target.balance_sums import MOST_STEPS, BalanceContexts, BalanceSums
+from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts, BalanceSums
 from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.solvers.entropy_balance import rows_behind
 from fedopl.solvers.joint_balance import Units, weights_at
@@ -41,7 +41,7 @@ def answer(space: Workspace, query: BalanceContexts) -> BalanceSums:
     means = weights @ terms
     apart = terms - means
     covariances = (apart * weights[:, None]).T @ apart
-    noise = round_noise(space.limits.value_noise, MOST_STEPS) / rows_behind(units)
+    noise = round_noise(space.limits.value_noise, MOST_BALANCING_STEPS) / rows_behind(units)
     if noise:
         asked = (to_eight_digits(array[None, :]) for _, array in query.named_arrays())
         draws = space.noise_for("balanced", *asked)

@@ -75,10 +75,10 @@ def weights_by_unit(weights: FloatArray, groups: IntArray | None) -> FloatArray:
 
 
 # What both kinds of questions about a target have.
-Question = TypeVar("Question", ValueAtTarget, ValueJointly)
+_Asked = TypeVar("_Asked", ValueAtTarget, ValueJointly)
 
 
-def to_digits_that_count(query: Question) -> Question:
+def to_digits_that_count(query: _Asked) -> _Asked:
     """The same question to eight digits, in what is decided as in what noise follows from.
 
     So a study has the same answers whatever processor its policy and models were solved on.
