@@ -72,8 +72,8 @@ LETTERS = {
     "score",
     "D": "numbers of doubt that every action of a linear policy has in a cautious study: "
     "(p + 1)·(p + 2)/2; otherwise 0",
-    "w": "numbers that make up the learned policy: d·(p + 1 + D), P·(p + 1) for `wap`, 508 for a tree, "
-    "d·(p + 1) + N with a network",
+    "w": "numbers that make up the learned policy: d·(p + 1 + D), P·(p + 1) for `wap`, 508 for a "
+    "tree, d·(p + 1) + N with a network",
     "e": "policies that the others would learn without one client, valued beside the learned one: "
     "at most 3; 0 for one client, and for oracles that take rounds or pairs",
     "b": "constant arms that are valued: d, or fewer if a client holds out few rows",

@@ -222,10 +222,17 @@ def test_auto_does_not_go_on_where_sources_disagree():
 
 
 def test_people_whom_nobody_has_seen_claim_nothing():
-    found = learned(target=contexts(middle=[6.0, 0.0, 0.0])).target
+    run = learned(target=contexts(middle=[6.0, 0.0, 0.0]))
+    found = run.target
     assert found.values == {}
     assert found.why_not
     assert found.balance == "joint"
+    assert not any(one.used for one in found.sources)
+    assert all(one.why_not for one in found.sources)
+    # What is said of joint weights is said only where there are some.
+    page = render(run)
+    assert "shares of the weights: the mixture under which" not in page
+    assert "By these sums, no mean" not in page
 
 
 def test_a_source_whose_rows_come_to_too_few_leaves_and_the_others_go_on():

@@ -169,13 +169,17 @@ def _gain(record: Record, found: AtTarget) -> str:
 def _sources(record: Record, found: AtTarget) -> Table:
     return Table(
         caption=(
-            "Held-out rows, how many rows of equal weight they come to once they look like the "
-            f"target, and what scores of {label(record.study, record.chosen)} have beyond models"
+            f"Held-out rows, how many rows of equal weight they come to {_once(found)}, and what "
+            f"scores of {label(record.study, record.chosen)} have beyond models"
         ),
         headers=("Source", "Rows", "Effective", "Beyond models", _fifth(found), "Counts"),
         rows=tuple(_source(one, found) for one in found.sources),
         text_columns=(5,),
     )
+
+
+def _once(found: AtTarget) -> str:
+    return "once they look like the target" if found.balance == "each" else "under the weights"
 
 
 def _fifth(found: AtTarget) -> str:

@@ -1,4 +1,4 @@
-"""The value at a target under weights for all sources' rows together: three to nine trips.
+"""The value at a target under weights for all sources' rows together: two to nine trips.
 
 Only all sources together look like the target, so sources cannot be compared with each other at
 the same contexts, and none can be left out afterwards.
@@ -22,6 +22,8 @@ from fedopl.server.target.target_question import TargetQuestion, part_of, silenc
 from fedopl.server.target.unseen_regions import seen_in
 from fedopl.solvers.transport_sources import SourcePart, joint_correction, transported_by
 from fedopl.theory.skew import skewness
+
+_TOO_FAR = "all sources' rows together cannot be made to look like the target's"
 
 
 def value_jointly(
@@ -102,9 +104,7 @@ def _sources(
     found = dict(left_out)
     for name in asked:
         own = told.get(name)
-        why = weights.left.get(name, "")
-        if told and not why:
-            why = _why_no_values(own)
+        why = weights.left.get(name) or (_why_no_values(own) if told else _TOO_FAR)
         counts = own is not None and not why
         found[name] = TargetSource(
             client=name,
