@@ -70,14 +70,17 @@ LETTERS = {
     "f": "features behind one action's score, and an intercept: p + 1, or p/d + 1 with blocks",
     "g": "matrices of squared features that scores need: 1, or d with blocks or if a row lacks a "
     "score",
-    "w": "numbers that make up the learned policy: d·(p + 1), P·(p + 1) for `wap`, 508 for a tree, "
-    "d·(p + 1) + N with a network",
+    "D": "numbers of doubt that every action of a linear policy has in a cautious study: "
+    "(p + 1)·(p + 2)/2; otherwise 0",
+    "w": "numbers that make up the learned policy: d·(p + 1 + D), P·(p + 1) for `wap`, 508 for a "
+    "tree, d·(p + 1) + N with a network",
     "e": "policies that the others would learn without one client, valued beside the learned one: "
     "at most 3; 0 for one client, and for oracles that take rounds or pairs",
     "b": "constant arms that are valued: d, or fewer if a client holds out few rows",
     "v": "policies valued: 1 + e + b, or d and all candidates if the policy is finite; 2 when "
     "`direct` tries its own",
-    "W": "numbers that make up these policies: (1 + e)·w + b·d·(p + 1), unless the kind is finite",
+    "W": "numbers that make up these policies: (1 + e)·w + b·d·(p + 1 + D), unless the kind is "
+    "finite",
     "c": "columns that a tree may ask about (`tree.columns`)",
     "j": "the other columns of the study, which have no cells",
     "s": "those of the c columns that are numbers without agreed thresholds",
@@ -113,6 +116,7 @@ DERIVED = {
 USUAL = {
     "K": 5,
     "C": 3,
+    "D": 0,
     "m": 0,
     "R": 40,
     "t": 30,
@@ -197,13 +201,15 @@ QUERIES = {
     "ValueTrees": Message(61, "508·(16 + d) + 1"),
     "ValueSpending": Message(101, "W + 1"),
     "SumContrasts": Message(48, "0"),
-    "ValuePersonal": Message(125, "W + (d + 2)·(p + 1) + 47"),
+    "ValuePersonal": Message(125, "W + d·(p + 1 + D) + 2·(p + 1) + 47"),
     "ValuePersonalTree": Message(124, "W + 508 + d·L + 47"),
     "ValuePersonalChoice": Message(111, "W + v + 47"),
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
     "ValueApart": Message(110, "3·d·(p + 1)"),
     "TellInteractions": Message(48, "0"),
+    "BalanceContexts": Message(63, "4·p + 2"),
+    "ValueJointly": Message(134, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 1"),
@@ -255,6 +261,8 @@ ANSWERS = {
     "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 7"),
     "ValueApart": Message(62, "10"),
     "TellInteractions": Message(61, "48·d"),
+    "BalanceContexts": Message(62, "p·(2·p + 3) + 4"),
+    "ValueJointly": Message(77, "(d + 1)·(d + 8)/2 + 7"),
 }
 REFUSAL = Message(48, "1")
 # Bytes that a bundle of messages adds.
@@ -270,9 +278,9 @@ class Way:
 
     options: str
     asks: tuple[tuple[str, str], ...]  # query, times
-    w: str = "d·(p + 1)"
+    w: str = "d·(p + 1 + D)"
     v: str = "1 + e + b"
-    W: str = "(1 + e)·w + b·d·(p + 1)"
+    W: str = "(1 + e)·w + b·d·(p + 1 + D)"
     tried: str = "v"  # policies valued while it learns
     tried_numbers: str = "W"
     leaves: bool = False

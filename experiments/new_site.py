@@ -1,6 +1,7 @@
 """What a policy is worth at a site that has contexts only, by several ways to say it.
 
     python experiments/new_site.py [DRAWS [FIRST]]
+    python experiments/new_site.py balance [DRAWS [FIRST]]
 
 Rows are made up: three sources and a target of 1,000 contexts each, which is moved by 0.5 or by 1
 standard deviation in two features and by 0.5 in a third; outcomes are smooth in contexts, or steps;
@@ -15,11 +16,16 @@ The second is of what `learn(..., target=...)` says of the policy that it learns
 of 2,000 rows, of which a quarter is held out, in draws from the FIRST on; how often it claims a
 value at all; and so of a target where nobody is, and of a source whose outcomes are another's. The
 third is the same within default limits. All cells share their draws.
+
+With `balance`, there is a table of `learn(..., target=..., balance=...)`, for a target moved by 1:
+each source for itself, and all together, on the same draws; then within default limits, on a
+quarter of the draws.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,7 +248,75 @@ def table_of_library(n_draws: int, limits: str, first: int) -> None:
         print(f"| {what} | {claimed} | {numbers} | {np.mean(rows):,.0f} |", flush=True)
 
 
+def table_of_balances(n_draws: int, first: int, limits: str, aparts: tuple[float, ...]) -> None:
+    """Print what weights found by each source, and by all together, come to at a move of 1."""
+    print(f"\nThe learned policy, 3 × {N_LIBRARY:,} rows, a move of 1 sd, limits {limits}\n")
+    print("| apart | world | balance | claimed | mean squared error | where both claim ", end="")
+    print("| coverage | width | effective rows | steps |")
+    print("|---:|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    for apart in aparts:
+        for name, means in WORLDS.items():
+            drawn = [
+                both_balances(means, seed, apart, limits) for seed in range(first, first + n_draws)
+            ]
+            both = [one for one in drawn if all(own.claimed for own in one.values())]
+            for way in ("each", "joint"):
+                claimed = [one[way] for one in drawn if one[way].claimed]
+                cells = "– | – | – | –"
+                if claimed:
+                    error = np.mean([own.error**2 for own in claimed])
+                    shared = np.mean([one[way].error ** 2 for one in both]) if both else np.nan
+                    covered = np.mean([own.covered for own in claimed])
+                    width = np.mean([own.width for own in claimed])
+                    cells = f"{error:.4f} | {shared:.4f} | {covered:.2f} | {width:.2f}"
+                rows = np.mean([one[way].rows for one in drawn])
+                steps = np.mean([one[way].steps for one in drawn])
+                print(
+                    f"| {apart:g} | {name} | {way} | {len(claimed)} of {n_draws} | {cells} "
+                    f"| {rows:,.0f} | {steps:.1f} |",
+                    flush=True,
+                )
+
+
+@dataclass
+class Balancing:
+    """What one way comes to in one draw."""
+
+    rows: float
+    steps: int
+    claimed: bool = False
+    error: float = 0.0
+    covered: bool = False
+    width: float = 0.0
+
+
+def both_balances(means: Outcomes, seed: int, apart: float, limits: str) -> dict[str, Balancing]:
+    """Each source for itself, and all together, in one draw."""
+    clients, there = sources(means, seed, N_LIBRARY, apart), fedopl.Contexts(target(1.0, seed))
+    told, truth = {}, None
+    for way in ("each", "joint"):
+        run = fedopl.learn(
+            clients, target=there, limits=limits, seed=seed, personal="none", balance=way
+        )
+        found = run.target
+        own = told[way] = Balancing(rows=found.effective_rows, steps=found.n_steps)
+        if not found.why_not:
+            if truth is None:  # the policy is the same
+                truth = true_value(means, 1.0, run.policy.decide)
+            value = found.values[run.chosen]
+            low, high = value.interval()
+            own.claimed, own.error, own.width = True, value.value - truth, high - low
+            own.covered = low < truth < high
+    return told
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["balance"]:
+        n = int(sys.argv[2]) if sys.argv[2:] else 100
+        start = int(sys.argv[3]) if sys.argv[3:] else 0
+        table_of_balances(n, start, "open", (1.0, 0.3))
+        table_of_balances(n // 4, start, "guarded", (1.0,))
+        sys.exit()
     draws = int(sys.argv[1]) if sys.argv[1:] else 24
     for so_far in (0.3, 1.0):
         table_of_ways(draws, so_far)

@@ -46,6 +46,7 @@ from fedopl.messages.private.noised_values import (
     ValuesApart,
 )
 from fedopl.messages.refusal import Refusal
+from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -181,7 +182,7 @@ AXES = {
     Axis.GRAMS: "g",
     Axis.PAIRS: "P",
     Axis.LINEAR_POLICIES: "v",
-    Axis.LINEAR_NUMBERS: "p + 1",  # where no study is cautious
+    Axis.LINEAR_NUMBERS: "p + 1 + D",
     Axis.PAIRWISE_POLICIES: "0",
     Axis.TREES: "0",
     Axis.TREE_NODES: "127",
@@ -233,6 +234,7 @@ AXES = {
     Axis.SUMS: "m",
     Axis.SEALED_WORDS: "6",
     Axis.TARGET_VALUES: "d + 1",
+    Axis.BALANCED: "2·p",
     Axis.REGIONS: "4",
     Axis.PRODUCTS_TOLD: "8",
     Axis.INTERACTION_NUMBERS: "6",
@@ -243,6 +245,7 @@ OWN_AXES = {
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
     ValueAtTarget: {Axis.LINEAR_POLICIES: "1"},
+    ValueJointly: {Axis.LINEAR_POLICIES: "1"},
     ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
@@ -281,8 +284,10 @@ def encoded(message, letters, query=None):
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     more["m"] = 3
+    if query is ValuePersonal:
+        more["D"] = (p + 1) * (p + 2) // 2
     letters = WAYS["csoaa-exact"].letters(
-        p, d, K=folds, C=n_clients, W=5 * d * (p + 1), x=2 * d + 2, **more
+        p, d, K=folds, C=n_clients, W=5 * d * (p + 1 + more.get("D", 0)), x=2 * d + 2, **more
     )
     for message, table in ((query, QUERIES), (query.answer, ANSWERS)):
         assert table[query.__name__].n_bytes(letters) == len(encoded(message, letters, query))
@@ -301,6 +306,13 @@ def test_an_exact_policy_costs_what_its_formulas_say(p, d, folds, n_clients, aro
     run = learn_one(clients(p, d, n_clients), basis="linear", **options(around, folds))
     way = WAYS["csoaa-exact"]
     check(run, way, way.letters(p, d, K=folds, C=n_clients), around, travelled)
+
+
+def test_caution_costs_what_its_formulas_say(travelled):
+    plan = fedopl.Linear(caution=1.0)
+    run = learn_one(clients(4, 2, 3), basis="linear", policy=plan, **options(Around(), 5))
+    way = WAYS["csoaa-exact"]
+    check(run, way, way.letters(4, 2, C=3, D=15), Around(), travelled)
 
 
 @pytest.mark.parametrize(("p", "d"), [(4, 2), (6, 3), (12, 3)])

@@ -116,6 +116,43 @@ def test_where_nobody_is_the_report_says_so_first(tiny):
     assert "has people whom hardly any source has seen" in render(library.load_run(tiny.out))
 
 
+# --- all sources together -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory):
+    """A run in which weights are found for all sources together, and what it said."""
+    tiny = write_all(tmp_path_factory.mktemp("joint"))
+    for seed, name in enumerate(NAMES):
+        write_csv(tiny.table(name), rows(900, seed=seed))
+    tiny.edit(TARGET, f'{TARGET}balance = "joint"\n')
+    return tiny, tiny.run("--json")
+
+
+def test_a_run_finds_weights_for_all_sources_together(joint):
+    tiny, done = joint
+    told = done.json()["target"]
+    assert told["balance"] == "joint"
+    assert 1 <= told["n_steps"] <= 8
+    assert sum(one["share"] for one in told["sources"] if one["used"]) == pytest.approx(1.0)
+    run = library.load_run(tiny.out)
+    assert run.target.values["learned"].standard_error > 0
+    assert "of all sources together" in render(run)
+
+
+def test_preview_shows_what_would_leave_at_each_step(joint):
+    tiny, _ = joint
+    there = fedopl("preview", tiny.study, tiny.clients / "new", "--json")
+    assert [one["query"] for one in there.json()] == ["TellContexts", "ValueJointly"]
+    done = fedopl("preview", tiny.study, tiny.clients / "north", "--json")
+    assert done.code == 0, done.text
+    asked = [one["query"] for one in done.json()]
+    assert asked[-1] == "ValueJointly"
+    first = next(one for one in done.json() if one["query"] == "BalanceContexts")
+    features = ["age", "severity", "living=alone"]
+    assert first["means"]["labels"] == [[*features, *(f"{name}²" for name in features)]]
+
+
 # --- mistakes -----------------------------------------------------------------------------------
 
 
@@ -137,6 +174,7 @@ def test_columns_of_outcomes_at_the_target_are_left_alone(tiny):
 MISTAKES = {
     "nobody": ('client = "nobody"', "'nobody' is not among the clients"),
     "unknown key": ('client = "new"\nrows = 3', "rows"),
+    "unknown balance": ('client = "new"\nbalance = "both"', "balance"),
     "too low": ('client = "new"\nleast_rows = 3', "least_rows"),
     "empty": ('client = ""', "client"),
 }

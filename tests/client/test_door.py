@@ -57,7 +57,9 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, Axis, RowSplit
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import MaskedSums
+from fedopl.messages.target.balance_sums import BalanceContexts
 from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import N_REGIONS, ValueAtTarget
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -85,10 +87,11 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 ON_ROWS_SET_APART = (
     *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
     *(ValuePersonalTree, ValuePersonalChoice),
-    *(ValueAtTarget, ValueSpending, TellInteractions),
+    *(ValueAtTarget, ValueSpending, TellInteractions, BalanceContexts, ValueJointly),
     *(SumByFold, ValueAcrossFolds),
 )
 ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
+JOINTLY = (BalanceContexts, ValueJointly)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 # Whose answers depend on nothing that a server chooses.
 FIXED = (Enrol, SumOutcomes, TellModels, TellWeight, ScreenProducts, ScreenJumps)
@@ -141,6 +144,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
         options["target"] = TargetPlan(client="new")
+    if kind in JOINTLY:
+        options["target"] = TargetPlan(client="new", balance="joint")
     return Study(**{**options, **changes})
 
 
@@ -168,6 +173,11 @@ def query_of(kind, agreed, exchange=1, **changes):
     """A query of this kind that a client of the study has no reason to refuse."""
     shape = (agreed.n_actions, agreed.n_features + 1)
     n_trees = N_TREES + agreed.n_actions
+    jointly = {
+        "centres": np.zeros(shape[1]),
+        "scales": np.ones(shape[1]),
+        "slopes": np.zeros(2 * agreed.n_features),
+    }
     made = {
         SumScores: models_for(agreed),
         ImprovePolicy: {
@@ -219,6 +229,15 @@ def query_of(kind, agreed, exchange=1, **changes):
             "models": np.zeros(shape),
             "means": np.append(np.zeros(shape[1] - 1), 1.0),
             "squares": np.ones(shape[1]),
+            "regions": np.zeros((N_REGIONS, shape[1])),
+        },
+        BalanceContexts: jointly,
+        ValueJointly: {
+            **packed([], agreed),
+            "linear": np.zeros((1, *shape)),
+            "models": np.zeros(shape),
+            "share": 0.5,
+            **jointly,
             "regions": np.zeros((N_REGIONS, shape[1])),
         },
         ValueAcrossFolds: {
@@ -742,6 +761,10 @@ STUDIES = {
         {SumOutcomes, *DESCRIBING, ValuePersonalChoice},
     ),
     "for a target": (study_of(ValueAtTarget), {SumOutcomes, *DESCRIBING, *ABOUT_A_TARGET}),
+    "for a target, jointly": (
+        study_of(ValueJointly),
+        {SumOutcomes, *DESCRIBING, TellContexts, *JOINTLY},
+    ),
     "guarded": (study_of(ValueOutcome), {SumOutcomes, *DESCRIBING, ValueOutcome}),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
     "local, not described": (
@@ -791,6 +814,7 @@ BUDGETED = {
     SlopeOfValue: ("parameters", (3, 6)),
     Describe: ("cuts", (6, 3)),
     ClassifyContexts: ("parameters", (2, 6)),
+    BalanceContexts: ("slopes", (10,)),
 }
 
 

@@ -56,7 +56,7 @@ from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_permitted
-from fedopl.study.target_plan import TargetPlan
+from fedopl.study.target_plan import Balance, TargetPlan
 
 TARGET = "target"  # the name of a site without outcomes
 MOST_ASKED = 100  # clients whose rows are used to choose knots
@@ -110,6 +110,7 @@ def learn(
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
     target: Contexts | None = None,
+    balance: Balance = "each",
     privacy: PrivacyPlan | None = None,
     quorum: float = 0.5,
     limits: object = "open",
@@ -155,6 +156,9 @@ def learn(
             bounds.
         target: `Contexts` of a site without outcomes. The result says what the policy is worth
             there; among the clients the site is called "target".
+        balance: how clients are weighted to look like the target: "each" for itself, "joint": all
+            together, for clients that are far apart, or "auto": joint if each for itself leaves too
+            few effective rows.
         privacy: differential privacy, `PrivacyPlan(epsilon=..., outcome=..., ranges=...)`: then
             everything is learned and valued from noisy sums; default: exact sums.
         quorum: the share of clients that must answer, or a round does not count.
@@ -170,6 +174,8 @@ def learn(
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     if target is not None:
         _check_target(target, clients, candidates)
+    elif balance != "each":
+        raise OptionError(f"balance: {balance!r} is about a target, and there is none; give target")
     running = running or Running()
     if privacy and privacy.is_secure and not privacy.keys:
         running = replace(running, secret=_secret_for_noise(running))
@@ -185,7 +191,7 @@ def learn(
         "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
-        "target": None if target is None else TargetPlan(client=TARGET),
+        "target": None if target is None else TargetPlan(client=TARGET, balance=balance),
         "privacy": privacy,
         "quorum": quorum,
         "seed": seed,

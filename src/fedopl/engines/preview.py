@@ -30,6 +30,7 @@ from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -161,14 +162,22 @@ def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterato
         everybody = constant_policy(study.actions[0], study.actions, study.features)
         fields: dict[str, Any] = packed([everybody], study)
         sizes = {axis: max(size) for axis, size in axis_sizes(study).items() if size}
-        query = ValueAtTarget(
-            models=np.zeros((study.n_actions, study.n_terms + 1)),
-            means=moments.means,
-            squares=moments.squares,
-            regions=np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
-            **fields,
-        )
-        conversation.each(query, [client.name])
+        fields |= {
+            "models": np.zeros((study.n_actions, study.n_terms + 1)),
+            "regions": np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
+        }
+        if ValueAtTarget.needed(study):
+            there = ValueAtTarget(means=moments.means, squares=moments.squares, **fields)
+            conversation.each(there, [client.name])
+        if ValueJointly.needed(study):
+            jointly = ValueJointly(
+                share=0.0,
+                centres=moments.means,
+                scales=np.ones_like(moments.means),
+                slopes=np.zeros(sizes[Axis.BALANCED]),
+                **fields,
+            )
+            conversation.each(jointly, [client.name])
     yield from _heard(transport, study)
 
 
@@ -289,6 +298,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
         Axis.ACTIONS: study.actions,
         Axis.PARAMETERS: features,
         Axis.TARGET_VALUES: ("policy", *study.actions),
+        Axis.BALANCED: (*study.features, *(f"{feature}²" for feature in study.features)),
         Axis.REGRESSION: (*terms, "outcome"),
         Axis.PAIRS: tuple(
             f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)

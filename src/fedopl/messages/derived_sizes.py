@@ -95,6 +95,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.REPEATS: N_PARTS + 1,
         Axis.MOMENTS: n_actions + 1,
         Axis.TARGET_VALUES: n_actions + 1,
+        Axis.BALANCED: 2 * n_features,
         Axis.REGIONS: N_REGIONS,
         Axis.JUMPS_TOLD: MOST_JUMPS_TOLD,
         Axis.JUMP_NUMBERS: len(JUMP_NUMBERS),

@@ -101,6 +101,7 @@ class Axis(enum.Enum):
     SEALED_WORDS = "sealed words"  # of a share, or a seed, under seal
     MASKED = "masked numbers"  # all sums of an answer, one behind the other
     TARGET_VALUES = "target values"  # of the policy, then of every action
+    BALANCED = "balanced terms"  # features, then their squares
     REGIONS = "regions"  # in which a target may have people whom nobody has seen
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
 

@@ -46,7 +46,9 @@ from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
+from fedopl.messages.target.balance_sums import BalanceContexts
 from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -106,6 +108,8 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ShareSecrets,
     ValueSpending,
     TellInteractions,
+    BalanceContexts,
+    ValueJointly,
 )
 # Queries that come before the study's terms and units of measurement are known.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

@@ -9,10 +9,13 @@ from fedopl.report.words.policy_labels import OutcomeWords, label, opened, verdi
 from fedopl.results.record import Record
 from fedopl.results.target_value import GOOD_PART, LEAST_SEEN, SOME, AtTarget, TargetSource
 
-_HOW = (
+_TOLD = (
     "The target reported what its contexts are like: the means of all features, and of their "
-    "squares. Each source then weighted its own held-out rows so that they have the same "
-    "means. A value is what outcome models predict for the target's contexts, plus a "
+    "squares. "
+)
+_BY_EACH = "Each source then weighted its own held-out rows so that they have the same means. "
+_ROBUST = (
+    "A value is what outcome models predict for the target's contexts, plus a "
     "correction from the scores of these rows (doubly robust). It is right if either the "
     "models or the weights are right. It is assumed, and cannot be checked, that people with "
     "the same features fare alike at the target and at the sources."
@@ -20,6 +23,10 @@ _HOW = (
 _LEARNED = (
     "The policy was learned from the rows of all sources, by the mixture, without these "
     "weights. The weights are for values only."
+)
+_NOT_COMPARED = (
+    "Only all sources together look like the target, so they cannot be compared with each other "
+    "at the same contexts{}."
 )
 _SIGNIFICANT = {
     "better": "more is gained there",
@@ -37,9 +44,13 @@ def at_target(record: Record) -> Section | None:
     parts: tuple[Part, ...] = (Text(_verdict(record, found)),)
     if found.values:
         parts += folded_if_doubted(record, (_values(record, found), Text(_gain(record, found))))
-    parts += (Text(_HOW), Text(_LEARNED))
+    parts += (Text(_how(found)), Text(_LEARNED))
     if found.sources:
-        parts += (Heading("What each source says"), _sources(record, found), Text(_screen(record)))
+        parts += (
+            Heading("What each source says"),
+            _sources(record, found),
+            Text(_screen(record, found)),
+        )
     if found.regions:
         parts += (Heading("Whether sources have seen such people"), *_regions(found))
     if found.mixture:
@@ -71,9 +82,11 @@ def target_cautions(record: Record) -> Iterator[Caution]:
         )
     elif found.why_not:
         yield Caution(
-            f"Nothing is claimed about {found.client}", f"{opened(found.why_not)}.", _advice(found)
+            f"Nothing is claimed about {found.client}",
+            f"{opened(found.why_not)}.",
+            _advice(record, found),
         )
-    odd = [one.client for one in found.left_out if one.chance is not None and one.effective_rows]
+    odd = [one.client for one in found.left_out if one.is_left_out]
     if odd and not found.why_not:
         yield Caution(
             "A source's outcomes do not transport",
@@ -84,9 +97,33 @@ def target_cautions(record: Record) -> Iterator[Caution]:
         )
 
 
-def _advice(found: AtTarget) -> str:
+def _how(found: AtTarget) -> str:
+    """What weights were found, by whom, and what is done with them."""
+    if found.balance == "each":
+        return _TOLD + _BY_EACH + _ROBUST
+    jointly = (
+        "Weights were then found for the held-out rows of all sources together, in "
+        f"{plural(found.n_steps, 'step')}: each source reported sums of its features under the "
+        "weights so far. "
+    )
+    if found.gap is not None and found.has_joint_weights:
+        jointly += (
+            f"By these sums, no mean is further than {decimal(found.gap, 3)} standard "
+            "deviations from the target's. "
+        )
+    return _TOLD + jointly + _ROBUST
+
+
+def _advice(record: Record, found: AtTarget) -> str:
     if not found.n_rows:
         return "Let the target see what it would release (fedopl preview), and run the study again."
+    plan = record.study.target
+    if plan and plan.balance == "each" and found.sources and found.effective_rows < plan.least_rows:
+        return (
+            "Sources that are far from each other may look like the target together, where each "
+            'for itself does not: try [target] balance = "joint". Else let clients join whose '
+            "contexts are more like the target's, or wait for more rows."
+        )
     return "Let clients join whose contexts are more like the target's, or wait for more rows."
 
 
@@ -132,28 +169,45 @@ def _gain(record: Record, found: AtTarget) -> str:
 def _sources(record: Record, found: AtTarget) -> Table:
     return Table(
         caption=(
-            "Held-out rows, how many rows of equal weight they come to once they look like the "
-            f"target, and what scores of {label(record.study, record.chosen)} have beyond models"
+            f"Held-out rows, how many rows of equal weight they come to {_once(found)}, and what "
+            f"scores of {label(record.study, record.chosen)} have beyond models"
         ),
-        headers=("TargetSource", "Rows", "Effective", "Beyond models", "Chance", "Counts"),
-        rows=tuple(_source(one) for one in found.sources),
+        headers=("Source", "Rows", "Effective", "Beyond models", _fifth(found), "Counts"),
+        rows=tuple(_source(one, found) for one in found.sources),
         text_columns=(5,),
     )
 
 
-def _source(one: TargetSource) -> tuple[str, ...]:
+def _once(found: AtTarget) -> str:
+    return "once they look like the target" if found.balance == "each" else "under the weights"
+
+
+def _fifth(found: AtTarget) -> str:
+    """What is told of a source beside its mean: sources are compared, or share weights."""
+    return "Chance" if found.balance == "each" else "Of all weight"
+
+
+def _source(one: TargetSource, found: AtTarget) -> tuple[str, ...]:
     correction = "–"
     if one.correction is not None and one.standard_error is not None:
         correction = f"{decimal(one.correction)} ± {decimal(one.standard_error)}"
-    chance = "–" if one.chance is None else f"{one.chance:.2g}"
+    if found.balance == "each":
+        fifth = "–" if one.chance is None else f"{one.chance:.2g}"
+    else:
+        fifth = "–" if one.share is None else percent(one.share)
     effective = count(round(one.effective_rows)) if one.effective_rows else "–"
     counts = "yes" if one.used else f"no: {one.why_not}"
-    return one.client, count(one.n_rows), effective, correction, chance, counts
+    return one.client, count(one.n_rows), effective, correction, fifth, counts
 
 
-def _screen(record: Record) -> str:
+def _screen(record: Record, found: AtTarget) -> str:
     plan = record.study.target
     level = plan.screen if plan else 0.0
+    if found.balance != "each":
+        before = any(one.is_left_out for one in found.sources)
+        return _NOT_COMPARED.format(
+            ", as they were when each found its own weights" if before else ""
+        )
     if not level:
         return "The study leaves no source out for its outcomes."
     return (
@@ -174,7 +228,7 @@ def _regions(found: AtTarget) -> tuple[Part, ...]:
     )
     table = Table(
         caption="Regions where the target has people, and sources may have few",
-        headers=("TargetRegion", "Of the target", "Rows of sources there"),
+        headers=("Region", "Of the target", "Rows of sources there"),
         rows=tuple(
             (opened(one.words), percent(one.share), count(round(one.source_rows)))
             for one in found.regions
@@ -188,6 +242,8 @@ def _mixture(found: AtTarget) -> tuple[Part, ...]:
     shares = tuple(f"{name}: {percent(share)}" for name, share in sorted(found.mixture.items()))
     skew, gap, agreed = found.skewness, found.gap, found.gap_as_agreed
     assert skew is not None  # noqa: S101  (it comes with the mixture)
+    if found.has_joint_weights:
+        return Text(_joint_mixture(found, skew)), Points(shares)
     text = (
         "This is the least skewed mixture of sources whose contexts come as near to the target's "
         "as any mixture's, up to a twentieth of a standard deviation. It was found from means "
@@ -197,3 +253,12 @@ def _mixture(found: AtTarget) -> tuple[Part, ...]:
         f"is learned for leaves {decimal(agreed or 0.0)}. The policy is not learned for it."
     )
     return Text(text), Points(shares)
+
+
+def _joint_mixture(found: AtTarget, skew: float) -> str:
+    return (
+        "These are the sources' shares of the weights: the mixture under which all sources' rows "
+        "together look like the target, once rows are weighted within each source, too. Its price "
+        f"is a skewness of {decimal(skew)}. Together with the weights of rows, it leaves "
+        f"{count(round(found.effective_rows))} effective rows. The policy is not learned for it."
+    )

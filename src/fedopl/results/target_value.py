@@ -18,6 +18,12 @@ class TargetSource:
     chance: float | None  # of so large a difference from the other sources; None without others
     used: bool
     why_not: str = ""
+    share: float | None = None  # of all weight, where weights are found for all sources together
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it does not count because its outcomes differ from the other sources'."""
+        return not self.used and self.chance is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,15 @@ class AtTarget:
     skewness: float | None = None  # its price
     gap: float | None = None  # left in a mean or mean square, in standard deviations
     gap_as_agreed: float | None = None  # the same of the mixture that the policy is learned for
+    # "each": each source found its own weights. "joint": they are for all sources' rows together,
+    # `mixture` has the sources' shares of them, and `gap` is what they leave.
+    balance: str = "each"
+    n_steps: int = 0  # it took to find weights for all together
+
+    @property
+    def has_joint_weights(self) -> bool:
+        """Whether weights for all sources' rows together were found, and values under them."""
+        return self.balance == "joint" and self.effective_rows > 0
 
     @property
     def unseen(self) -> tuple[TargetRegion, ...]:

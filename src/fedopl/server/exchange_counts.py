@@ -15,7 +15,7 @@ from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
-from fedopl.server.target.value_there import EXCHANGES
+from fedopl.server.target.value_there import exchanges_at_target
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
@@ -33,9 +33,9 @@ def _under_one_split(study: Study, n_clients: int) -> int:
     learning = LEARNING[study.policy.kind](study, n_clients)
     described = 2 * study.evaluation.describe + study.values_leaves
     described += TellInteractions.needed(study)
-    priced, at_target = study.budget is not None, EXCHANGES if study.target else 0
+    priced = study.budget is not None
     asked = exchanges_to_evaluate(study) + learning + priced + described
-    return asked + diagnosis + at_target
+    return asked + diagnosis + exchanges_at_target(study)
 
 
 def expected_trips(study: Study, n_clients: int) -> int:

@@ -12,6 +12,8 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.solvers.least_squares import effective_rows
 
+# Rows look like others if no mean or mean square is further away, in standard deviations.
+LARGEST_GAP = 0.1
 # Keeps η finite where no weights reach the other population; too small to move reachable ones.
 _RIDGE = 1e-4
 _MOST_STEPS = 200

@@ -42,9 +42,44 @@ def combined_sources(parts: Mapping[str, SourcePart]) -> SourcePart:
     )
 
 
+def joint_correction(
+    parts: Mapping[str, SourcePart],
+    shares: Mapping[str, float],
+    crossed: Mapping[str, FloatArray],
+) -> SourcePart:
+    """The mean over all sources' rows, each source with its share of their weights.
+
+    Covariances are those about this mean: Σ_c s_c²·Σ_g (u_g + W_g·a_c)(u_g + W_g·a_c)ᵀ, where a_c
+    is how far a source's own mean is from it, and `crossed` are Σ W_g·u_g.
+    """
+    names = sorted(parts)
+    mean = np.asarray(sum(shares[name] * parts[name].means for name in names))
+    covariances = np.zeros((len(mean), len(mean)))
+    spent = 0.0
+    for name in names:
+        own, share = parts[name], shares[name]
+        apart = own.means - mean
+        cross = np.outer(apart, crossed[name])
+        between = np.outer(apart, apart) / own.effective_rows
+        covariances += share**2 * (own.covariances + cross + cross.T + between)
+        spent += share**2 / own.effective_rows
+    sizes, axes = np.linalg.eigh(covariances)
+    return SourcePart(
+        means=mean,
+        # With noise on its parts, it may not be one that numbers can have.
+        covariances=(axes * np.maximum(sizes, 0.0)) @ axes.T,
+        known=np.all([parts[name].known for name in names], axis=0),
+        effective_rows=1 / spent,
+    )
+
+
 def transported(target: SourcePart, sources: Mapping[str, SourcePart]) -> SourcePart:
+    """The values at the target where each source resembles it."""
+    return transported_by(target, combined_sources(sources))
+
+
+def transported_by(target: SourcePart, correction: SourcePart) -> SourcePart:
     """The values at the target: the models' values there plus the sources' correction."""
-    correction = combined_sources(sources)
     return SourcePart(
         means=target.means + correction.means,
         covariances=target.covariances + correction.covariances,

@@ -27,6 +27,9 @@ _PLAIN: Flat = {
     "declared_ranges": None,
 }
 
+# In the first hashed studies with a target, every source found weights for itself.
+_EACH_ALONE: Flat = {"balance": "each"}
+
 # For each kind of policy, the flat key of each field of its plan; `tree` holds a tree's plan.
 _FIELDS = {
     "linear": {
@@ -87,7 +90,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         # In the first hashed studies, clients had no personal policies.
         **({"personal": plans["personal"]} if plans["personal"]["kind"] != "none" else {}),
         **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
-        **({"target": plans["target"]} if plans["target"] else {}),
+        **({"target": _said(plans["target"], **_EACH_ALONE)} if plans["target"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }

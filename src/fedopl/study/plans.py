@@ -219,7 +219,10 @@ class Grants(Checked):
         default=0, ge=0, description="models are reported and compared at least this often"
     )
     classifier_queries: int = Field(
-        default=0, ge=0, description="at least this many steps of a classifier of contexts"
+        default=0,
+        ge=0,
+        description="at least this many steps of a classifier of contexts, and toward weights for "
+        "a target",
     )
 
 

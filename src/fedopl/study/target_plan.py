@@ -1,6 +1,6 @@
 """A site without outcomes: a client that has contexts only, for which a policy is wanted."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -10,12 +10,21 @@ if TYPE_CHECKING:
     from fedopl.study.study import Study
 
 
+Balance = Literal["each", "joint", "auto"]
+
+
 class TargetPlan(Checked):
     """Who the target is, and when nothing is claimed about it."""
 
     client: str = Field(
         min_length=1,
         description="the client with contexts only: its table has no action and no outcome",
+    )
+    balance: Balance = Field(
+        default="each",
+        description="each: every source finds weights that make its own rows look like the target; "
+        "joint: weights are found for all sources' rows together; auto: joint if each "
+        "source for itself leaves too few effective rows",
     )
     least_rows: int = Field(
         default=50,
@@ -28,8 +37,18 @@ class TargetPlan(Checked):
         le=0.2,
         description="a source is left out if chance alone would show so large a difference of its "
         "outcomes with less than this probability, over all sources; with 0 no source is "
-        "left out",
+        "left out; sources are compared only where each finds its own weights",
     )
+
+    @property
+    def asks_each(self) -> bool:
+        """Whether sources are asked to find weights of their own."""
+        return self.balance != "joint"
+
+    @property
+    def may_balance_jointly(self) -> bool:
+        """Whether sources may be asked for sums from which weights for all of them follow."""
+        return self.balance != "each"
 
 
 def check_target(study: "Study") -> None:

@@ -15,7 +15,7 @@ from fedopl.client.answers import (
     tell_models,
     tell_moments,
 )
-from fedopl.client.answers.transporting import tell_contexts, value_at_target
+from fedopl.client.answers.transporting import balance_contexts, tell_contexts, value_at_target
 from fedopl.client.answers.valuing import (
     cross_fitting,
     estimate_values,
@@ -68,10 +68,13 @@ _ANSWERING: tuple[Handler, ...] = (
     value_personal.answer_with_tree,
     value_personal.answer_with_choice,
     value_at_target.answer_as_source,
+    balance_contexts.answer,
+    value_at_target.answer_jointly,
 )
 _ANSWERING_AS_TARGET: tuple[Callable[[TargetWorkspace, Any], Message], ...] = (
     tell_contexts.answer,
     value_at_target.answer_as_target,
+    value_at_target.answer_jointly_as_target,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

@@ -79,7 +79,10 @@ class Limits(Checked):
         description="how often the client's models are reported, and compared with those of others",
     )
     classifier_queries: int = Field(
-        default=8, ge=0, description="how many steps of a classifier of contexts are reported"
+        default=8,
+        ge=0,
+        description="how many steps of a classifier of contexts are reported, and how many toward "
+        "weights for a target",
     )
     epsilon: float = Field(
         default=10.0,

@@ -60,8 +60,8 @@ class ValueAtTarget(
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Whether the study has a target."""
-        return study.target is not None
+        """Whether the study has a target, and sources may find weights of their own."""
+        return study.target is not None and study.target.asks_each
 
     @property
     def amount(self) -> int:
@@ -80,14 +80,19 @@ class ValueAtTarget(
 
     def fault_in(self, answer: TransportedValues, study: Study, n_rows: int) -> str | None:
         """Check the number of rows, and that covariances fit the means."""
-        if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
-            return "tells a part of its values"
-        if answer.n_rows < 1 or answer.n_rows > most_rows(study, RowSplit.EVALUATION, n_rows):
-            return f"values of {answer.n_rows:,} rows, of which it has fewer"
-        if not 0 <= answer.effective_rows <= answer.n_rows:
-            return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
-        if ((answer.shares < 0) | (answer.shares > MOST_BY_ROUNDING)).any():
-            return "a share of rows is outside 0 to 1"
-        if not answer.released:
-            return "values that were not released" if answer.means.any() else None
-        return fault_in_moments(answer.covariances, EIGENVALUE_TOLERANCE + _NOISE)
+        return fault_in_transported(answer, study, n_rows)
+
+
+def fault_in_transported(answer: TransportedValues, study: Study, n_rows: int) -> str | None:
+    """What cannot be true of an answer about values at a target."""
+    if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
+        return "tells a part of its values"
+    if answer.n_rows < 1 or answer.n_rows > most_rows(study, RowSplit.EVALUATION, n_rows):
+        return f"values of {answer.n_rows:,} rows, of which it has fewer"
+    if not 0 <= answer.effective_rows <= answer.n_rows:
+        return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
+    if ((answer.shares < 0) | (answer.shares > MOST_BY_ROUNDING)).any():
+        return "a share of rows is outside 0 to 1"
+    if not answer.released:
+        return "values that were not released" if answer.means.any() else None
+    return fault_in_moments(answer.covariances, EIGENVALUE_TOLERANCE + _NOISE)

@@ -46,6 +46,7 @@ _AXES = {
     Axis.TARGETS: "clients distinguished",
     Axis.MOMENTS: "(actions + 1)",
     Axis.TARGET_VALUES: "(actions + 1)",
+    Axis.BALANCED: "2 · features",
     Axis.REGIONS: "regions",
     Axis.NETWORK_NUMBERS: "weights of the network",
     Axis.NUMBERS: "numbers",

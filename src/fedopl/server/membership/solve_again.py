@@ -1,8 +1,9 @@
 """Solves the policy of the present clients from their sums; keeps the values that still hold."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.policies.policy import Policy
@@ -85,36 +86,27 @@ def solved_again(record: Record, membership: Membership) -> Record:
     same = policy_digest(solved.policy) == policy_digest(before.policy)
     if same and solved.mixture == before.mixture and solved.rows == before.rows:
         return _as_before(solved, before)
-    return replace(
-        solved,
-        values=ValueTable(),
-        gains=GainTable(),
-        improvements=ImprovementTable(),
-        personal=PersonalTable(),  # personal policies depended on the other clients at that time
-        described=None,
-        fitted={},
-        interactions={},
-        leaves=(),
-        diagnosis=None,
-        reliance=None,
-    )
+    return replace(solved, **{name: empty() for name, empty in _SAID_OF_POLICY.items()})
+
+
+# What clients said of a policy, by field of the record, and what stands there if they said nothing.
+_SAID_OF_POLICY: dict[str, Callable[[], Any]] = {
+    "values": ValueTable,
+    "gains": GainTable,
+    "improvements": ImprovementTable,
+    "personal": PersonalTable,  # each was moved from what others had learned who were in then
+    "described": lambda: None,
+    "fitted": dict,
+    "interactions": dict,
+    "leaves": tuple,
+    "diagnosis": lambda: None,
+    "reliance": lambda: None,
+}
 
 
 def _as_before(solved: Record, before: Record) -> Record:
-    """The record with all results about the same policy from the run with the same clients."""
-    return replace(
-        solved,
-        values=before.values,
-        gains=before.gains,
-        improvements=before.improvements,
-        personal=before.personal,
-        described=before.described,
-        fitted=before.fitted,
-        interactions=before.interactions,
-        leaves=before.leaves,
-        diagnosis=before.diagnosis,
-        reliance=before.reliance,
-    )
+    """With all that clients said of the same policy when they were the same."""
+    return replace(solved, **{name: getattr(before, name) for name in _SAID_OF_POLICY})
 
 
 def history_of(record: Record) -> Membership:

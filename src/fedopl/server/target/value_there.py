@@ -1,38 +1,43 @@
-"""The value of the learned policy at a site that has only contexts, in two round trips.
+"""What the learned policy is worth at a site that has contexts only.
 
-First the target reports moments of its contexts. Then the target reports what models predict for
-its contexts. At the same time every source weights its own rows so that they look like the
-target's, and reports by how much scores differ from the models' predictions.
-
-Each source finds its own weights. So nobody else chooses how much a row counts, sources can be
-compared at the same contexts, and a source that is left out need not be asked again.
+On a first trip the target tells what its contexts are like. Then it tells what models make of them,
+and sources, weighted to look like the target, what scores have beyond these models. Each source
+finds its own weights on the same trip, or all find them together, in a few trips more.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
-from fedopl.messages.refusal import in_words
+from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS
 from fedopl.messages.target.context_moments import TellContexts
-from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
-from fedopl.policies.kinds import packed
 from fedopl.results.record import Record
-from fedopl.results.target_value import AtTarget, TargetSource
+from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.target.by_each_source import DISAGREE, value_by_each
 from fedopl.server.target.found_mixture import matched
-from fedopl.server.target.unseen_regions import regions_for, seen_in
-from fedopl.solvers.transport_sources import Screened, SourcePart, screen, transported
-from fedopl.study.mixture import Weights
+from fedopl.server.target.jointly import value_jointly
+from fedopl.server.target.target_question import TargetQuestion, question_about, silence
+from fedopl.solvers.transport_sources import SourcePart
+from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
 
-EXCHANGES = 2
+# Each source for itself leaves too few effective rows if all have fewer than this many times the
+# study's `least_rows`.
+TOO_FEW = 2
+
+
+def exchanges_at_target(study: Study) -> int:
+    """How many exchanges it takes at most to value a policy at the study's target."""
+    if study.target is None:
+        return 0
+    jointly = MOST_BALANCING_STEPS + 1 if study.target.may_balance_jointly else 0
+    return 1 + study.target.asks_each + jointly
 
 
 def value_at_target(conversation: Conversation, setting: Setting, record: Record) -> AtTarget:
@@ -42,113 +47,49 @@ def value_at_target(conversation: Conversation, setting: Setting, record: Record
     name = plan.client
     moments = conversation.each(TellContexts(), [name]).get(name)
     if moments is None:
-        return AtTarget(client=name, why_not=_silence(conversation, name))
+        return AtTarget(client=name, why_not=silence(conversation, name))
     found = AtTarget(client=name, n_rows=moments.n_rows, **matched(setting, moments))
     if policy is None:
         why = "what was chosen is a rule in clients' code, which the target does not have"
         return replace(found, why_not=why)
-    regions = regions_for(setting, moments)
-    models = _models(setting)
-    query = ValueAtTarget(
-        models=np.where(np.isnan(models), 0.0, models),
-        means=moments.means,
-        squares=moments.squares,
-        regions=np.array([own for _, own in regions]),
-        **_packed(record, setting),
-    )
-    answers = conversation.each(query, [*setting.weights, name])
-    if name not in answers:
-        return replace(found, why_not=_silence(conversation, name))
-    there = answers[name]
-    told = {client: own for client, own in answers.items() if client != name}
-    parts = {client: _part(own) for client, own in told.items() if own.released and own.known[0]}
-    screened = screen(parts, plan.screen)
-    used = {client: own for client, own in parts.items() if client not in screened.left_out}
-    found = replace(
-        found,
-        effective_rows=float(sum(own.effective_rows for own in used.values())),
-        sources=_sources(setting.weights, told, parts, screened),
-        regions=seen_in(regions, there, told),
-    )
-    if why := _why_not(plan, found, screened):
+    question = question_about(conversation, setting, name, moments, policy)
+    found, values = _valued(question, plan, found)
+    why = found.why_not
+    if why in ("", DISAGREE):
+        why = _why_not(plan, found) or why
+    if why or values is None:
         return replace(found, why_not=why)
-    target = replace(_part(there), known=np.array([True, *~np.isnan(models[:, 0])]))
-    return _with_values(found, transported(target, used), record)
+    return _with_values(found, values, record)
 
 
-def _silence(conversation: Conversation, client: str) -> str:
-    """Why the target did not answer the latest question."""
-    latest = conversation.rounds[-1]
-    if client in latest.refused:
-        refused = in_words(latest.refused[client])
-        return f"the target refused ({latest.refused[client]}): {refused.why}"
-    if client in latest.rejected:
-        return f"the target's answer could not be used: {latest.rejected[client]}"
-    return "the target did not answer"
+def _valued(
+    question: TargetQuestion, plan: TargetPlan, found: AtTarget
+) -> tuple[AtTarget, SourcePart | None]:
+    """What sources say, as the study wants their weights to be found."""
+    if not plan.asks_each:
+        return value_jointly(question, found, {})
+    by_each, values = value_by_each(question, plan.screen, found)
+    if not (plan.may_balance_jointly and _leaves_too_few(plan, by_each)):
+        return by_each, values
+    left_out = {one.client: one for one in by_each.sources if one.is_left_out}
+    together, joint_values = value_jointly(question, by_each, left_out)
+    helps = joint_values is not None and together.effective_rows > by_each.effective_rows
+    return (together, joint_values) if helps or not values else (by_each, values)
 
 
-def _packed(record: Record, setting: Setting) -> dict[str, Any]:
-    """The fields of a query that hold the policy."""
-    assert record.policy is not None  # noqa: S101  (the caller has checked)
-    return packed([record.policy], setting.study)
+def _leaves_too_few(plan: TargetPlan, found: AtTarget) -> bool:
+    """Whether weights for all sources' rows together may help.
 
-
-def _models(setting: Setting) -> FloatArray:  # (n_actions, n_terms + 1)
-    """Models of each action's scores in the mixture, on the chosen terms; NaN without scores.
-
-    They follow from the sums that the policy was learned from, so no client is asked for them.
+    They do not where the target is silent or has people nobody has seen, nor where sources
+    disagree. The rule looks at contexts and weights, never at values.
     """
-    certain = replace(setting.statistics, taken=None)
-    plain = certain.solve(setting.weights).parameters
-    unknown = setting.statistics.unknown(setting.weights)
-    return np.where(unknown[:, None], np.nan, plain)
+    if not found.sources or found.unseen or found.why_not == DISAGREE:
+        return False
+    return found.effective_rows < TOO_FEW * plan.least_rows
 
 
-def _part(answer: TransportedValues) -> SourcePart:
-    return SourcePart(
-        means=answer.means,
-        covariances=answer.covariances,
-        known=answer.known > 0,
-        effective_rows=answer.effective_rows,
-    )
-
-
-def _sources(
-    weights: Weights,
-    told: Mapping[str, TransportedValues],
-    parts: Mapping[str, SourcePart],
-    screened: Screened,
-) -> tuple[TargetSource, ...]:
-    """All sources in the order of names, and why some are not used."""
-    found = []
-    for name in sorted(weights):
-        own, part = told.get(name), parts.get(name)
-        why = ""
-        if own is None:
-            why = "did not answer"
-        elif not own.released:
-            why = "no weights make its rows look like the target's without resting on too few"
-        elif part is None:
-            why = "has no scores of an action"
-        elif name in screened.left_out:
-            why = "its outcomes differ from the other sources' at the same contexts"
-        found.append(
-            TargetSource(
-                client=name,
-                n_rows=own.n_rows if own else 0,
-                effective_rows=own.effective_rows if own else 0.0,
-                correction=float(part.means[0]) if part else None,
-                standard_error=math.sqrt(part.covariances[0, 0]) if part else None,
-                chance=screened.chances.get(name),
-                used=not why,
-                why_not=why,
-            )
-        )
-    return tuple(found)
-
-
-def _why_not(plan: TargetPlan, found: AtTarget, screened: Screened) -> str:
-    """Why no value can be given for the target; empty if one can."""
+def _why_not(plan: TargetPlan, found: AtTarget) -> str:
+    """What keeps a value from being claimed; nothing if it may be."""
     if not any(source.used for source in found.sources):
         return "no source's rows can be made to look like the target's"
     if found.unseen:
@@ -157,11 +98,6 @@ def _why_not(plan: TargetPlan, found: AtTarget, screened: Screened) -> str:
         return (
             f"the sources' rows that look like the target's come to {found.effective_rows:,.0f} "
             f"effective rows, and the study requires {plan.least_rows}"
-        )
-    if screened.disagree:
-        return (
-            "sources disagree about outcomes at the same contexts, and it is not known which "
-            "of them the target is like"
         )
     return ""
 

@@ -1,7 +1,7 @@
 """Means of rows under weights that make them look like others, and what may be released of them."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
+from fedopl.messages.target.joint_values import ValueJointly
+from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.policy import Policy
 from fedopl.solvers.entropy_balance import rows_behind
+from fedopl.study.study import Study
 
 # The fewest effective rows behind such a mean, whatever the limits are. With fewer, its standard
 # error says little.
@@ -29,14 +31,12 @@ class WeighedRows:
     values: FloatArray  # (n_rows, n_actions + 1)
     weights: FloatArray  # (n_rows,)
     groups: IntArray | None  # (n_rows,)
+    share: float = 1.0  # that these rows have of all weight, where others count beside them
 
     @property
     def by_unit(self) -> FloatArray:  # (n_units,)
-        """The weights of rows, or of groups where rows are in groups."""
-        if self.groups is None:
-            return self.weights
-        _, codes = np.unique(self.groups, return_inverse=True)
-        return np.asarray(np.bincount(codes, self.weights), np.float64)
+        """The weights of rows, or of groups where rows come in some."""
+        return weights_by_unit(self.weights, self.groups)
 
     @property
     def known(self) -> FloatArray:  # (n_actions + 1,)
@@ -47,11 +47,11 @@ class WeighedRows:
         arms = np.isfinite(self.values[:, 1:]).all(axis=0)
         return np.concatenate([[arms.all()], arms]).astype(np.float64)
 
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Weighted means, and their covariances from leaving out each row, or group, in turn.
+    def moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weighted means, their covariances by leaving out each row, or group, in turn, and Σ W·u.
 
-        Σ_g u_g·u_gᵀ with u_g = Σ_{i∈g} w_i·(v_i − mean)/(1 − W_g). The division keeps a row of much
-        weight from being taken as typical of others.
+        Σ_g u_g·u_gᵀ with u_g = Σ_{i∈g} w_i·(v_i − mean)/(1 − W_g): a row of much weight is not
+        taken for typical of others. W_g is the group's share of all weight there is.
         """
         values = np.where(self.known > 0, self.values, 0.0)
         means = self.weights @ values
@@ -61,12 +61,26 @@ class WeighedRows:
             by_group = np.zeros((int(codes.max()) + 1, moved.shape[1]))
             np.add.at(by_group, codes, moved)
             moved = by_group
-        moved = moved / (1 - self.by_unit)[:, None]
-        return means, moved.T @ moved
+        units = self.by_unit
+        without = 1 - self.share * units
+        moved = moved / without[:, None]
+        return means, moved.T @ moved, (units / without) @ moved
 
 
-def to_digits_that_count(query: ValueAtTarget) -> ValueAtTarget:
-    """The same query to eight digits, both for decisions and for the noise derived from it.
+def weights_by_unit(weights: FloatArray, groups: IntArray | None) -> FloatArray:  # (n_units,)
+    """The weights of rows, or of groups where rows come in some."""
+    if groups is None:
+        return weights
+    _, codes = np.unique(groups, return_inverse=True)
+    return np.asarray(np.bincount(codes, weights), np.float64)
+
+
+# What both kinds of questions about a target have.
+_Asked = TypeVar("_Asked", ValueAtTarget, ValueJointly)
+
+
+def to_digits_that_count(query: _Asked) -> _Asked:
+    """The same question to eight digits, in what is decided as in what noise follows from.
 
     So a study has the same answers on whatever processor its policy and models were solved.
     """
@@ -75,18 +89,16 @@ def to_digits_that_count(query: ValueAtTarget) -> ValueAtTarget:
         asked = np.asarray(getattr(query, field))
         if len(asked):
             policies[field] = np.stack([as_counted(field, np.asarray(one)) for one in asked])
-    return replace(
-        query,
-        models=to_eight_digits(query.models),
-        means=to_eight_digits(query.means[None, :])[0],
-        squares=to_eight_digits(query.squares[None, :])[0],
-        regions=to_eight_digits(query.regions),
-        **policies,
-    )
+    others = {name: array for name, array in query.named_arrays() if name not in POLICY_FIELDS}
+    rounded: dict[str, Any] = {
+        name: to_eight_digits(array if array.ndim > 1 else array[None, :]).reshape(array.shape)
+        for name, array in others.items()
+    }
+    return replace(query, **rounded, **policies)
 
 
-def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
-    """The policy of the query as it would decide at the target, whichever client answers."""
+def asked_policy(space: Workspace, query: ValueAtTarget | ValueJointly) -> Policy:
+    """The policy as it would decide at the target, at any client."""
     assert space.study.target is not None  # noqa: S101  (or nobody would ask)
     for field in POLICY_FIELDS:
         for numbers in getattr(query, field):
@@ -100,8 +112,10 @@ def asked_policy(space: Workspace, query: ValueAtTarget) -> Policy:
     raise RefusedError(RefusalCode.MALFORMED)
 
 
-def decided_by(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> IntArray:
-    """The policy's decision in each row; one that few rows get is replaced by the commonest.
+def decided_by(
+    space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
+) -> IntArray:
+    """What the policy decides in each row; what only a few would get is the commonest instead.
 
     A policy that treats one person differently from all others would disclose that person.
     """
@@ -111,8 +125,10 @@ def decided_by(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> 
     return np.where(few, np.argmax(counts), decided) if few.any() else decided
 
 
-def modelled_scores(space: Workspace, query: ValueAtTarget, contexts: FloatArray) -> FloatArray:
-    """μ̂(x; a) by the models of the query (n_rows, n_actions)."""
+def modelled_scores(
+    space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
+) -> FloatArray:
+    """μ̂(x; a) by the models that were sent (n_rows, n_actions)."""
     terms = contexts if space.study.terms is None else space.study.terms.of(contexts)
     return terms @ query.models[:, :-1].T + query.models[:, -1]
 
@@ -122,14 +138,16 @@ def with_policy(by_action: FloatArray, decided: IntArray) -> FloatArray:  # (n_r
     return np.column_stack([by_action[np.arange(len(decided)), decided], by_action])
 
 
-def may_be_released(space: Workspace, rows: WeighedRows, n_numbers: int) -> bool:
-    """Whether means under these weights rest on enough rows, and not mostly on one.
+def is_enough(
+    space: Workspace, units: FloatArray, n_numbers: int, *, jointly: bool = False
+) -> bool:
+    """Whether means under these weights rest on enough rows, and not on one for the most part.
 
-    The server chooses what the rows shall look like. So it could make them look like one person.
+    The server chooses what they are to look like, so it could have them look like somebody. Where
+    they are means of some of many rows, whose error is that of all, only limits say what is enough.
     """
-    units = rows.by_unit
     limits = space.limits
-    needed = max(FEWEST_EFFECTIVE, limits.rows_needed(n_numbers))
+    needed = max(0 if jointly else FEWEST_EFFECTIVE, limits.rows_needed(n_numbers))
     if limits.dominance < 1 and (units**2).max() > limits.dominance * (units**2).sum():
         return False
     return rows_behind(units) >= needed
@@ -137,37 +155,49 @@ def may_be_released(space: Workspace, rows: WeighedRows, n_numbers: int) -> bool
 
 def released(
     space: Workspace,
-    query: ValueAtTarget,
+    query: ValueAtTarget | ValueJointly,
     rows: WeighedRows,
     spread: ScoreSpread,
     added: FloatArray | float = 0.0,
-) -> TransportedValues:
-    """Means and covariances with noise.
+) -> dict[str, Any]:
+    """Means and covariances with noise: what a few usual rows of the largest weight change them by.
 
-    The noise is as large as the change that a few usual rows of the largest weight make. The server
-    may have chosen whose weight that is.
+    The server may have chosen whose weight that is. They are given by field, with Σ W·u, which has
+    noise likewise.
     """
-    means, covariances = rows.moments()
+    means, covariances, crossed = rows.moments()
     units = rows.by_unit
-    asked = ("transported", *(array for _, array in query.named_arrays()))
+    jointly = isinstance(query, ValueJointly)
+    kind = "transported jointly" if jointly else "transported"
+    asked = (kind, *(array for _, array in query.named_arrays()))
     draws = [space.noise_for(*asked, place) for place in range(len(means) + 1)]
-    influence = space.limits.value_noise * spread.usual * float(units.max())
-    most = most_valued(space.study) + ValueAtTarget.most_amount(space.study)
+    largest = float(units.max())
+    influence = space.limits.value_noise * spread.usual * largest
+    most = most_valued(space.study) + most_valued_there(space.study)
     means, covariances = values_with_noise(means, covariances + added, influence, draws, most)
+    if jointly and influence:
+        drawn = space.noise_for(*asked, "crossed").standard_normal(len(crossed))
+        crossed = crossed + influence * largest * drawn
     known = rows.known
-    return TransportedValues(
-        released=1,
-        n_rows=len(rows.weights),
-        effective_rows=float(np.floor(rows_behind(units))),
-        known=known,
-        means=means * known,
-        covariances=covariances * np.outer(known, known),
-        shares=np.empty(0),
-    )
+    return {
+        "released": 1,
+        "n_rows": len(rows.weights),
+        "effective_rows": float(np.floor(rows_behind(units))),
+        "known": known,
+        "means": means * known,
+        "covariances": covariances * np.outer(known, known),
+        "crossed": crossed * known,
+    }
+
+
+def most_valued_there(study: Study) -> float:
+    """How many policies a study may ask about at its target, each way it asks."""
+    ways = [way for way in (ValueAtTarget, ValueJointly) if way.needed(study)]
+    return sum(way.most_amount(study) for way in ways)
 
 
 def shares_in_regions(
-    space: Workspace, query: ValueAtTarget, contexts: FloatArray
+    space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
 ) -> FloatArray:  # (n_regions,)
     """The share of rows in each region, counted with noise."""
     inside = contexts @ query.regions[:, :-1].T + query.regions[:, -1] > 0
