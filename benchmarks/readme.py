@@ -31,6 +31,7 @@ SECTIONS = {
     "grids": "Grids of trees",
     "clients": "Many clients",
     "crowds": "Very many clients",
+    "plans": "Planned and measured costs",
     "federation": "Federation",
     "memory": "Memory",
     "startup": "Start-up",

@@ -11,6 +11,7 @@ from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
     before_run,
     budget_verb,
+    cost_verb,
     export_verb,
     flower_verbs,
     https_verbs,
@@ -32,7 +33,10 @@ app = typer.Typer(
 # In the order in which a newcomer needs them.
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
-    "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
+    "Look first": [
+        *(before_run.keys, before_run.check, before_run.preview, before_run.privacy),
+        cost_verb.cost,
+    ],
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
         *(membership_verbs.join, membership_verbs.leave),
