@@ -164,6 +164,7 @@ class Candidates:
             queries[f"outcome {column}"] = ValueOutcome(outcome=place, **fields)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
+        if describe and TellFit.needed(self.study):
             queries["fitted"] = TellFit()
         if describe and TellInteractions.needed(self.study):
             queries["interactions"] = TellInteractions()

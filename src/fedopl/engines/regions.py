@@ -1,0 +1,123 @@
+"""Clients in regions, as `learn` takes them: dictionaries of clients in place of rows."""
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.client.disclosure.ledger import Ledger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.aggregator import LEAST_MEMBERS, Aggregator
+from fedopl.engines.client_factory import ClientFactory
+from fedopl.engines.in_process import Answering, InProcess
+from fedopl.study.study import Study
+
+# Rows by name, or regions of such.
+Nested = Mapping[str, Any]
+
+
+def aggregators_in(clients: Nested) -> tuple[str, ...]:
+    """The names of all regions, at every depth, sorted."""
+    return tuple(sorted(_regions(clients)))
+
+
+def _regions(clients: Nested) -> Iterator[str]:
+    if isinstance(clients, ClientFactory):
+        return
+    for name, own in clients.items():
+        if isinstance(own, Mapping):
+            yield name
+            yield from _regions(own)
+
+
+def members_of(clients: Nested) -> Mapping[str, LoggedData]:
+    """All clients with rows, at every depth, by name; those of a factory are still made later."""
+    if isinstance(clients, ClientFactory) or not isinstance(clients, Mapping):
+        return clients
+    parts = list(_parts(clients))
+    times = Counter(name for part in parts for name in part)
+    times.update(_regions(clients))
+    twice = sorted(name for name, n in times.items() if n > 1)
+    if twice:
+        raise OptionError(
+            f"clients: {quoted(twice[:3])} is there more than once; names tell clients and regions "
+            "apart, at all levels"
+        )
+    if any(isinstance(part, ClientFactory) for part in parts):
+        return ChainMap(*parts)  # type: ignore[arg-type]
+    return {name: rows for part in parts for name, rows in part.items()}
+
+
+def _parts(clients: Nested) -> Iterator[Mapping[str, Any]]:
+    if isinstance(clients, ClientFactory):
+        yield clients
+        return
+    yield {name: own for name, own in clients.items() if not isinstance(own, Mapping)}
+    for name, own in clients.items():
+        if isinstance(own, Mapping):
+            if not own:
+                raise OptionError(f"clients: the region '{name}' has no clients")
+            yield from _parts(own)
+
+
+def sizes_of(clients: Nested) -> dict[str, int]:
+    """The rows of every client or region that speaks to the server; 1 where they are made later."""
+    if isinstance(clients, ClientFactory):
+        return dict.fromkeys(clients, 1)
+    return {
+        name: sum(sizes_of(own).values()) if isinstance(own, Mapping) else own.n_rows
+        for name, own in clients.items()
+    }
+
+
+def in_regions(
+    clients: Nested,
+    doors: Mapping[str, Answering],
+    study: Study,
+    ledger_of: Callable[[str], Ledger],
+    minimum_members: int,
+) -> Mapping[str, Answering]:
+    """Who answers the server: doors of clients, and aggregators in front of those in regions."""
+    if isinstance(clients, ClientFactory):
+        return doors
+    found: dict[str, Answering] = {}
+    for name, own in clients.items():
+        if not isinstance(own, Mapping):
+            found[name] = doors[name]
+            continue
+        inside = (
+            _Some(doors, tuple(own))
+            if isinstance(own, ClientFactory)
+            else in_regions(own, doors, study, ledger_of, minimum_members)
+        )
+        found[name] = Aggregator(
+            name,
+            study,
+            InProcess(inside),
+            minimum_members=minimum_members,
+            ledger=ledger_of(name),
+        )
+    return found
+
+
+class _Some(Mapping[str, Answering]):
+    """Some of the doors, each opened when it is asked."""
+
+    def __init__(self, doors: Mapping[str, Answering], names: tuple[str, ...]) -> None:
+        self._doors, self._names = doors, names
+
+    def __getitem__(self, name: str) -> Answering:
+        return self._doors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def fewest_members(limits: Limits) -> int:
+    """How many members a pooled answer needs: any number, if somebody holds all rows anyway."""
+    return 1 if limits == Limits.open() else LEAST_MEMBERS
