@@ -116,6 +116,7 @@ BAD_COMMANDS = {
     "preview": ["preview", "no.toml", "north"],
     "privacy": ["privacy", "no.toml"],
     "cost": ["cost", "no.toml"],
+    "aggregate": ["aggregate", "nowhere", "--server", "https://127.0.0.1:1"],
     "run": ["run", "no.toml"],
     "evaluate": ["evaluate", "no.json"],
     "budget": ["budget", "nowhere"],

@@ -9,6 +9,7 @@ import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
+    aggregate_verb,
     before_run,
     budget_verb,
     cost_verb,
@@ -41,6 +42,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
         *(run_verbs.run, run_verbs.evaluate),
         *(membership_verbs.join, membership_verbs.leave),
         *(https_verbs.certificates, https_verbs.server, node_verb.node),
+        aggregate_verb.aggregate,
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedopl.base.errors import OptionError, WireError
+from fedopl.client.aggregator_file import LEAST_MEMBERS
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, entry_for
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
@@ -29,8 +30,6 @@ from fedopl.server.exchange.replies import Replies, ReplyPart
 from fedopl.server.exchange.transport import Transport
 from fedopl.study.study import Study
 
-# Of fewer members than this, a total would be nearly one member's own answer.
-LEAST_MEMBERS = 3
 # What is asked on the first trip, in this order.
 FIRST = (Enrol, TellWeight, SumOutcomes)
 MOST_NAMED = 5  # members that an entry of the ledger names
@@ -166,7 +165,7 @@ class Aggregator:
         return heard
 
     def _know_members(self) -> None:
-        """Ask members again who takes part, after a restart: they say the same to the same bytes."""
+        """After a restart, ask members again who takes part; they say what they said before."""
         if self._counted:
             return
         needed = [kind() for kind in FIRST if kind.needed(self.study)]

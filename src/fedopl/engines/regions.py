@@ -6,10 +6,12 @@ from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.client.disclosure.ledger import Ledger
+from fedopl.client.aggregator_file import LEAST_MEMBERS, Region
+from fedopl.client.client_file import AGGREGATOR_FILE, Client
+from fedopl.client.disclosure.ledger import FileLedger, Ledger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.aggregator import LEAST_MEMBERS, Aggregator
+from fedopl.engines.aggregator import Aggregator, check_aggregators
 from fedopl.engines.client_factory import ClientFactory
 from fedopl.engines.in_process import Answering, InProcess
 from fedopl.study.study import Study
@@ -99,6 +101,46 @@ def in_regions(
             minimum_members=minimum_members,
             ledger=ledger_of(name),
         )
+    return found
+
+
+def regions_in(parties: Mapping[str, Client | Region]) -> Iterator[Region]:
+    """All aggregators' folders, at every depth."""
+    for party in parties.values():
+        if isinstance(party, Region):
+            yield party
+            yield from regions_in(party.members)
+
+
+def check_regions(study: Study, parties: Mapping[str, Client | Region]) -> None:
+    """Refuse folders of aggregators that the study does not list, or lists and are not there."""
+    there = {region.name: region for region in regions_in(parties)}
+    check_aggregators(study, sorted(there))
+    missing = [name for name in study.aggregators if name not in there]
+    if missing:
+        raise OptionError(
+            f"aggregators: the study lists {quoted(missing)}, and no folder of this name has an "
+            f"{AGGREGATOR_FILE}"
+        )
+
+
+def in_folders(
+    parties: Mapping[str, Client | Region], doors: Mapping[str, Answering], study: Study, asker: str
+) -> dict[str, Answering]:
+    """Who answers the server, by folders; each aggregator's ledger lies in its own."""
+    found: dict[str, Answering] = {}
+    for name, party in parties.items():
+        if isinstance(party, Region):
+            inside = in_folders(party.members, doors, study, name)
+            found[name] = Aggregator(
+                name,
+                study,
+                InProcess(inside),
+                minimum_members=party.settings.minimum_members,
+                ledger=FileLedger(party.ledger_path, asker),
+            )
+        else:
+            found[name] = doors[name]
     return found
 
 
