@@ -66,17 +66,27 @@ def test_under_masks_bytes_grow_with_the_group_as_in_a_run(dropout):
     assert (planned.groups, planned.masked, planned.aggregator) == (3, True, None)
 
 
-def test_in_groups_the_server_hears_of_groups_and_an_aggregator_of_its_clients():
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_planned_bytes_of_groups_are_those_of_a_run_with_aggregators(dropout):
     study = Study(**SMALL, nuisances=KNOWN)
-    flat = plan_cost(study, clients=1_000_000, rows=40)
+    plan = plan_cost(study, clients=12, rows=60, group=4, dropout=dropout)
+    run = rehearse_cost(study, 12, rows=60, group=4, dropout=dropout)
+    assert (plan.server.sends, plan.server.receives) == (run.sent, run.received)
+    below = plan.aggregator.sends - plan.client.sends
+    assert 3 * below == run.sent_below
+    assert 3 * (plan.aggregator.receives - plan.client.receives) == run.received_below
+    assert not any("TellFit" in trip.queries for trip in plan.trips)
+
+
+def test_a_million_clients_in_groups_and_those_that_never_answer():
+    study = Study(**SMALL, nuisances=KNOWN)
     grouped = plan_cost(study, clients=1_000_000, rows=40, group=1_000)
     assert grouped.groups == 1_000
-    assert grouped.client.sends == flat.client.sends
-    assert grouped.server.receives == flat.server.receives / 1_000
-    assert grouped.aggregator.receives == flat.server.receives / 1_000 + flat.client.receives
-    with_fewer = plan_cost(study, clients=1_000, rows=40, dropout=0.6)
-    assert with_fewer.stops
-    assert with_fewer.server.receives == 400 * flat.client.sends
+    assert grouped.server.receives == 1_000 * grouped.client.sends
+    assert grouped.aggregator.receives == grouped.server.receives + grouped.client.receives
+    fewer = plan_cost(study, clients=1_000, rows=40, dropout=0.6)
+    assert fewer.stops
+    assert fewer.server.receives == 400 * fewer.client.sends
 
 
 @pytest.mark.parametrize(

@@ -116,17 +116,12 @@ def test_over_https_two_levels_end_with_the_bytes_of_one_process(nested, run, tm
 
     outer = own.clients / "outer"
     inner = outer / "inner"
+    in_outer = SimpleNamespace(study=own.study, clients=outer)
+    in_inner = SimpleNamespace(study=own.study, clients=inner)
     nodes = [
         *nodes_of(own, keys["top"], urls["top"], ["d"]),
-        *nodes_of(
-            SimpleNamespace(study=own.study, clients=outer), keys["outer"], urls["outer"], ["c"]
-        ),
-        *nodes_of(
-            SimpleNamespace(study=own.study, clients=inner),
-            keys["inner"],
-            urls["inner"],
-            ["a", "b"],
-        ),
+        *nodes_of(in_outer, keys["outer"], urls["outer"], ["c"]),
+        *nodes_of(in_inner, keys["inner"], urls["inner"], ["a", "b"]),
         aggregating("outer", "top", outer),
         aggregating("inner", "outer", inner),
     ]

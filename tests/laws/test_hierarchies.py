@@ -73,7 +73,9 @@ def alike(one, other):
             {getattr(row, key): row.estimate for row in run if row.client == GLOBAL}
             for run in (getattr(one, table).rows, getattr(other, table).rows)
         )
-        assert mine.keys() == others.keys()
+        # Fewer arms are valued in regions: nobody there knows how few rows a member has.
+        assert mine
+        assert mine.keys() <= others.keys()
         for what, estimate in mine.items():
             expected = others[what]
             assert estimate.value == pytest.approx(expected.value, rel=1e-9, abs=1e-12)
@@ -81,46 +83,41 @@ def alike(one, other):
             assert estimate.n_rows == expected.n_rows
 
 
-@pytest.mark.parametrize("regions", [REGIONS, LEVELS], ids=["one level", "two levels"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"basis": "linear", "policy": Linear(precision="rows")},
-        {"basis": "hinges", "policy": Linear(precision="rows")},
-        {"policy": Tree(depth=2)},
-        {
-            "basis": "linear",
-            "policy": Linear(precision="rows"),
-            "evaluation": "cross-fitted",
-        },
-        {"basis": "linear", "policy": Linear(oracle="wap")},
-    ],
-    ids=["linear", "basis", "tree", "cross-fitted", "pairs"],
-)
-def test_a_region_counts_as_all_of_its_clients_do(regions, settings):
-    settings = {"nuisances": KNOWN, "personal": "none", **settings}
-    alike(learn(regions, **settings), learn(CLIENTS, **settings))
+BY_ROWS = Linear(precision="rows")
+PLAIN = {"nuisances": KNOWN, "personal": "none", "basis": "linear", "policy": BY_ROWS}
+SETTINGS = {
+    "linear": PLAIN,
+    "basis": PLAIN | {"basis": "hinges"},
+    "tree": PLAIN | {"policy": Tree(depth=1, cuts={"x0": (-1, 0, 1), "x1": (0,), "x2": (0,)})},
+    "cross-fitted": PLAIN | {"evaluation": "cross-fitted"},
+    "pairs": PLAIN | {"policy": Linear(oracle="wap")},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_region_counts_as_all_of_its_clients_do(name):
+    settings = SETTINGS[name]
+    flat = learn(CLIENTS, **settings)
+    for regions in (REGIONS, LEVELS):
+        alike(learn(regions, **settings), flat)
 
 
 def test_a_uniform_mixture_of_regions_is_one_of_clients_by_their_share_of_a_region():
-    settings = {"nuisances": KNOWN, "personal": "none", "basis": "linear"}
-    settings["policy"] = Linear(precision="rows")
-    by_region = learn(REGIONS, mixture="uniform", **settings)
-    learned_from = learn(CLIENTS, **settings).rows
+    by_region = learn(REGIONS, mixture="uniform", **PLAIN)
+    learned_from = learn(CLIENTS, **PLAIN).rows
     shares = {
         name: 0.5 * learned_from[name] / sum(learned_from[other] for other in region)
         for region in REGIONS.values()
         for name in region
     }
-    alike(by_region, learn(CLIENTS, mixture=shares, **settings))
+    alike(by_region, learn(CLIENTS, mixture=shares, **PLAIN))
 
 
 def test_clients_that_count_by_weight_do_so_in_regions():
     weights = {"weights": lambda rng, n: rng.uniform(0.5, 3, n)}
     clients = {name: rows(n, seed, **weights) for seed, (name, n) in enumerate(ROWS.items())}
     regions = {r: {name: clients[name] for name in own} for r, own in REGIONS.items()}
-    settings = {"nuisances": KNOWN, "personal": "none", "basis": "linear"}
-    settings |= {"policy": Linear(precision="rows"), "mixture": Empirical(count="weight")}
+    settings = PLAIN | {"mixture": Empirical(count="weight")}
     alike(learn(regions, **settings), learn(clients, **settings))
 
 
@@ -132,6 +129,7 @@ def test_a_region_of_one_client_is_that_client_bit_for_bit():
     nested = learn(alone, basis="hinges", **settings)
     assert flat.policy.numbers().tolist() == nested.policy.numbers().tolist()
     assert flat.values.of(flat.chosen) == nested.values.of(nested.chosen)
+    assert flat.described == nested.described
 
 
 def test_regions_whose_clients_are_made_when_they_are_asked():
@@ -161,9 +159,9 @@ def test_members_release_what_they_release_to_a_server_and_the_server_gets_total
 
 
 def test_with_limits_regions_of_small_clients_are_not_taken_for_liars():
-    members = {f"m{place:02d}": rows(140, place % 4) for place in range(24)}
+    members = {f"m{place:02d}": rows(140, place % 4) for place in range(12)}
     names = sorted(members)
-    regions = {"x": {n: members[n] for n in names[:12]}, "y": {n: members[n] for n in names[12:]}}
+    regions = {"x": {n: members[n] for n in names[:6]}, "y": {n: members[n] for n in names[6:]}}
     run = learn(regions, nuisances=KNOWN, basis="linear", limits="guarded")
     assert all(not latest.rejected for latest in run.rounds)
     assert run.policy is not None

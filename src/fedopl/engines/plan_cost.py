@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
@@ -17,8 +18,10 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.in_process import DoorsOnDemand, InProcess, check_packages
+from fedopl.engines.aggregator import Aggregator, check_aggregators
+from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess, check_packages
 from fedopl.engines.made_up_clients import SECRET, made_up_clients, names_of, study_for
+from fedopl.engines.regions import SomeDoors
 from fedopl.policies.linear import constant_policy
 from fedopl.secure.holders import is_sound
 from fedopl.secure.neighbours import MOST_WITH_ALL
@@ -50,10 +53,14 @@ class Rehearsed:
 
     n_clients: int
     trips: tuple[Trip, ...]
-    sent: int  # bytes, by the server to all clients
+    sent: int  # bytes, by the server to all clients, or to all aggregators
     received: int
     client_seconds: float  # of the processor, all clients together
     server_seconds: float
+    # All aggregators together, to and from their members, if clients are in groups.
+    sent_below: int = 0
+    received_below: int = 0
+    aggregator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +118,9 @@ def plan_cost(
     masked = _is_masked(study)
     largest = clients if group is None else min(group, clients)
     n_groups = math.ceil(clients / largest)
+    if n_groups > 1 and not masked:  # which does not ask what aggregators cannot answer
+        study = study.model_copy(update={"aggregators": ("group",)})
+        check_aggregators(study, ())
     lacks = masked and dropout > 0
     first = rehearse_cost(study, FEW, rows=rows, lacks=lacks)
     each = (first.client_seconds + first.server_seconds) / FEW
@@ -163,45 +173,85 @@ def plan_cost(
 
 
 def rehearse_cost(
-    study: Study, n_clients: int, *, rows: int, lacks: bool = False, dropout: float = 0.0
+    study: Study,
+    n_clients: int,
+    *,
+    rows: int,
+    lacks: bool = False,
+    dropout: float = 0.0,
+    group: int | None = None,
 ) -> Rehearsed:
     """Run the study with made-up clients in this process, and measure.
 
-    Under masks, `lacks` says that clients may be lacking; without masks, a share never answers.
+    Under masks, `lacks` says that clients may be lacking; without masks, a share never answers. In
+    groups, an aggregator speaks for each.
     """
+    groups = _groups(n_clients, group or n_clients)
     agreed = study_for(study, n_clients, lacking=int(lacks))
+    if group is not None:
+        agreed = agreed.model_copy(update={"aggregators": tuple(groups)})
     clients = made_up_clients(agreed, n_clients, rows)
-    silent = frozenset(names_of(n_clients)[: math.floor(dropout * n_clients)])
-    heard: list[tuple[Conversation, _Measuring]] = []
+    silent = frozenset(
+        name for own in groups.values() for name in own[: math.floor(dropout * len(own))]
+    )
+    heard: list[_Heard] = []
 
     def begin(one: Study, _place: int) -> Begun:
         def door_to(name: str, data: LoggedData, kept: Store) -> Door:
             return Door(name, data, one, limits=Limits.open(), store=kept, secret=SECRET)
 
-        transport = _Measuring(DoorsOnDemand(clients, door_to), silent)
-        conversation = Conversation(one, transport)
-        heard.append((conversation, transport))
-        return Begun(conversation)
+        doors = DoorsOnDemand(clients, door_to)
+        below = [_Measuring(SomeDoors(doors, own), silent) for own in groups.values()]
+        transport = below[0]
+        if group is not None:
+            aggregators = {
+                name: Aggregator(name, one, members, minimum_members=1)
+                for name, members in zip(groups, below, strict=True)
+            }
+            transport = _Measuring(aggregators, frozenset())
+        heard.append(_Heard(Conversation(one, transport), transport, below))
+        return Begun(heard[-1].conversation)
 
     arm = constant_policy(study.actions[0], study.actions, study.features)
     before = time.process_time()
     run_splits(agreed, begin, policies=dict.fromkeys(study.candidates, arm))
     seconds = time.process_time() - before
-    at_clients = sum(one.seconds for _, one in heard)
+    members = [one for own in heard for one in own.below]
+    at_clients = sum(one.seconds for one in members)
+    beyond_server = sum(own.transport.seconds for own in heard)
+    grouped = group is not None
     return Rehearsed(
         n_clients=n_clients,
-        trips=tuple(trip for conversation, one in heard for trip in one.trips_of(conversation)),
-        sent=sum(one.sent for _, one in heard),
-        received=sum(one.received for _, one in heard),
+        trips=tuple(trip for own in heard for trip in own.transport.trips_of(own.conversation)),
+        sent=sum(own.transport.sent for own in heard),
+        received=sum(own.transport.received for own in heard),
         client_seconds=at_clients,
-        server_seconds=max(seconds - at_clients, 0.0),
+        server_seconds=max(seconds - beyond_server, 0.0),
+        sent_below=grouped * sum(one.sent for one in members),
+        received_below=grouped * sum(one.received for one in members),
+        aggregator_seconds=max(beyond_server - at_clients, 0.0),
     )
+
+
+def _groups(n_clients: int, size: int) -> dict[str, tuple[str, ...]]:
+    """Made-up clients by group; the last may have fewer."""
+    names = names_of(n_clients)
+    parts = [tuple(names[start : start + size]) for start in range(0, n_clients, size)]
+    return {f"group {place:06d}": own for place, own in enumerate(parts)}
+
+
+class _Heard(NamedTuple):
+    """A run under one split, the server's transport, and those to clients."""
+
+    conversation: Conversation
+    transport: "_Measuring"
+    below: "list[_Measuring]"
 
 
 class _Measuring(InProcess):
     """A transport that counts bytes and the seconds that clients work; some never answer."""
 
-    def __init__(self, doors: Mapping[str, Door], silent: frozenset[str]) -> None:
+    def __init__(self, doors: Mapping[str, Answering], silent: frozenset[str]) -> None:
         super().__init__(doors)
         self.silent = silent
         self.sizes: list[tuple[int, int]] = []  # of the largest query and answer of each trip

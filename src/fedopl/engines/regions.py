@@ -90,7 +90,7 @@ def in_regions(
             found[name] = doors[name]
             continue
         inside = (
-            _Some(doors, tuple(own))
+            SomeDoors(doors, tuple(own))
             if isinstance(own, ClientFactory)
             else in_regions(own, doors, study, ledger_of, minimum_members)
         )
@@ -144,7 +144,7 @@ def in_folders(
     return found
 
 
-class _Some(Mapping[str, Answering]):
+class SomeDoors(Mapping[str, Answering]):
     """Some of the doors, each opened when it is asked."""
 
     def __init__(self, doors: Mapping[str, Answering], names: tuple[str, ...]) -> None:

@@ -64,16 +64,21 @@ def check_client(study: Study, client: Client) -> None:
     """Refuse a client that lacks packages, or whose limits or sharing do not fit the study."""
     check_packages(study)
     check_sharing(client, study)
+    check_has_rows(client, study)
+    lacking = client.settings.limits.lacking(study.requires)
+    if lacking:
+        message = f"limits: {'; '.join(lacking)}"
+        raise StudyError(client.file.complaint(("limits",), message))
+
+
+def check_has_rows(client: Client, study: Study) -> None:
+    """An error where the study says that whoever has this name speaks for others."""
     if client.name in study.aggregators:
         message = (
             f"'{client.name}' speaks for other clients in this study (aggregators), and has rows "
             "here; give one of both another name"
         )
         raise StudyError(client.file.complaint(("name",), message))
-    lacking = client.settings.limits.lacking(study.requires)
-    if lacking:
-        message = f"limits: {'; '.join(lacking)}"
-        raise StudyError(client.file.complaint(("limits",), message))
 
 
 def check_sharing(client: Client, study: Study) -> None:

@@ -291,6 +291,8 @@ class Candidates:
 def room_for_policies(setting: Setting, n_asked: int) -> int:
     """How many more policies every client can be asked about, without refusing for too few rows."""
     study = setting.study
+    if study.aggregators:
+        return 0  # how few rows a member has, nobody here knows
     plan = study.evaluation
     held_out = 1.0 if plan.is_cross_fitted else plan.share / (1 - plan.share)
     fewest = min(setting.rows[name] for name in setting.weights) * held_out
