@@ -28,20 +28,25 @@ COLUMNS = (
 )
 
 
-def measure(n_clients: int) -> Row:
-    """The plan, and the run."""
-    from fedopl.engines.plan_cost import plan_cost, rehearse_cost
+def study() -> object:
+    """What is planned and run."""
     from fedopl.study.plans import NuisancePlan
     from fedopl.study.study import Study
 
-    study = Study(
+    return Study(
         actions=tuple("ab"[:N_ACTIONS]),
         features=tuple(f"x{place}" for place in range(N_FEATURES)),
         nuisances=NuisancePlan(propensity="known"),
     )
+
+
+def measure(n_clients: int) -> Row:
+    """The plan, and the run."""
+    from fedopl.engines.plan_cost import plan_cost, rehearse_cost
+
     tell(__file__, f"{n_clients:,} clients")
-    plan = plan_cost(study, clients=n_clients, rows=N_ROWS, dropout=DROPOUT)
-    run = rehearse_cost(study, n_clients, rows=N_ROWS, dropout=DROPOUT)
+    plan = plan_cost(study(), clients=n_clients, rows=N_ROWS, dropout=DROPOUT)
+    run = rehearse_cost(study(), n_clients, rows=N_ROWS, dropout=DROPOUT)
     answering = n_clients - int(DROPOUT * n_clients)
     return {
         "clients": n_clients,

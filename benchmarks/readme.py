@@ -32,6 +32,7 @@ SECTIONS = {
     "clients": "Many clients",
     "crowds": "Very many clients",
     "plans": "Planned and measured costs",
+    "grouped_plans": "Planned and measured costs in groups",
     "federation": "Federation",
     "memory": "Memory",
     "startup": "Start-up",

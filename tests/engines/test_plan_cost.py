@@ -20,7 +20,7 @@ KNOWN = NuisancePlan(propensity="known")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    for name, value in {"SECONDS": 0.01, "FEW": 4, "FEWEST_MORE": 6}.items():
+    for name, value in {"REHEARSAL_SECONDS": 0.01, "FEW": 4, "FEWEST_MORE": 6}.items():
         monkeypatch.setattr(f"fedopl.engines.plan_cost.{name}", value)
 
 

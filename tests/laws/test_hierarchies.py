@@ -4,6 +4,9 @@ With a mixture over regions in which one has λ, results are those of the study 
 which each has λ times its share of the region's rows.
 """
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -246,10 +249,14 @@ def test_an_aggregator_that_was_restarted_gives_the_same_bytes():
     doors = {name: door(name, study) for name in "abc"}
     first = Aggregator("north", study, InProcess(doors), minimum_members=3)
     heard = []
-    handle = first.handle
-    first.handle = lambda content: heard.append((content, handle(content))) or heard[-1][1]
+
+    def told(content):
+        heard.append((content, first.handle(content)))
+        return heard[-1][1]
+
+    north = SimpleNamespace(handle=told, ledger=first.ledger)
     south = Aggregator("south", study, InProcess({n: door(n, study) for n in "def"}))
-    run_study(Conversation(study, InProcess({"north": first, "south": south})))
+    run_study(Conversation(study, InProcess({"north": north, "south": south})))
     assert len(heard) == 3
     for content, answer in heard[1:]:
         again = Aggregator("north", study, InProcess(doors), minimum_members=3)
@@ -283,7 +290,7 @@ def test_a_server_that_asks_an_aggregator_learns_of_no_single_member():
         codec.encode(query(study=study.digest, exchange=place))
         for place, query in enumerate((Enrol, SumOutcomes))
     )
-    read = decoder_of(study).decode
+    read = cast(Any, decoder_of(study).decode)
     total, sums = read(north.handle(enrolled)), read(north.handle(summed))
     own = {name: read(door.handle(enrolled)) for name, door in doors.items()}
     each = [read(door.handle(summed)).sums for door in doors.values()]

@@ -8,7 +8,7 @@ import pytest
 from fedopl.messages.combining import PerClient, combinations_of
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.pooling import NOT_POOLED, POOLED, is_pooled, pooled, why_not_pooled
+from fedopl.messages.pooling import NOT_POOLED, POOLED, is_pooled, pooled_answer, why_not_pooled
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.messages.vocabulary import QUERIES, is_private
@@ -45,7 +45,7 @@ def score_sums(n_grams, share, size):
 
 def test_scores_that_some_rows_lack_count_by_the_rows_that_have_one():
     all_rows, some = score_sums(1, 1.0, 1.0), score_sums(2, 0.5, 4.0)
-    total = pooled({"m": all_rows, "n": some}, {"m": 30, "n": 10}, STUDY)
+    total = pooled_answer({"m": all_rows, "n": some}, {"m": 30, "n": 10}, STUDY)
     assert total.shares.tolist() == [1.0, 0.875]
     assert total.grams[:, 0, 0].tolist() == pytest.approx([1.75, (0.75 + 4 / 8) / 0.875])
     assert total.squares.tolist() == pytest.approx(3 * total.grams[:, 0, 0])
@@ -55,7 +55,7 @@ def test_cells_with_and_without_shares_of_scored_rows_fit_together():
     study = STUDY.model_copy(update={"policy": Tree(depth=1)})
     plain = CellSums(cells=np.array([[[4.0, 0.4, 1.0, 2.0]]]), lost=np.array([0.1]))
     scored = CellSums(cells=np.array([[[6.0, 0.6, 1.0, 2.0, 0.6, 0.3]]]), lost=np.array([0.3]))
-    total = pooled({"m": plain, "n": scored}, {"m": 1, "n": 1}, study)
+    total = pooled_answer({"m": plain, "n": scored}, {"m": 1, "n": 1}, study)
     assert total.cells.ravel().tolist() == pytest.approx([10, 0.5, 1.0, 2.0, 0.5, 0.35])
     assert total.lost.tolist() == [0.2]
 
@@ -66,14 +66,17 @@ def values(**more):
 
 
 def test_values_are_means_with_the_variance_of_means():
-    total = pooled({"m": values(), "n": values()}, {"m": 5, "n": 5}, STUDY)
+    total = pooled_answer({"m": values(), "n": values()}, {"m": 5, "n": 5}, STUDY)
     assert (total.n_rows, total.of_rows) == (20, 24)
     assert total.means.tolist() == [1.0, 2.0]
     assert total.covariances.tolist() == (np.eye(2) / 2).tolist()
     assert total.degrees_of_freedom == 18
     with_one_row = values(n_rows=1, of_rows=1, degrees_of_freedom=0)
     assert (
-        pooled({"m": values(), "n": with_one_row}, {"m": 5, "n": 5}, STUDY).degrees_of_freedom == 0
+        pooled_answer(
+            {"m": values(), "n": with_one_row}, {"m": 5, "n": 5}, STUDY
+        ).degrees_of_freedom
+        == 0
     )
 
 
@@ -88,7 +91,7 @@ def test_leaves_count_by_their_rows_and_what_is_suppressed_counts_nowhere():
     )
     hidden = np.array([[10.0, 10.0], [0.0, 0.0]])
     other = replace(told, rows=hidden, means=3 * (hidden > 0), variances=0.1 * (hidden > 0))
-    total = pooled({"m": told, "n": other}, {"m": 1, "n": 1}, STUDY)
+    total = pooled_answer({"m": told, "n": other}, {"m": 1, "n": 1}, STUDY)
     assert total.means.tolist() == [[2.0, 2.0], [1.0, 1.0]]
     assert total.variances.ravel().tolist() == pytest.approx([0.05, 0.05, 0.1, 0.1])
     assert total.rows.tolist() == [[20, 20], [10, 10]]
@@ -97,4 +100,4 @@ def test_leaves_count_by_their_rows_and_what_is_suppressed_counts_nowhere():
 
 def test_the_answer_of_one_is_that_answer():
     only = values()
-    assert pooled({"m": only}, {"m": 7}, STUDY) is only
+    assert pooled_answer({"m": only}, {"m": 7}, STUDY) is only

@@ -10,7 +10,7 @@ from fedopl.cli.arguments import AsJson, StudyPath
 from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
-    from fedopl.engines.plan_cost import Party, Plan
+    from fedopl.engines.plan_cost import PartyCost, Plan
 
 
 def cost(
@@ -80,7 +80,7 @@ def _in_words(plan: "Plan") -> str:
     )
 
 
-def _line(who: str, party: "Party") -> list[str]:
+def _line(who: str, party: "PartyCost") -> list[str]:
     return [who, in_bytes(party.receives), in_bytes(party.sends), f"{party.seconds:,.3g}"]
 
 

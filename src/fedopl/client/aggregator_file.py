@@ -45,10 +45,10 @@ class AggregatorFolder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Region(AggregatorFolder):
+class RegionFolder(AggregatorFolder):
     """The same, with a folder for each member in it."""
 
-    members: dict[str, "Client | Region"]
+    members: dict[str, "Client | RegionFolder"]
 
 
 def read_aggregator(path: str | Path) -> AggregatorFolder:
@@ -73,7 +73,7 @@ def is_aggregator(path: str | Path) -> bool:
     return path.name == AGGREGATOR_FILE or (path / AGGREGATOR_FILE).is_file()
 
 
-def read_region(path: str | Path) -> Region:
+def read_region(path: str | Path) -> RegionFolder:
     """The aggregator in this folder, with its members."""
     own = read_aggregator(path)
     members = read_parties(own.path.parent)
@@ -82,16 +82,16 @@ def read_region(path: str | Path) -> Region:
             f"{own.path}: expected a folder for each member beside it, such as "
             f"{own.path.parent / 'site' / FILE_NAME}; there is none"
         )
-    return Region(name=own.name, path=own.path, settings=own.settings, members=members)
+    return RegionFolder(name=own.name, path=own.path, settings=own.settings, members=members)
 
 
-def read_parties(folder: str | Path) -> dict[str, Client | Region]:
+def read_parties(folder: str | Path) -> dict[str, Client | RegionFolder]:
     """Who speaks to the server: clients and aggregators in this folder, by name."""
     folder = Path(folder)
-    found: dict[str, Client | Region] = {}
+    found: dict[str, Client | RegionFolder] = {}
     alone = folder / FILE_NAME
     paths = [alone] if alone.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
-    own: list[Client | Region] = [read_client(path) for path in paths]
+    own: list[Client | RegionFolder] = [read_client(path) for path in paths]
     own += [read_region(path) for path in sorted(folder.glob(f"*/{AGGREGATOR_FILE}"))]
     for party in own:
         if party.name in found:

@@ -20,7 +20,7 @@ from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.message import Message, Query
-from fedopl.messages.pooling import pooled, why_not_pooled
+from fedopl.messages.pooling import pooled_answer, why_not_pooled
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
 from fedopl.server.exchange.answer_reader import AnswerReader
@@ -32,7 +32,7 @@ from fedopl.study.study import Study
 
 # What is asked on the first trip, in this order.
 FIRST = (Enrol, TellWeight, SumOutcomes)
-MOST_NAMED = 5  # members that an entry of the ledger names
+MOST_MISSING_NAMED = 5  # members that an entry of the ledger names
 
 
 @dataclass
@@ -51,8 +51,12 @@ class Heard:
     def in_words(self) -> str:
         """Who is missing, for the ledger."""
         named = [f"{name}: {why}" for name, why in sorted(self.missing.items())]
-        more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        return "; ".join(named[:MOST_NAMED]) + more
+        more = (
+            f"; and {len(named) - MOST_MISSING_NAMED} more"
+            if len(named) > MOST_MISSING_NAMED
+            else ""
+        )
+        return "; ".join(named[:MOST_MISSING_NAMED]) + more
 
 
 class Aggregator:
@@ -137,7 +141,7 @@ class Aggregator:
                 refusal = self._refusal(RefusalCode.TOO_FEW_MEMBERS, query)
                 answers.append((refusal, own.in_words))
                 continue
-            total = pooled(own.answers, self._counted, self.study)
+            total = pooled_answer(own.answers, self._counted, self.study)
             stamped = replace(total, study=self._digest, exchange=query.exchange)
             answers.append((stamped, own.in_words))
         return answers

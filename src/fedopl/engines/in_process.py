@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Any, Protocol
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
@@ -39,7 +39,8 @@ class InProcess:
 
     def __init__(self, doors: Mapping[str, Answering], threads: int = 1) -> None:
         check_whole(threads, "threads", 1, MOST_THREADS)
-        self.doors, self.threads = doors, threads
+        self.doors: Mapping[str, Any] = doors
+        self.threads = threads
 
     @property
     def clients(self) -> tuple[str, ...]:

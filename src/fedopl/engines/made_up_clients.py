@@ -20,7 +20,7 @@ from fedopl.study.mixture import Empirical
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
-SECRET = "of made-up clients"  # noqa: S105  (it protects nobody)
+MADE_UP_SECRET = "of made-up clients"  # noqa: S105  (it protects nobody)
 
 
 def made_up_clients(study: Study, n_clients: int, n_rows: int) -> ClientFactory:
@@ -42,7 +42,9 @@ def study_for(study: Study, n_clients: int, lacking: int = 0) -> Study:
     counts = "weight" if study.mixture.counts_weight else "rows"
     others: dict[str, object] = {"mixture": Empirical(count=counts)}
     if study.privacy and study.privacy.is_secure:
-        keys = {n: Identity(PrivateDraws(0, n, SECRET).key).public for n in names_of(n_clients)}
+        keys = {
+            n: Identity(PrivateDraws(0, n, MADE_UP_SECRET).key).public for n in names_of(n_clients)
+        }
         plan = study.privacy.model_dump() | {"keys": keys, "dropouts": lacking}
         plan["colluders"] = min(study.privacy.colluders, 1)
         others["privacy"] = PrivacyPlan.model_validate(plan)

@@ -20,7 +20,7 @@ from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.aggregator import Aggregator, check_aggregators
 from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess, check_packages
-from fedopl.engines.made_up_clients import SECRET, made_up_clients, names_of, study_for
+from fedopl.engines.made_up_clients import MADE_UP_SECRET, made_up_clients, names_of, study_for
 from fedopl.engines.regions import SomeDoors
 from fedopl.policies.linear import constant_policy
 from fedopl.secure.holders import is_sound
@@ -33,7 +33,7 @@ from fedopl.study.study import Study
 
 # Clients of the two rehearsals; of the second, as many as this many seconds allow.
 FEW, FEWEST_MORE, MOST_MORE = 12, 24, 200
-SECONDS = 4.0
+REHEARSAL_SECONDS = 4.0
 USUAL_ROWS = 1_000
 MOST_PLANNED = 10**10
 
@@ -64,7 +64,7 @@ class Rehearsed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Party:
+class PartyCost:
     """What one party of a run receives and sends, in bytes, and an estimate of its seconds."""
 
     receives: int
@@ -84,9 +84,9 @@ class Plan:
     masked: bool  # each group is then a run by itself
     quorum: float
     trips: tuple[Trip, ...]  # of a client
-    client: Party
-    aggregator: Party | None  # of a group
-    server: Party  # under masks with groups, of one group
+    client: PartyCost
+    aggregator: PartyCost | None  # of a group
+    server: PartyCost  # under masks with groups, of one group
     rehearsed: tuple[int, int]  # clients of the rehearsals
 
     @property
@@ -124,7 +124,7 @@ def plan_cost(
     lacks = masked and dropout > 0
     first = rehearse_cost(study, FEW, rows=rows, lacks=lacks)
     each = (first.client_seconds + first.server_seconds) / FEW
-    n_more = round(min(max(SECONDS / max(each, 1e-9), FEWEST_MORE), MOST_MORE))
+    n_more = round(min(max(REHEARSAL_SECONDS / max(each, 1e-9), FEWEST_MORE), MOST_MORE))
     if masked:
         n_more = min(n_more, MOST_WITH_ALL)
     measured = _Measured(first, rehearse_cost(study, n_more, rows=rows, lacks=lacks))
@@ -132,26 +132,26 @@ def plan_cost(
     # Whoever lacks in a masked sum was there for keys: bytes are those of a run in which all are.
     lost_in_group = 0 if masked else math.floor(dropout * largest)
     answering = largest - lost_in_group
-    client = Party(
+    client = PartyCost(
         receives=sum(trip.asked for trip in trips),
         sends=sum(trip.answered for trip in trips),
         seconds=measured.client_seconds(largest if masked else n_more),
     )
     fixed, slope = measured.server_seconds
     # Whoever never enrols is asked on the first trip alone.
-    below = Party(
+    below = PartyCost(
         receives=client.sends * answering,
         sends=client.receives * answering + trips[0].asked * lost_in_group,
         seconds=fixed + slope * answering,
     )
     aggregator, server = None, below
     if n_groups > 1 and not masked:
-        aggregator = Party(
+        aggregator = PartyCost(
             receives=below.receives + client.receives,
             sends=below.sends + client.sends,
             seconds=slope * (answering + 1),
         )
-        server = Party(
+        server = PartyCost(
             receives=client.sends * n_groups,
             sends=client.receives * n_groups,
             seconds=fixed + slope * n_groups,
@@ -198,7 +198,7 @@ def rehearse_cost(
 
     def begin(one: Study, _place: int) -> Begun:
         def door_to(name: str, data: LoggedData, kept: Store) -> Door:
-            return Door(name, data, one, limits=Limits.open(), store=kept, secret=SECRET)
+            return Door(name, data, one, limits=Limits.open(), store=kept, secret=MADE_UP_SECRET)
 
         doors = DoorsOnDemand(clients, door_to)
         below = [_Measuring(SomeDoors(doors, own), silent) for own in groups.values()]

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.client.aggregator_file import LEAST_MEMBERS, Region
+from fedopl.client.aggregator_file import LEAST_MEMBERS, RegionFolder
 from fedopl.client.client_file import AGGREGATOR_FILE, Client
 from fedopl.client.disclosure.ledger import FileLedger, Ledger
 from fedopl.client.disclosure.limits import Limits
@@ -104,15 +104,15 @@ def in_regions(
     return found
 
 
-def regions_in(parties: Mapping[str, Client | Region]) -> Iterator[Region]:
+def regions_in(parties: Mapping[str, Client | RegionFolder]) -> Iterator[RegionFolder]:
     """All aggregators' folders, at every depth."""
     for party in parties.values():
-        if isinstance(party, Region):
+        if isinstance(party, RegionFolder):
             yield party
             yield from regions_in(party.members)
 
 
-def check_regions(study: Study, parties: Mapping[str, Client | Region]) -> None:
+def check_regions(study: Study, parties: Mapping[str, Client | RegionFolder]) -> None:
     """Refuse folders of aggregators that the study does not list, or lists and are not there."""
     there = {region.name: region for region in regions_in(parties)}
     check_aggregators(study, sorted(there))
@@ -125,12 +125,15 @@ def check_regions(study: Study, parties: Mapping[str, Client | Region]) -> None:
 
 
 def in_folders(
-    parties: Mapping[str, Client | Region], doors: Mapping[str, Answering], study: Study, asker: str
+    parties: Mapping[str, Client | RegionFolder],
+    doors: Mapping[str, Answering],
+    study: Study,
+    asker: str,
 ) -> dict[str, Answering]:
     """Who answers the server, by folders; each aggregator's ledger lies in its own."""
     found: dict[str, Answering] = {}
     for name, party in parties.items():
-        if isinstance(party, Region):
+        if isinstance(party, RegionFolder):
             inside = in_folders(party.members, doors, study, name)
             found[name] = Aggregator(
                 name,

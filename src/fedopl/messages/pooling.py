@@ -8,7 +8,7 @@ has λ is, to every rule here, the mixture over its members in which each has λ
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork
-from fedopl.messages.message import Message
+from fedopl.messages.message import AnswerType, Message
 from fedopl.messages.target.context_moments import ContextMoments
 from fedopl.messages.target.transported_values import TransportedValues
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
@@ -42,7 +42,7 @@ from fedopl.messages.vocabulary import QUERIES, queries_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.study.study import Study
 
-Rule = Callable[[Sequence[Any], FloatArray, Study], Message]
+PoolingRule = Callable[[Sequence[Any], FloatArray, Study], Message]
 
 
 def _enrolments(answers: Sequence[Enrolment], _shares: FloatArray, _study: Study) -> Enrolment:
@@ -192,7 +192,7 @@ def _added(arrays: Sequence[FloatArray]) -> FloatArray:
 
 
 # Of answers with fields that have no total.
-POOLED: dict[type[Message], Rule] = {
+POOLED: dict[type[Message], PoolingRule] = {
     Enrolment: _enrolments,
     TotalWeight: _weights,
     ScoreSums: _score_sums,
@@ -233,7 +233,9 @@ PRIVATE = (
 )
 
 
-def pooled(answers: Mapping[str, Message], weights: Mapping[str, float], study: Study) -> Message:
+def pooled_answer(
+    answers: Mapping[str, AnswerType], weights: Mapping[str, float], study: Study
+) -> AnswerType:
     """One answer in place of these, by name; weights are what these clients count by."""
     names = sorted(answers)
     if len(names) == 1:
@@ -242,7 +244,8 @@ def pooled(answers: Mapping[str, Message], weights: Mapping[str, float], study: 
     counted = np.array([weights[name] for name in names])
     shares = counted / counted.sum()
     if kind in POOLED:
-        return POOLED[kind]([answers[name] for name in names], shares, study)
+        total = POOLED[kind]([answers[name] for name in names], shares, study)
+        return cast(AnswerType, total)
     return combined(answers, dict(zip(names, shares.tolist(), strict=True)))
 
 
