@@ -87,6 +87,20 @@ def test_what_is_wrong_with_folders_is_said_before_anybody_is_asked(nested, tmp_
         read_parties(own.clients)
 
 
+def test_the_verb_refuses_before_it_listens(nested, tmp_path):
+    own = copied(nested, tmp_path / "own")
+    call = ("aggregate", own.clients / "outer", "--study", own.study)
+    done = fedopl(*call, "--server", "127.0.0.1:8443")
+    assert (done.code, "expected an address" in done.err) == (1, True)
+    own.study.write_text(STUDY)
+    done = fedopl(*call, "--server", "https://127.0.0.1:1")
+    assert (done.code, "the study does not list it" in done.err) == (1, True)
+    done = fedopl(
+        "flower", "up", nested.study, "--clients", nested.clients, "--out", tmp_path / "f"
+    )
+    assert (done.code, "over Flower there are none" in done.err) == (1, True)
+
+
 def test_over_https_two_levels_end_with_the_bytes_of_one_process(nested, run, tmp_path):
     own = copied(nested, tmp_path / "own")
     shutil.rmtree(own.out, ignore_errors=True)
