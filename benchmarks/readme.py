@@ -31,6 +31,8 @@ SECTIONS = {
     "grids": "Grids of trees",
     "clients": "Many clients",
     "crowds": "Very many clients",
+    "plans": "Planned and measured costs",
+    "grouped_plans": "Planned and measured costs in groups",
     "federation": "Federation",
     "memory": "Memory",
     "scale": "A client larger than its machine",

@@ -30,7 +30,18 @@ TRIED = ["stages", "kernels", "scores", "wide", "grids", "clients", "federation"
 
 
 @pytest.mark.parametrize(
-    "name", [*TRIED, "crowds", "policies", "budgets", "intervals", "privacy", "secure"]
+    "name",
+    [
+        *TRIED,
+        "crowds",
+        "plans",
+        "grouped_plans",
+        "policies",
+        "budgets",
+        "intervals",
+        "privacy",
+        "secure",
+    ],
 )
 def test_a_script_can_be_tried_in_seconds(name, tmp_path):
     command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]

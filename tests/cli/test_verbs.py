@@ -82,6 +82,7 @@ def good_commands(tiny, folder):
         "check": ["check", study, "--clients", clients],
         "preview": ["preview", study, clients / "north", "--brief"],
         "privacy": ["privacy", private_study(folder), "--rows", "60"],
+        "cost": ["cost", study, "--rows", "40"],
         "run": ["run", study, "--clients", clients, "--out", folder / "again"],
         "evaluate": ["evaluate", run / "policy.json", "--study", study, "--clients", clients],
         "report": ["report", run, "--out", folder / "report.html"],
@@ -114,6 +115,8 @@ BAD_COMMANDS = {
     "check": ["check", "no.toml"],
     "preview": ["preview", "no.toml", "north"],
     "privacy": ["privacy", "no.toml"],
+    "cost": ["cost", "no.toml"],
+    "aggregate": ["aggregate", "nowhere", "--server", "https://127.0.0.1:1"],
     "run": ["run", "no.toml"],
     "evaluate": ["evaluate", "no.json"],
     "budget": ["budget", "nowhere"],
@@ -138,7 +141,9 @@ BAD_COMMANDS = {
 @pytest.mark.parametrize(
     "verb",
     sorted(
-        set(VERBS) - {"demo", "reproduce", "budget", "join", "leave", "server", "node", "personal"}
+        set(VERBS)
+        - {"demo", "reproduce", "budget", "join", "leave", "personal"}
+        - {"server", "node", "aggregate"}
     ),
 )
 def test_the_installed_command_does_what_the_verb_says(finished, tmp_path, verb):

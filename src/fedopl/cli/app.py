@@ -9,8 +9,10 @@ import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
+    aggregate_verb,
     before_run,
     budget_verb,
+    cost_verb,
     export_verb,
     flower_verbs,
     https_verbs,
@@ -33,11 +35,15 @@ app = typer.Typer(
 # In the order in which a new user needs them.
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
-    "Look first": [before_run.keys, before_run.check, before_run.preview, before_run.privacy],
+    "Look first": [
+        *(before_run.keys, before_run.check, before_run.preview, before_run.privacy),
+        cost_verb.cost,
+    ],
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate),
         *(membership_verbs.join, membership_verbs.leave),
         *(https_verbs.certificates, https_verbs.server, node_verb.node),
+        aggregate_verb.aggregate,
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),

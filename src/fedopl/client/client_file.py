@@ -38,7 +38,8 @@ from fedopl.client.table.text_files import TextFormat
 from fedopl.study.study import Study
 
 FILE_NAME = "client.toml"
-# Contexts with more bytes, as numbers, are kept on disk unless the file says otherwise.
+AGGREGATOR_FILE = "aggregator.toml"  # in a folder of clients that somebody speaks for
+# Larger contexts, as numbers, are kept on disk unless the file says otherwise.
 MOST_BYTES_IN_MEMORY = 1 << 30
 
 
@@ -345,10 +346,10 @@ def read_client(path: str | Path) -> Client:
 
 
 def read_clients(folder: str | Path) -> dict[str, Client]:
-    """All clients in this folder, each in a folder of its own, by name."""
+    """All clients in this folder, each in a folder of its own, by name; also those of regions."""
     folder = Path(folder)
     alone = folder / FILE_NAME
-    paths = [alone] if alone.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
+    paths = [alone] if alone.is_file() else list(_client_files(folder))
     if not paths:
         raise OptionError(
             f"{folder}: expected a folder for each client with its {FILE_NAME} inside, such as "
@@ -367,6 +368,13 @@ def read_clients(folder: str | Path) -> dict[str, Client]:
     return clients
 
 
+def _client_files(folder: Path) -> Iterator[Path]:
+    """In folders in this folder, and in folders of aggregators, at any depth."""
+    yield from sorted(folder.glob(f"*/{FILE_NAME}"))
+    for region in sorted(folder.glob(f"*/{AGGREGATOR_FILE}")):
+        yield from _client_files(region.parent)
+
+
 def _note_without_file(folder: Path) -> None:
     """Warn of folders that look like clients but take no part."""
     for path in sorted(folder.iterdir()):
@@ -374,6 +382,7 @@ def _note_without_file(folder: Path) -> None:
             path.is_dir()
             and not path.name.startswith((".", "_"))
             and not (path / FILE_NAME).exists()
+            and not (path / AGGREGATOR_FILE).exists()
         ):
             near = [other.name for other in sorted(path.glob("*.toml*"))]
             hint = f"; is it {quoted(near)}?" if near else "; write one, or move the folder away"

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from typing import Any, Protocol
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
 from fedopl.base.packed_arrays import PackedArrays
+from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disk.packed_store import PackedStore
 from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
@@ -23,12 +25,22 @@ MOST_ROWS_OPEN = 1 << 18  # total rows of the doors that stay open
 LEAST_ROWS = 200  # a smaller client counts for this many, as it also needs other memory
 
 
+class Answering(Protocol):
+    """A door, or an aggregator."""
+
+    ledger: Ledger
+
+    def handle(self, content: bytes) -> bytes:
+        """Answer a query, or several that came together."""
+
+
 class InProcess:
     """Passes queries to the clients' doors, in turn or in threads, with the same result."""
 
-    def __init__(self, doors: Mapping[str, Door], threads: int = 1) -> None:
+    def __init__(self, doors: Mapping[str, Answering], threads: int = 1) -> None:
         check_whole(threads, "threads", 1, MOST_THREADS)
-        self.doors, self.threads = doors, threads
+        self.doors: Mapping[str, Any] = doors
+        self.threads = threads
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -105,12 +117,12 @@ def check_packages(study: Study) -> None:
         raise OptionError("thresholds: observed ones need numba; pip install 'fedopl[observed]'")
 
 
-def only_policy(doors: Mapping[str, Door]) -> Callable[[], Policy] | None:
-    """A function that returns the only client's local policy; None if there are more clients."""
+def only_policy(doors: Mapping[str, Answering]) -> Callable[[], Policy] | None:
+    """Access to the local policy if there is only one client, else None."""
     if len(doors) != 1:
         return None
     (door,) = doors.values()
-    return lambda: door.local_policy
+    return (lambda: door.local_policy) if isinstance(door, Door) else None
 
 
 def personal_policies(doors: Mapping[str, Door], shared: Policy | None) -> dict[str, Policy]:

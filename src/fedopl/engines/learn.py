@@ -26,14 +26,23 @@ from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.workspace import Rule
-from fedopl.engines.client_factory import ClientFactory
+from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.in_process import (
+    Answering,
     DoorsOnDemand,
     InProcess,
     check_packages,
     fingerprint_of,
     only_policy,
     personal_policies,
+)
+from fedopl.engines.regions import (
+    Nested,
+    aggregators_in,
+    fewest_members,
+    in_regions,
+    members_of,
+    sizes_of,
 )
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
@@ -96,7 +105,7 @@ class Running:
 
 
 def learn(
-    clients: Mapping[str, LoggedData],
+    clients: Mapping[str, LoggedData | Mapping[str, Any]],
     *,
     policy: str | Linear | Tree | Finite | Neural = "linear",
     basis: str | Basis | None = "auto",
@@ -122,7 +131,9 @@ def learn(
 
     Args:
         clients: each client's data, by name; one client is ordinary offline policy learning. For
-            very many clients, a `ClientFactory` makes the data of each when it is asked.
+            very many clients, a `ClientFactory` makes the data of each when it is asked. A
+            dictionary of clients in place of data is a region: an aggregator adds up what they
+            answer, and speaks for them as one client; regions may be in regions.
         policy: "linear", "tree", "neural" or "finite", or a plan with settings:
             `Linear(oracle=...)`, `Tree(depth=...)`, `Neural(hidden=...)`, or
             `Finite(candidates=...)` for the best of constant arms and of policies, or functions
@@ -170,7 +181,9 @@ def learn(
 
     """
     refuse_moved(moved, "learn()")
+    regions, clients = clients, members_of(clients)
     _check_clients(clients)
+    names = aggregators_in(regions)
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     if target is not None:
         _check_target(target, clients, candidates)
@@ -191,28 +204,30 @@ def learn(
         "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
-        "target": None if target is None else TargetPlan(client=TARGET, balance=balance),
+        "target": None if target is None else TargetPlan(client=TARGET),
+        "aggregators": names,
         "privacy": privacy,
         "quorum": quorum,
         "seed": seed,
     }
-    study = _study_of(clients, basis=None if isinstance(basis, str) else basis, **agreed)
+    sizes = sizes_of(regions)
+    study = _study_of(clients, sizes, basis=None if isinstance(basis, str) else basis, **agreed)
     own_limits = as_limits(limits)
     if isinstance(basis, str) and (_may_bend(study) or basis != "auto"):
         drafted = _drafted_basis(clients, basis, study, own_limits)
-        study = _study_of(clients, basis=drafted, **agreed)
-    few = 1 < len(clients) <= MOST_WITH_THEIR_OWN
-    # Results of a private run have noise. Personal policies have none, so they must be asked for.
+        study = _study_of(clients, sizes, basis=drafted, **agreed)
+    check_aggregators(study, names)
+    few = 1 < len(clients) <= MOST_WITH_THEIR_OWN and not names
+    # Whatever a private run returns has noise, so one that has none is only there if asked for.
     if personal == "auto" and few and not privacy and why_not_personal(study) is None:
         study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
-    everybody: Mapping[str, LoggedData]
-    everybody = clients if isinstance(clients, ClientFactory) else dict(clients)
+    everybody: Mapping[str, LoggedData] = clients
     if target is not None:
         there = {TARGET: target.as_rows(study.actions)}
-        made = isinstance(everybody, ClientFactory)
+        made = not isinstance(everybody, dict)
         everybody = ChainMap(there, cast(Any, everybody)) if made else {**everybody, **there}
-    return _run(study, everybody, given, own_limits, running)
+    return _run(study, everybody, given, own_limits, running, regions if names else None)
 
 
 def _may_bend(study: Study) -> bool:
@@ -262,6 +277,7 @@ def _drafted_basis(
     plan = study.evaluation
     may_screen = not plan.is_cross_fitted and plan.splits == 1
     may_screen &= study.n_features <= MOST_TO_SCREEN and study.target is None
+    may_screen &= not study.aggregators
     return drafted_basis(columns, kind, most, may_screen=may_screen, seed=study.seed)
 
 
@@ -273,10 +289,13 @@ def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_fe
     return np.concatenate([data.contexts[start : start + IN_A_ROW] for start in starts.tolist()])
 
 
-def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
-    """The study that these arguments describe, checked against these clients."""
+def _study_of(clients: Mapping[str, LoggedData], sizes: Mapping[str, int], **agreed: Any) -> Study:
+    """The study that these arguments describe, checked against these clients.
+
+    Sizes are of whoever speaks to the server, which counts by mixture.
+    """
     first = next(iter(clients.values()))
-    on_demand = isinstance(clients, ClientFactory)  # checks itself that schemas are the same
+    on_demand = not isinstance(clients, dict)  # a factory sees to it that all have the same
     same_schema = on_demand or all(data.schema == first.schema for data in clients.values())
     study = Study(
         actions=first.action_names,
@@ -285,8 +304,7 @@ def _study_of(clients: Mapping[str, LoggedData], **agreed: Any) -> Study:
         **agreed,
     )
     check_packages(study)
-    sizes = dict.fromkeys(clients, 1) if on_demand else {n: d.n_rows for n, d in clients.items()}
-    study.mixture.weights(sizes)  # checks that the mixture names all clients
+    study.mixture.weights(dict(sizes))  # names them all
     try:
         check_permitted(study, [*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
@@ -302,6 +320,7 @@ def _run(
     given: Mapping[str, Any],
     limits: Limits,
     running: Running,
+    regions: Nested | None = None,
 ) -> Run:
     """Run the study with a door for each client, all in this process.
 
@@ -320,7 +339,9 @@ def _run(
     own["regressor"] = given["regressor"]
     on_demand = not isinstance(clients, dict)
     ledgers: Mapping[str, Ledger] = (
-        PackedLedgers(tuple(clients)) if on_demand else {name: MemoryLedger() for name in clients}
+        PackedLedgers((*clients, *study.aggregators))
+        if on_demand
+        else {name: MemoryLedger() for name in (*clients, *study.aggregators)}
     )
     fingerprint = fingerprint_of(clients) if journal else ""
     if journal and own["regressor"] is not None:
@@ -339,9 +360,13 @@ def _run(
         )
         if study.personalises or study.personalises_at_home:
             opened.append(doors)
-        transport = InProcess(doors, running.threads)
+        answering: Mapping[str, Answering] = doors
+        if regions is not None:
+            fewest = fewest_members(limits)
+            answering = in_regions(regions, doors, one, ledgers.__getitem__, fewest)
+        transport = InProcess(answering, running.threads)
         kept = Journal(journal_folder(journal, place) if journal else None, fingerprint)
-        return Begun(Conversation(one, transport, kept, running.progress), only_policy(doors))
+        return Begun(Conversation(one, transport, kept, running.progress), only_policy(answering))
 
     policies = {name: p for name, p in candidates.items() if isinstance(p, Policy)}
     for name, one in policies.items():
@@ -374,8 +399,8 @@ def _secret_for_noise(running: Running) -> str:
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:
     if not isinstance(clients, Mapping) or not clients:
         raise OptionError("clients: expected a dictionary of LoggedData by client name")
-    if isinstance(clients, ClientFactory):
-        return  # the factory checks each client when it makes its rows
+    if not isinstance(clients, dict):
+        return  # a factory checks each client when it makes its rows
     for name, data in clients.items():
         if not isinstance(name, str) or not isinstance(data, LoggedData):
             raise OptionError(

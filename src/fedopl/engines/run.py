@@ -6,12 +6,14 @@ from pathlib import Path
 
 from fedopl.base.errors import StorageError, StudyError
 from fedopl.base.files import write_atomically
+from fedopl.client.aggregator_file import read_parties
 from fedopl.client.client_file import Client, read_clients
-from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
+from fedopl.client.disclosure.ledger import FileLedger, Ledger, MemoryLedger
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
+from fedopl.engines.regions import check_regions, in_folders, regions_in
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
 from fedopl.results.run_folder import LOCK, PERSONAL_FOLDER, shared_personal, writing
@@ -62,10 +64,21 @@ def check_client(study: Study, client: Client) -> None:
     """Refuse a client that lacks packages, or whose limits or sharing do not fit the study."""
     check_packages(study)
     check_sharing(client, study)
+    check_has_rows(client, study)
     lacking = client.settings.limits.lacking(study.requires)
     if lacking:
         message = f"limits: {'; '.join(lacking)}"
         raise StudyError(client.file.complaint(("limits",), message))
+
+
+def check_has_rows(client: Client, study: Study) -> None:
+    """An error where the study says that whoever has this name speaks for others."""
+    if client.name in study.aggregators:
+        message = (
+            f"'{client.name}' speaks for other clients in this study (aggregators), and has rows "
+            "here; give one of both another name"
+        )
+        raise StudyError(client.file.complaint(("name",), message))
 
 
 def check_sharing(client: Client, study: Study) -> None:
@@ -159,15 +172,17 @@ def run(
     agreed, candidates = read_study(study)
     folder = Path(out)
     check_folder(folder, agreed, resume=resume)
-    found = read_clients(clients)
-    check_named(study, agreed, found)
+    parties, found = read_parties(clients), read_clients(clients)
+    check_named(study, agreed, parties)
+    check_regions(agreed, parties)
     _check_approvals(found)
     # Read rows for all splits before the first one starts. Rows added later are in none of them.
     tables = _tables(agreed, found)
     opened = [_opened(one, found, tables) for one in split_studies(agreed)]
     first_doors = opened[0][1]
-    ledgers = {name: door.ledger for name, door in first_doors.items()}
-    taking_part = tuple(sorted(found))
+    ledgers: dict[str, Ledger] = {name: door.ledger for name, door in first_doors.items()}
+    ledgers |= {region.name: FileLedger(region.ledger_path) for region in regions_in(parties)}
+    taking_part = tuple(sorted(parties))
     n_expected = expected_exchanges(agreed, len(taking_part))
     with writing(folder), watch(agreed, taking_part, n_expected) as progress:
         check_folder(folder, agreed, resume=resume)  # another process may have written since
@@ -177,8 +192,9 @@ def run(
         def begin(one: Study, place: int) -> Begun:
             data, doors = opened.pop(0)  # frees the memory of finished splits
             journal = Journal(journal_folder(folder / "exchanges", place), fingerprint_of(data))
-            conversation = Conversation(one, InProcess(doors, threads), journal, progress)
-            return Begun(conversation, only_policy(doors))
+            answering = in_folders(parties, doors, one, THIS_MACHINE)
+            conversation = Conversation(one, InProcess(answering, threads), journal, progress)
+            return Begun(conversation, only_policy(answering))
 
         record = run_splits(agreed, begin, policies=candidates)
         finished = Run.of(record, ledgers)
@@ -233,11 +249,13 @@ def evaluate(
     others.
     """
     whole, candidates = read_study(study)
-    found = read_clients(clients)
-    check_named(study, whole, found)
+    parties, found = read_parties(clients), read_clients(clients)
+    check_named(study, whole, parties)
+    check_regions(whole, parties)
     agreed = split_studies(whole)[0]
     _, doors = open_clients(agreed, found)
-    with watch(agreed, tuple(sorted(doors)), exchanges_to_evaluate(agreed)) as progress:
-        conversation = Conversation(agreed, InProcess(doors, threads), progress=progress)
+    answering = in_folders(parties, doors, agreed, THIS_MACHINE)
+    with watch(agreed, tuple(sorted(answering)), exchanges_to_evaluate(agreed)) as progress:
+        conversation = Conversation(agreed, InProcess(answering, threads), progress=progress)
         record = evaluate_policies(conversation, policies, candidates=candidates)
     return Run.of(record, {name: door.ledger for name, door in doors.items()})

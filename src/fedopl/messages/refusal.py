@@ -40,6 +40,7 @@ class RefusalCode(enum.Enum):
     IMPOSSIBLE_SUMS = 29
     PRIVACY_SPENT = 30
     NOT_APPROVED = 31
+    TOO_FEW_MEMBERS = 36
 
 
 # Reasons that depend on the rows and on the numbers in the query together. A server that could
@@ -215,6 +216,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "its owner approves questions by hand, and did not approve this one",
         "Ask its owner, who decides on the page of `fedopl node --serve`; once the question is "
         "approved there, resume the run. If time was short, give a longer --deadline.",
+    ),
+    RefusalCode.TOO_FEW_MEMBERS: Refused(
+        "it speaks for other clients, and too few of them answered",
+        "Its ledger says who did not, and why; let these answer, or let it lower its own limit "
+        "'minimum_members'.",
     ),
     RefusalCode.DOMINATED: Refused(
         "one of its rows has nearly all of a sum of squares, and would be disclosed by it",

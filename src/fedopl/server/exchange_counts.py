@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import ceil
 
 from fedopl.messages.evaluation.interactions_left import TellInteractions
+from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
@@ -31,7 +32,7 @@ def _under_one_split(study: Study, n_clients: int) -> int:
         return _privately(study, study.privacy)[0]
     diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
     learning = LEARNING[study.policy.kind](study, n_clients)
-    described = 2 * study.evaluation.describe + study.values_leaves
+    described = study.evaluation.describe + TellFit.needed(study) + study.values_leaves
     described += TellInteractions.needed(study)
     priced = study.budget is not None
     asked = exchanges_to_evaluate(study) + learning + priced + described
@@ -54,7 +55,8 @@ def _exchanges_along(study: Study) -> int:
     if study.privacy:
         exchanges, trips = _privately(study, study.privacy)
         return exchanges - trips
-    described = study.evaluation.describe * (1 + study.evaluation.claims_values)
+    describes, fits = study.evaluation.describe, TellFit.needed(study)
+    described = describes * study.evaluation.claims_values + fits
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
     along += SumContrasts.needed(study) + TellInteractions.needed(study)

@@ -14,7 +14,7 @@ from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
-from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
+from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.kinds import misfit
@@ -310,7 +310,7 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     sums, told = answers.get(SumOutcomes), answers.get(TellWeight)
     enrolled = conversation.drop(
         answers[Enrol],
-        lambda name, _: _belied(name, sums, told, conversation.checks.of_other_rows.get(name)),
+        lambda name, _: conversation.checks.fault_in_enrolment(name, sums, told),
     )
     rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
     weights = None if told is None else {name: told[name].weight for name in rows}
@@ -335,20 +335,6 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     taken = TakenRows.of_answers(usable) if doubts else None
     total = combined(parts, weights={})
     return Enrolled(counted, borrowed, solve_outcomes(study, total), taken, usable, total)
-
-
-def _belied(
-    name: str,
-    sums: Mapping[str, OutcomeSums] | None,
-    told: Mapping[str, TotalWeight] | None,
-    of_other_rows: str | None,
-) -> str | None:
-    """Why this enrolment contradicts the client's other answers, or lacks one; None if neither."""
-    if told is not None and name not in told:
-        return "did not report the sum of its row weights, by which clients count"
-    if sums is None or name not in sums or of_other_rows:
-        return of_other_rows
-    return told[name].contradiction(sums[name]) if told else None
 
 
 class ToldAlong(NamedTuple):

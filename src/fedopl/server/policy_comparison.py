@@ -165,6 +165,7 @@ class Candidates:
             queries[f"outcome {column}"] = ValueOutcome(outcome=place, **fields)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
+        if describe and TellFit.needed(self.study):
             queries["fitted"] = TellFit()
         if describe and TellInteractions.needed(self.study):
             queries["interactions"] = TellInteractions()
@@ -291,6 +292,8 @@ class Candidates:
 def room_for_policies(setting: Setting, n_asked: int) -> int:
     """How many more policies a query may have before a client refuses for too few rows."""
     study = setting.study
+    if study.aggregators:
+        return 0  # how few rows a member has, nobody here knows
     plan = study.evaluation
     held_out = 1.0 if plan.is_cross_fitted else plan.share / (1 - plan.share)
     fewest = min(setting.rows[name] for name in setting.weights) * held_out

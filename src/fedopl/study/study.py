@@ -79,6 +79,11 @@ class Study(Checked):
     requires: Grants = Field(
         default=Grants(), description="what every client's limits must at least allow"
     )
+    aggregators: tuple[str, ...] = Field(
+        default=(),
+        description="clients that have no rows of their own and speak for others, whose answers "
+        "they add up; at every level",
+    )
     quorum: float = Field(
         default=0.5, gt=0, le=1, description="the share of clients that must answer"
     )

@@ -111,6 +111,7 @@ class StudyFile(Checked):
     name: str = Field(min_length=1, description="what the study is called")
     seed: int = same_as(Study, "seed")
     quorum: float = same_as(Study, "quorum")
+    aggregators: tuple[str, ...] = same_as(Study, "aggregators")
     outcome: Outcome
     action: Action
     features: dict[str, Feature] = Field(
@@ -197,6 +198,7 @@ class StudyFile(Checked):
             **self._costs(),
             **({"budget": sections["budget"]} if self.budget else {}),
             **({"privacy": sections["privacy"]} if self.privacy else {}),
+            **({"aggregators": self.aggregators} if self.aggregators else {}),
             "personal": sections["personal"],
             **({"target": sections["target"]} if self.target else {}),
             **({"guardrails": sections["guardrails"]} if self.guardrails else {}),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedopl.messages.trees.leaf_values import LeafValues
-from fedopl.server.aggregate.leaf_table import _shares
 
 
 def told(shares, counts):
@@ -24,4 +23,4 @@ def told(shares, counts):
     ],
 )
 def test_what_a_client_hides_is_divided_by_rounded_counts(shares, counts, expected):
-    assert _shares(told(shares, counts)).tolist() == pytest.approx(expected)
+    assert told(shares, counts).likely_shares().tolist() == pytest.approx(expected)

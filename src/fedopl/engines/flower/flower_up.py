@@ -6,12 +6,14 @@ from pathlib import Path
 
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import Client
+from fedopl.engines.aggregator import refuse_aggregators
 from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.flower.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.results.progress_file import ProgressFile
 from fedopl.results.record import Record
 from fedopl.results.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing
 from fedopl.server.exchange.conversation import Progress
+from fedopl.study.study_file import read_study
 
 STATUS_SECONDS = 30.0  # between questions to Flower; each starts a process of a second or two
 Teller = Callable[[str], None]
@@ -27,6 +29,7 @@ def run_over_flower(
     progress: Progress | None = None,
 ) -> Record:
     """Start a federation, run the study, stop the federation, and return the record."""
+    refuse_aggregators(read_study(study)[0])
     for client in clients.values():
         client.check_approvals()
     work = out / "flower"

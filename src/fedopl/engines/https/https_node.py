@@ -62,7 +62,7 @@ def run_node(
         tell: called with each message for the owner.
 
     """
-    _check_address(server)
+    check_address(server)
     own, (agreed, _) = read_client(client), read_study(study)
     context = client_context(certificates, own.name)
     check_client(agreed, own)
@@ -165,7 +165,8 @@ class HttpsNode:
         self._unsent = False
 
 
-def _check_address(server: str) -> None:
+def check_address(server: str) -> None:
+    """Refuse what is no address of a server."""
     try:
         parts = urlsplit(server)
         is_one = parts.scheme == "https" and bool(parts.hostname) and parts.path in ("", "/")

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from fedopl.base.errors import FedoplError
 from fedopl.base.files import write_atomically
+from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.network.join_remotely import run_to_join, study_to_agree_to
 from fedopl.results.progress_file import ProgressFile
 from fedopl.results.record import Record
@@ -69,6 +70,7 @@ def _record(
         journal = Journal(folder / "exchanges")
         return join_run(before, Conversation(with_newcomers, transport, journal, progress), shares)
     check_named(study, agreed, transport.clients)
+    check_aggregators(agreed, ())
     write_atomically(folder / "study.json", agreed.model_dump_json(indent=1).encode() + b"\n")
     write_atomically(folder / "study.toml", study.read_bytes())
     transport.wait_for_all(arrival)

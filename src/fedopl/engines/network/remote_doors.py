@@ -7,7 +7,7 @@ from fedopl.base.errors import OptionError, StudyError, WireError
 from fedopl.client.client_file import Client
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.run import door_of
+from fedopl.engines.run import check_has_rows, door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.message import Axis
@@ -43,6 +43,7 @@ class RemoteDoors:
         if self._open is None or self._open.study is not study:
             if self.agreed.table is None:
                 raise StudyError("study: it does not say what the columns of tables mean")
+            check_has_rows(self.client, study)
             _check_sharing(self.client, study)
             if self._rows is None:
                 self._rows = self.client.rows_for(self.agreed)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK
 from fedopl.study.study import Study
@@ -46,8 +47,8 @@ class TellInteractions(Query[InteractionsLeft], code=58, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study describes what it learned, and has products that are few enough."""
-        return study.evaluation.describe and bool(feature_products(study.n_features))
+        """Where clients tell how models fit, and products are few enough."""
+        return TellFit.needed(study) and bool(feature_products(study.n_features))
 
     def fault_in(self, answer: InteractionsLeft, study: Study, n_rows: int) -> str | None:
         """|Σv| is at most √n·√Σv², and every line is about other features."""

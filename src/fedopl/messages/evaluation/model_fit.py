@@ -51,8 +51,8 @@ class TellFit(Query[ModelFit], code=19, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Where the study describes what it learned."""
-        return study.evaluation.describe
+        """Where the study describes what it learned, and every client answers for itself."""
+        return study.evaluation.describe and not study.aggregators
 
     def fault_in(self, answer: ModelFit, _study: Study, _n_rows: int) -> str | None:
         """Flags are flags, variances are not negative, and no row has more than all."""

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
@@ -25,6 +26,15 @@ class LeafValues(Message, code=76):
     degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
     means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
     variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]  # of the means
+
+    def likely_shares(self) -> FloatArray:  # (n_leaves,)
+        """Shares of rows; what is left is divided between suppressed leaves by noisy counts."""
+        suppressed = self.shares <= 0
+        rest = max(1 - float(self.shares.sum()), 0.0)
+        likely = np.where(suppressed, self.counts, 0.0)
+        if not likely.any():
+            likely = suppressed.astype(np.float64)
+        return np.where(suppressed, rest * likely / max(likely.sum(), 1e-300), self.shares)
 
 
 @message

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.trees.leaf_values import LeafValues
@@ -27,7 +26,7 @@ def leaf_rows(
     if tree is None or not answers:
         return ()
     weights, sign = setting.weights, np.full(1, setting.study.reward_sign)
-    shares = {name: _shares(answer) for name, answer in answers.items()}
+    shares = {name: answer.likely_shares() for name, answer in answers.items()}
     mixed = weighted_sum(renormalised(weights, answers.keys()), shares)
     return tuple(
         LeafRow(
@@ -44,16 +43,6 @@ def leaf_rows(
         for a, action in enumerate(tree.action_names)
         for scored in [_scored(answers, in_leaf, leaf, a)]
     )
-
-
-def _shares(answer: LeafValues) -> FloatArray:  # (n_leaves,)
-    """The share of rows in each leaf; suppressed leaves divide the rest by noisy counts."""
-    suppressed = answer.shares <= 0
-    rest = max(1 - float(answer.shares.sum()), 0.0)
-    likely = np.where(suppressed, answer.counts, 0.0)
-    if not likely.any():
-        likely = suppressed.astype(np.float64)
-    return np.where(suppressed, rest * likely / max(likely.sum(), 1e-300), answer.shares)
 
 
 def _scored(

@@ -1,34 +1,30 @@
 """Asks clients, checks every answer, and records every refusal and rejection by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import FederationError, WireError
 from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, slices_of
+from fedopl.messages.bundle import bundled
 from fedopl.messages.combining import combined
-from fedopl.messages.derived_sizes import decoder_of
-from fedopl.messages.message import Asked, Message, Query
+from fedopl.messages.message import Asked, Query
 from fedopl.messages.refusal import Refusal, in_words
-from fedopl.messages.secure.masked_sums import MaskedSums, is_masked
 from fedopl.results.round import Round
+from fedopl.server.exchange.answer_reader import AnswerReader
 from fedopl.server.exchange.answers import Answer, Answers
 from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.kept_messages import KeptMessages
 from fedopl.server.exchange.outlying_steps import outlying_steps
-from fedopl.server.exchange.replies import Place, Replies
+from fedopl.server.exchange.replies import Place, Replies, ReplyPart
 from fedopl.server.exchange.transport import AmongSources, Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
-# Larger numbers than this may overflow when they are squared and added up.
-LARGEST_NUMBER = 1e100
-# The rounding error of a share of clients times their number.
+# What a share of clients, times how many there are, may be off by.
 _ROUNDING = 1e-9
 # With more clients, answers are kept in a file, even if each client's own answer is needed.
 FEW_CLIENTS = 1_000
@@ -56,7 +52,7 @@ class Conversation:
     def go_on_as(self, study: Study) -> None:
         """From now on, ask about this study."""
         self.study = study
-        self._decoder, self._digest = decoder_of(study), study.digest
+        self._reader, self._digest = AnswerReader(study), study.digest
         self.checks = CrossChecks(study)
 
     def each(self, query: Query[Answer], clients: Iterable[str]) -> Answers[Answer]:
@@ -129,7 +125,7 @@ class Conversation:
         """The answers to each query of a round trip; also records all exchanges."""
         trip, found = self._next_trip, []
         for place, (query, content) in enumerate(zip(stamped, encoded, strict=True)):
-            own = _Part(replies, place, len(stamped))
+            own = ReplyPart(replies, place, len(stamped))
             answers, latest = self._sort_out(query, asked, own, len(content))
             self.rounds.append(replace(latest, trip=trip))
             found.append(self._without_outliers(query, answers))
@@ -151,7 +147,7 @@ class Conversation:
         return replies
 
     def _sort_out(
-        self, query: Query[Answer], asked: tuple[str, ...], replies: "_Part", query_bytes: int
+        self, query: Query[Answer], asked: tuple[str, ...], replies: ReplyPart, query_bytes: int
     ) -> tuple[Answers[Answer], Round]:
         held: dict[str, Answer | Callable[[], Answer]] = {}
         many = KeptMessages(self._digest, query.exchange) if len(asked) > FEW_CLIENTS else None
@@ -170,7 +166,7 @@ class Conversation:
                 rejected[name] = f"answered {times[name]} times"
             else:
                 try:
-                    message = self._checked(query, content)
+                    message = self._reader.read(query, content)
                 except WireError as error:
                     rejected[name] = str(error)
                     continue
@@ -198,22 +194,9 @@ class Conversation:
         self.checks.remember(query, answers)
         return answers, latest
 
-    def _again(self, replies: "_Part", place: Place) -> Any:
-        """An answer that was checked before, read and decoded again."""
-        return self._decoder.decode(replies.read(place))
-
-    def _checked(self, query: Query[Answer], content: bytes) -> Answer | Refusal:
-        message = self._decoder.decode(content)
-        if message.study != self._digest:
-            raise WireError("answers for another study")
-        if isinstance(message, Refusal):
-            return message
-        _check_size(message)
-        if message.exchange != query.exchange:
-            raise WireError(f"answers exchange {message.exchange}, this is {query.exchange}")
-        if type(message) is not (MaskedSums if is_masked(query, self.study) else query.answer):
-            raise WireError(f"answers with {type(message).__name__}")
-        return cast(Answer, message)
+    def _again(self, replies: ReplyPart, place: Place) -> Any:
+        """An answer that was checked before and not kept."""
+        return self._reader.again(replies.read(place))
 
     def measure(
         self, exchange: int, *, loss: float | None = None, value: float | None = None
@@ -277,36 +260,3 @@ def _check_asked(query: Query[Any], how: Asked) -> None:
     """Refuse to ask for each client's answer if the query needs only a total, and vice versa."""
     if query.asked is not how:
         raise TypeError(f"{type(query).__name__} asks for {query.asked.value}, not {how.value}")
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The replies to one of several queries in the same round trip."""
-
-    whole: Replies
-    place: int
-    n_questions: int
-
-    def read(self, place: Place) -> bytes:
-        return self._of(self.whole.read(place))
-
-    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
-        return ((place, self._of(content)) for place, content in self.whole)
-
-    def _of(self, content: bytes) -> bytes:
-        """The part of a reply for this query; empty if the reply cannot be divided into parts."""
-        try:
-            parts = slices_of(content)
-        except WireError:
-            return b""
-        return content[parts[self.place]] if len(parts) == self.n_questions else b""
-
-
-def _check_size(message: Message) -> None:
-    arrays = {name: getattr(message, name) for name in codec.ARRAYS[type(message)]}
-    if not perhaps_beyond(arrays.values(), LARGEST_NUMBER):
-        return
-    for name, array in arrays.items():
-        largest = largest_size(array)
-        if largest > LARGEST_NUMBER:
-            raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.policy_values import NOISY_ROWS, EstimateValues, Values
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumScores
+from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import Message, Query, RowSplit
 from fedopl.messages.plausibility import CELL_TOLERANCE
@@ -24,7 +26,9 @@ from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.search import FIRST_ACTION
 from fedopl.study.study import Study
 
-# A slope leaves out one fold, so its rows may weigh less than the training rows of the sums.
+# Rows that an aggregator may count.
+ANY_NUMBER = 10**15
+# A slope is of all training rows but one fold, which may weigh less than those it is held against.
 MOST_BY_FOLDS = 4.0
 
 
@@ -47,6 +51,8 @@ class CrossChecks:
         if isinstance(answer, MaskedSums):  # only the number of masked numbers can be checked
             expected = n_masked(query, self._study)
             return None if len(answer.numbers) == expected else f"expected {expected} numbers"
+        if name in self._study.aggregators:
+            return self._fault_in_total(name, query, answer)
         fault = query.fault_in(answer, self._study, self.rows.get(name, 0))
         check = _CHECKS.get(type(query))
         if not fault and check and (sums := self._sums.get(name)):
@@ -54,6 +60,34 @@ class CrossChecks:
         if not fault and isinstance(answer, OutcomeSums):
             self._look_at(name, answer)
         return fault
+
+    def _fault_in_total(self, name: str, query: Query[Any], answer: Message) -> str | None:
+        """The same of an aggregator's answer, in which what members may be off by adds up.
+
+        Counts are compared with rows by the aggregator, for each of its members.
+        """
+        if isinstance(answer, Enrolment):
+            return None if answer.n_rows > 0 else "enrolled without a row"
+        if isinstance(answer, Description):
+            return None
+        fault = query.fault_in(answer, self._study, ANY_NUMBER)
+        if not fault and isinstance(answer, OutcomeSums) and answer.sums[..., -2, -2].all():
+            self.outcomes[name] = answer.outcome_moments(self._study.net_costs)
+        return fault
+
+    def fault_in_enrolment(
+        self,
+        name: str,
+        sums: Mapping[str, OutcomeSums] | None,
+        told: Mapping[str, TotalWeight] | None,
+    ) -> str | None:
+        """Why an enrolment cannot be true beside what came with it, or not be counted without."""
+        if told is not None and name not in told:
+            return "did not report the sum of its row weights, by which clients count"
+        of_other_rows = self.of_other_rows.get(name)
+        if sums is None or name not in sums or of_other_rows or name in self._study.aggregators:
+            return of_other_rows
+        return told[name].contradiction(sums[name]) if told else None
 
     def _look_at(self, name: str, sums: OutcomeSums) -> None:
         """Keep what later checks need from outcome sums; the sums themselves are not kept."""

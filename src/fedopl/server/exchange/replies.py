@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
 
-# Replies with fewer bytes than this in all stay in memory, and never go to disk.
+from fedopl.base.errors import WireError
+from fedopl.messages.bundle import slices_of
+
+# Smaller trips never touch the disk.
 MOST_IN_MEMORY = 1 << 26
 
 
@@ -56,6 +59,30 @@ class Replies:
 
     def __iter__(self) -> Iterator[tuple[Place, bytes]]:
         return ((place, self.read(place)) for place in self.places)
+
+
+@dataclass(frozen=True)
+class ReplyPart:
+    """The replies to one of the questions that were asked together."""
+
+    whole: Replies
+    place: int
+    n_questions: int
+
+    def read(self, place: Place) -> bytes:
+        """One reply to this question."""
+        return self._of(self.whole.read(place))
+
+    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
+        return ((place, self._of(content)) for place, content in self.whole)
+
+    def _of(self, content: bytes) -> bytes:
+        """What cannot be taken apart answers none of the questions."""
+        try:
+            parts = slices_of(content)
+        except WireError:
+            return b""
+        return content[parts[self.place]] if len(parts) == self.n_questions else b""
 
 
 def _read(file: IO[bytes], place: Place) -> bytes:

@@ -1,0 +1,61 @@
+"""The same in groups: what `fedopl cost --group 100` plans, and what a run with aggregators takes.
+
+The same clients, in groups of 100, of which 30 never answer; an aggregator speaks for each group.
+Bytes of aggregators are of all of them together, to and from their clients. Each is measured once.
+"""
+
+from harness import Column, Options, Row, Table, options, tell, write
+from plans import DROPOUT, N_ROWS, study
+
+READING = """
+Bytes are planned exactly. An aggregator is planned to take, for each of its clients, what a server
+takes; it does less for each, so this is too much. 10,000 clients have not been measured in groups.
+"""
+SIZES, QUICK, GROUP = (1_000, 10_000), (200,), 100
+COLUMNS = (
+    Column("clients", "{clients:,}"),
+    Column("server receives: planned, B", "{planned_received:,}"),
+    Column("in a run, B", "{received:,}"),
+    Column("aggregators receive: planned, B", "{planned_below:,}"),
+    Column("in a run, B", "{below:,}"),
+    Column("server: planned, CPU s", "{planned_server:~3}"),
+    Column("in a run, CPU s", "{server:~3}"),
+    Column("an aggregator: planned, CPU s", "{planned_aggregator:~3}"),
+    Column("in a run, CPU s", "{aggregator:~3}"),
+    Column("a client: planned, CPU ms", "{planned_ms:~3}"),
+    Column("in a run, CPU ms", "{ms:~3}"),
+)
+
+
+def measure(n_clients: int) -> Row:
+    """The plan, and the run."""
+    from fedopl.engines.plan_cost import plan_cost, rehearse_cost
+
+    tell(__file__, f"{n_clients:,} clients")
+    asked = {"rows": N_ROWS, "dropout": DROPOUT, "group": GROUP}
+    plan = plan_cost(study(), clients=n_clients, **asked)
+    run = rehearse_cost(study(), n_clients, **asked)
+    answering = n_clients - int(DROPOUT * n_clients)
+    return {
+        "clients": n_clients,
+        "planned_received": plan.server.receives,
+        "received": run.received,
+        "planned_below": plan.groups * (plan.aggregator.receives - plan.client.receives),
+        "below": run.received_below,
+        "planned_server": plan.server.seconds,
+        "server": run.server_seconds,
+        "planned_aggregator": plan.aggregator.seconds,
+        "aggregator": run.aggregator_seconds / plan.groups,
+        "planned_ms": 1e3 * plan.client.seconds,
+        "ms": 1e3 * run.client_seconds / answering,
+    }
+
+
+def main(given: Options) -> None:
+    """Measure and write."""
+    rows = [measure(n_clients) for n_clients in given.sizes(SIZES, QUICK)]
+    write(__file__, given, Table(COLUMNS, rows))
+
+
+if __name__ == "__main__":
+    main(options(__doc__))

@@ -1,0 +1,364 @@
+"""What a study costs with any number of clients: bytes, trips and processor seconds.
+
+The study is rehearsed with a few clients of made-up rows. Bytes are those of messages that were
+really encoded: they depend on the study and, under masks, linearly on the number of clients, so
+they hold for any number. Seconds are estimates: what a client and what the server spent in the
+rehearsals on this machine, times how many there are.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedopl.base.arrays import check_whole
+from fedopl.base.errors import OptionError
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import Store
+from fedopl.client.door import Door
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.aggregator import Aggregator, check_aggregators
+from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess, check_packages
+from fedopl.engines.made_up_clients import MADE_UP_SECRET, made_up_clients, names_of, study_for
+from fedopl.engines.regions import SomeDoors
+from fedopl.policies.linear import constant_policy
+from fedopl.secure.holders import is_sound
+from fedopl.secure.neighbours import MOST_WITH_ALL
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.repeat_splits import Begun, run_splits
+from fedopl.study.mixture import FOUND
+from fedopl.study.private.privacy_plan import LEAST_PARTIES
+from fedopl.study.study import Study
+
+# Clients of the two rehearsals; of the second, as many as this many seconds allow.
+FEW, FEWEST_MORE, MOST_MORE = 12, 24, 200
+REHEARSAL_SECONDS = 4.0
+USUAL_ROWS = 1_000
+MOST_PLANNED = 10**10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trip:
+    """What travels to and from one client on a trip, in bytes."""
+
+    queries: tuple[str, ...]
+    asked: int
+    answered: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsed:
+    """A run with made-up clients: what travelled, and who worked for how long."""
+
+    n_clients: int
+    trips: tuple[Trip, ...]
+    sent: int  # bytes, by the server to all clients, or to all aggregators
+    received: int
+    client_seconds: float  # of the processor, all clients together
+    server_seconds: float
+    # All aggregators together, to and from their members, if clients are in groups.
+    sent_below: int = 0
+    received_below: int = 0
+    aggregator_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyCost:
+    """What one party of a run receives and sends, in bytes, and an estimate of its seconds."""
+
+    receives: int
+    sends: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The cost of a run with many clients."""
+
+    clients: int
+    rows: int  # of each client
+    dropout: float  # the share of clients that never answer; under masks, in each sum
+    groups: int  # 1 if there are none
+    group: int  # clients in a group, the largest if they differ
+    masked: bool  # each group is then a run by itself
+    quorum: float
+    trips: tuple[Trip, ...]  # of a client
+    client: PartyCost
+    aggregator: PartyCost | None  # of a group
+    server: PartyCost  # under masks with groups, of one group
+    rehearsed: tuple[int, int]  # clients of the rehearsals
+
+    @property
+    def stops(self) -> bool:
+        """Whether so many are lost that a run of the study would stop."""
+        return not self.masked and 1 - self.dropout < self.quorum
+
+
+def plan_cost(
+    study: Study,
+    *,
+    clients: int,
+    rows: int = USUAL_ROWS,
+    dropout: float = 0.0,
+    group: int | None = None,
+) -> Plan:
+    """Plan a run of so many clients with so many rows each.
+
+    Args:
+        study: what is to be run; whom it names does not matter, made-up clients stand in.
+        clients: how many there are.
+        rows: how many rows each has.
+        dropout: the share of clients that never answer; under masks, that lack in each sum.
+        group: the largest number of clients that speak to one aggregator; default: all to the
+            server.
+
+    """
+    _check(study, clients, dropout, group)
+    masked = _is_masked(study)
+    largest = clients if group is None else min(group, clients)
+    n_groups = math.ceil(clients / largest)
+    if n_groups > 1 and not masked:  # which does not ask what aggregators cannot answer
+        study = study.model_copy(update={"aggregators": ("group",)})
+        check_aggregators(study, ())
+    lacks = masked and dropout > 0
+    first = rehearse_cost(study, FEW, rows=rows, lacks=lacks)
+    each = (first.client_seconds + first.server_seconds) / FEW
+    n_more = round(min(max(REHEARSAL_SECONDS / max(each, 1e-9), FEWEST_MORE), MOST_MORE))
+    if masked:
+        n_more = min(n_more, MOST_WITH_ALL)
+    measured = _Measured(first, rehearse_cost(study, n_more, rows=rows, lacks=lacks))
+    trips = measured.trips(largest)
+    # Whoever lacks in a masked sum was there for keys: bytes are those of a run in which all are.
+    lost_in_group = 0 if masked else math.floor(dropout * largest)
+    answering = largest - lost_in_group
+    client = PartyCost(
+        receives=sum(trip.asked for trip in trips),
+        sends=sum(trip.answered for trip in trips),
+        seconds=measured.client_seconds(largest if masked else n_more),
+    )
+    fixed, slope = measured.server_seconds
+    # Whoever never enrols is asked on the first trip alone.
+    below = PartyCost(
+        receives=client.sends * answering,
+        sends=client.receives * answering + trips[0].asked * lost_in_group,
+        seconds=fixed + slope * answering,
+    )
+    aggregator, server = None, below
+    if n_groups > 1 and not masked:
+        aggregator = PartyCost(
+            receives=below.receives + client.receives,
+            sends=below.sends + client.sends,
+            seconds=slope * (answering + 1),
+        )
+        server = PartyCost(
+            receives=client.sends * n_groups,
+            sends=client.receives * n_groups,
+            seconds=fixed + slope * n_groups,
+        )
+    return Plan(
+        clients=clients,
+        rows=rows,
+        dropout=dropout,
+        groups=n_groups,
+        group=largest,
+        masked=masked,
+        quorum=study.quorum,
+        trips=trips,
+        client=client,
+        aggregator=aggregator,
+        server=server,
+        rehearsed=(FEW, n_more),
+    )
+
+
+def rehearse_cost(
+    study: Study,
+    n_clients: int,
+    *,
+    rows: int,
+    lacks: bool = False,
+    dropout: float = 0.0,
+    group: int | None = None,
+) -> Rehearsed:
+    """Run the study with made-up clients in this process, and measure.
+
+    Under masks, `lacks` says that clients may be lacking; without masks, a share never answers. In
+    groups, an aggregator speaks for each.
+    """
+    groups = _groups(n_clients, group or n_clients)
+    agreed = study_for(study, n_clients, lacking=int(lacks))
+    if group is not None:
+        agreed = agreed.model_copy(update={"aggregators": tuple(groups)})
+    clients = made_up_clients(agreed, n_clients, rows)
+    silent = frozenset(
+        name for own in groups.values() for name in own[: math.floor(dropout * len(own))]
+    )
+    heard: list[_Heard] = []
+
+    def begin(one: Study, _place: int) -> Begun:
+        def door_to(name: str, data: LoggedData, kept: Store) -> Door:
+            return Door(name, data, one, limits=Limits.open(), store=kept, secret=MADE_UP_SECRET)
+
+        doors = DoorsOnDemand(clients, door_to)
+        below = [_Measuring(SomeDoors(doors, own), silent) for own in groups.values()]
+        transport = below[0]
+        if group is not None:
+            aggregators = {
+                name: Aggregator(name, one, members, minimum_members=1)
+                for name, members in zip(groups, below, strict=True)
+            }
+            transport = _Measuring(aggregators, frozenset())
+        heard.append(_Heard(Conversation(one, transport), transport, below))
+        return Begun(heard[-1].conversation)
+
+    arm = constant_policy(study.actions[0], study.actions, study.features)
+    before = time.process_time()
+    run_splits(agreed, begin, policies=dict.fromkeys(study.candidates, arm))
+    seconds = time.process_time() - before
+    members = [one for own in heard for one in own.below]
+    at_clients = sum(one.seconds for one in members)
+    beyond_server = sum(own.transport.seconds for own in heard)
+    grouped = group is not None
+    return Rehearsed(
+        n_clients=n_clients,
+        trips=tuple(trip for own in heard for trip in own.transport.trips_of(own.conversation)),
+        sent=sum(own.transport.sent for own in heard),
+        received=sum(own.transport.received for own in heard),
+        client_seconds=at_clients,
+        server_seconds=max(seconds - beyond_server, 0.0),
+        sent_below=grouped * sum(one.sent for one in members),
+        received_below=grouped * sum(one.received for one in members),
+        aggregator_seconds=max(beyond_server - at_clients, 0.0),
+    )
+
+
+def _groups(n_clients: int, size: int) -> dict[str, tuple[str, ...]]:
+    """Made-up clients by group; the last may have fewer."""
+    names = names_of(n_clients)
+    parts = [tuple(names[start : start + size]) for start in range(0, n_clients, size)]
+    return {f"group {place:06d}": own for place, own in enumerate(parts)}
+
+
+class _Heard(NamedTuple):
+    """A run under one split, the server's transport, and those to clients."""
+
+    conversation: Conversation
+    transport: "_Measuring"
+    below: "list[_Measuring]"
+
+
+class _Measuring(InProcess):
+    """A transport that counts bytes and the seconds that clients work; some never answer."""
+
+    def __init__(self, doors: Mapping[str, Answering], silent: frozenset[str]) -> None:
+        super().__init__(doors)
+        self.silent = silent
+        self.sizes: list[tuple[int, int]] = []  # of the largest query and answer of each trip
+        self.sent = self.received = 0
+        self.seconds = 0.0
+
+    def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        self.sent += sum(map(len, queries.values()))
+        asked = {name: query for name, query in queries.items() if name not in self.silent}
+        largest = 0
+        for name, query in asked.items():
+            began = time.process_time()
+            answer = self.doors[name].handle(query)
+            self.seconds += time.process_time() - began
+            self.received += len(answer)
+            largest = max(largest, len(answer))
+            yield name, answer
+        self.sizes.append((max(map(len, queries.values())), largest))
+
+    def trips_of(self, conversation: Conversation) -> Iterator[Trip]:
+        """What was asked on each trip, with the bytes of one client."""
+        for place, (asked, answered) in enumerate(self.sizes):
+            own = (one.query for one in conversation.rounds if one.trip == place)
+            yield Trip(queries=tuple(own), asked=asked, answered=answered)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Two rehearsals, from which costs follow for any number of clients."""
+
+    few: Rehearsed
+    more: Rehearsed
+
+    def trips(self, n_clients: int) -> tuple[Trip, ...]:
+        """What travels to and from a client: the same for any number, or in proportion to it."""
+        if [one.queries for one in self.few.trips] != [one.queries for one in self.more.trips]:
+            return self.more.trips  # how often it asks depends on rows
+        return tuple(
+            Trip(
+                queries=one.queries,
+                asked=self._along(one.asked, other.asked, n_clients),
+                answered=self._along(one.answered, other.answered, n_clients),
+            )
+            for one, other in zip(self.few.trips, self.more.trips, strict=True)
+        )
+
+    def _along(self, few: int, more: int, n_clients: int) -> int:
+        """On the line through two rehearsals, if sizes name every client, in whole words."""
+        each, beyond = divmod(more - few, self.more.n_clients - self.few.n_clients)
+        # What is not in proportion depends on rows: then the larger rehearsal counts.
+        return more if beyond else few + each * (n_clients - self.few.n_clients)
+
+    def client_seconds(self, n_clients: int) -> float:
+        """Of one client; it has masks with all others."""
+        few = self.few.client_seconds / self.few.n_clients
+        more = self.more.client_seconds / self.more.n_clients
+        slope = max(more - few, 0.0) / (self.more.n_clients - self.few.n_clients)
+        return more + slope * (n_clients - self.more.n_clients)
+
+    @property
+    def server_seconds(self) -> tuple[float, float]:
+        """Whatever the number of clients, and for each."""
+        apart = self.more.n_clients - self.few.n_clients
+        slope = (self.more.server_seconds - self.few.server_seconds) / apart
+        slope = min(max(slope, 0.0), self.more.server_seconds / self.more.n_clients)
+        return self.more.server_seconds - slope * self.more.n_clients, slope
+
+
+def _is_masked(study: Study) -> bool:
+    return study.privacy is not None and study.privacy.is_secure
+
+
+def _check(study: Study, clients: int, dropout: float, group: int | None) -> None:
+    """Refuse what cannot be planned, before anything is rehearsed."""
+    check_packages(study)
+    check_whole(clients, "clients", 2, MOST_PLANNED)
+    if group is not None:
+        check_whole(group, "group", 2, MOST_PLANNED)
+    if not 0 <= dropout < 1:
+        raise OptionError(f"dropout: expected a share from 0 to below 1, came {dropout:g}")
+    for setting, is_there in (
+        ("[target]", study.target is not None),
+        ("[joining] diagnose", study.joining.diagnose),
+        (f'[mixture] kind = "{study.mixture.kind}"', study.mixture.kind in FOUND),
+        ('[policy] thresholds = "observed"', study.policy.learned_by_one),
+    ):
+        if is_there:
+            raise OptionError(
+                f"{setting}: what is asked then depends on single clients, so it cannot be planned "
+                "from a few made-up ones; plan the study without it"
+            )
+    if study.nuisances.outcome == "plugged-in":
+        raise OptionError("outcome: a plugged-in regressor is not part of the study file")
+    if _is_masked(study):
+        _check_masks(study, clients if group is None else min(group, clients), dropout)
+
+
+def _check_masks(study: Study, size: int, dropout: float) -> None:
+    if size > MOST_WITH_ALL:
+        raise OptionError(
+            f"group: every client is told the keys of all others that it has masks with, so "
+            f"{size:,} together are too many; set --group to at most {MOST_WITH_ALL}"
+        )
+    lacking = math.ceil(dropout * size)
+    colluders = study.privacy.colluders if study.privacy else 0
+    if size < LEAST_PARTIES or not is_sound(size, colluders, lacking):
+        raise OptionError(
+            f"group: of {size} clients, {lacking} lacking and {colluders} colluding, the rest are "
+            "too few for masks; take larger groups or a smaller --dropout (below a half)"
+        )

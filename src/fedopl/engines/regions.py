@@ -1,0 +1,168 @@
+"""Clients in regions, as `learn` takes them: dictionaries of clients in place of rows."""
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.client.aggregator_file import LEAST_MEMBERS, RegionFolder
+from fedopl.client.client_file import AGGREGATOR_FILE, Client
+from fedopl.client.disclosure.ledger import FileLedger, Ledger
+from fedopl.client.disclosure.limits import Limits
+from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.aggregator import Aggregator, check_aggregators
+from fedopl.engines.client_factory import ClientFactory
+from fedopl.engines.in_process import Answering, InProcess
+from fedopl.study.study import Study
+
+# Rows by name, or regions of such.
+Nested = Mapping[str, Any]
+
+
+def aggregators_in(clients: Nested) -> tuple[str, ...]:
+    """The names of all regions, at every depth, sorted."""
+    return tuple(sorted(_regions(clients)))
+
+
+def _regions(clients: Nested) -> Iterator[str]:
+    if isinstance(clients, ClientFactory):
+        return
+    for name, own in clients.items():
+        if isinstance(own, Mapping):
+            yield name
+            yield from _regions(own)
+
+
+def members_of(clients: Nested) -> Mapping[str, LoggedData]:
+    """All clients with rows, at every depth, by name; those of a factory are still made later."""
+    if isinstance(clients, ClientFactory) or not isinstance(clients, Mapping):
+        return clients
+    parts = list(_parts(clients))
+    times = Counter(name for part in parts for name in part)
+    times.update(_regions(clients))
+    twice = sorted(name for name, n in times.items() if n > 1)
+    if twice:
+        raise OptionError(
+            f"clients: {quoted(twice[:3])} is there more than once; names tell clients and regions "
+            "apart, at all levels"
+        )
+    if any(isinstance(part, ClientFactory) for part in parts):
+        return ChainMap(*parts)  # type: ignore[arg-type]
+    return {name: rows for part in parts for name, rows in part.items()}
+
+
+def _parts(clients: Nested) -> Iterator[Mapping[str, Any]]:
+    if isinstance(clients, ClientFactory):
+        yield clients
+        return
+    yield {name: own for name, own in clients.items() if not isinstance(own, Mapping)}
+    for name, own in clients.items():
+        if isinstance(own, Mapping):
+            if not own:
+                raise OptionError(f"clients: the region '{name}' has no clients")
+            yield from _parts(own)
+
+
+def sizes_of(clients: Nested) -> dict[str, int]:
+    """The rows of every client or region that speaks to the server; 1 where they are made later."""
+    if isinstance(clients, ClientFactory):
+        return dict.fromkeys(clients, 1)
+    return {
+        name: sum(sizes_of(own).values()) if isinstance(own, Mapping) else own.n_rows
+        for name, own in clients.items()
+    }
+
+
+def in_regions(
+    clients: Nested,
+    doors: Mapping[str, Answering],
+    study: Study,
+    ledger_of: Callable[[str], Ledger],
+    minimum_members: int,
+) -> Mapping[str, Answering]:
+    """Who answers the server: doors of clients, and aggregators in front of those in regions."""
+    if isinstance(clients, ClientFactory):
+        return doors
+    found: dict[str, Answering] = {}
+    for name, own in clients.items():
+        if not isinstance(own, Mapping):
+            found[name] = doors[name]
+            continue
+        inside = (
+            SomeDoors(doors, tuple(own))
+            if isinstance(own, ClientFactory)
+            else in_regions(own, doors, study, ledger_of, minimum_members)
+        )
+        found[name] = Aggregator(
+            name,
+            study,
+            InProcess(inside),
+            minimum_members=minimum_members,
+            ledger=ledger_of(name),
+        )
+    return found
+
+
+def regions_in(parties: Mapping[str, Client | RegionFolder]) -> Iterator[RegionFolder]:
+    """All aggregators' folders, at every depth."""
+    for party in parties.values():
+        if isinstance(party, RegionFolder):
+            yield party
+            yield from regions_in(party.members)
+
+
+def check_regions(study: Study, parties: Mapping[str, Client | RegionFolder]) -> None:
+    """Refuse folders of aggregators that the study does not list, or lists and are not there."""
+    there = {region.name: region for region in regions_in(parties)}
+    check_aggregators(study, sorted(there))
+    missing = [name for name in study.aggregators if name not in there]
+    if missing:
+        raise OptionError(
+            f"aggregators: the study lists {quoted(missing)}, and no folder of this name has an "
+            f"{AGGREGATOR_FILE}"
+        )
+
+
+def in_folders(
+    parties: Mapping[str, Client | RegionFolder],
+    doors: Mapping[str, Answering],
+    study: Study,
+    asker: str,
+) -> dict[str, Answering]:
+    """Who answers the server, by folders; each aggregator's ledger lies in its own."""
+    found: dict[str, Answering] = {}
+    for name, party in parties.items():
+        if isinstance(party, RegionFolder):
+            inside = in_folders(party.members, doors, study, name)
+            found[name] = Aggregator(
+                name,
+                study,
+                InProcess(inside),
+                minimum_members=party.settings.minimum_members,
+                ledger=FileLedger(party.ledger_path, asker),
+            )
+        else:
+            found[name] = doors[name]
+    return found
+
+
+class SomeDoors(Mapping[str, Answering]):
+    """Some of the doors, each opened when it is asked."""
+
+    def __init__(self, doors: Mapping[str, Answering], names: tuple[str, ...]) -> None:
+        self._doors, self._names = doors, names
+
+    def __getitem__(self, name: str) -> Answering:
+        return self._doors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def fewest_members(limits: Limits) -> int:
+    """How many members a pooled answer needs: any number, if somebody holds all rows anyway."""
+    return 1 if limits == Limits.open() else LEAST_MEMBERS
