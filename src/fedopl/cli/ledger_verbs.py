@@ -10,6 +10,7 @@ from fedopl.cli.arguments import AsJson, ClientPath
 from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
+    from fedopl.client.client_file import Client
     from fedopl.client.disclosure.ledger import Entry
     from fedopl.client.disclosure.lifetime import StudySummary
     from fedopl.client.disclosure.limits import Limits
@@ -28,18 +29,20 @@ def ledger(
     """Show everything a client ever answered."""
     from dataclasses import asdict
 
-    from fedopl.client.client_file import read_client
+    from fedopl.base.errors import OptionError
+    from fedopl.client.aggregator_file import is_aggregator, read_aggregator
+    from fedopl.client.client_file import Client, read_client
     from fedopl.client.disclosure.ledger import FileLedger
     from fedopl.client.disclosure.lifetime import summaries
 
-    here = read_client(client)
+    here = read_aggregator(client) if is_aggregator(client) else read_client(client)
     entries = FileLedger(here.ledger_path).entries()
-    if any(entry.answer == "ScoreSums" for entry in entries) and not here.store_path.is_dir():
-        warnings.warn(
-            f"{here.store_path}: is missing. It held the history that later answers are "
-            "checked against. Restore it, or answer no more queries of these studies",
-            FedoplWarning,
-            stacklevel=2,
+    if isinstance(here, Client):
+        _check_store(here, entries)
+    elif lifetime:
+        raise OptionError(
+            f"{here.path}: an aggregator has no rows, and so no lifetime budgets; those of its "
+            "members are in their ledgers"
         )
     if as_json:
         say_json([asdict(one) for one in (summaries(entries) if lifetime else entries)])
@@ -48,8 +51,19 @@ def ledger(
     else:
         typer.echo(
             _lifetime_as_text(summaries(entries), here.settings.limits)
-            if lifetime
+            if lifetime and isinstance(here, Client)
             else _ledger_as_text(entries)
+        )
+
+
+def _check_store(here: "Client", entries: "list[Entry]") -> None:
+    """Warn where the history that answers are checked against is gone."""
+    if any(entry.answer == "ScoreSums" for entry in entries) and not here.store_path.is_dir():
+        warnings.warn(
+            f"{here.store_path}: is missing. It held the history that later answers are "
+            "checked against. Restore it, or answer no more queries of these studies",
+            FedoplWarning,
+            stacklevel=3,
         )
 
 
