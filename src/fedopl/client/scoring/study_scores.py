@@ -6,7 +6,7 @@ the rows.
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +20,18 @@ from fedopl.client.disk.disk_array import DiskArray, DiskWriter, slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
+from fedopl.client.scoring.corrected_scores import (
+    added_by_changes,
+    changes_by,
+    may_be_corrected,
+)
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
 from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample, fit_numbers
 from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
 from fedopl.client.scoring.net_scores import costs_in
-from fedopl.client.scoring.noise_excess import NoiseExcess
+from fedopl.client.scoring.noise_excess import NoiseExcess, added_covariances
 from fedopl.client.scoring.scores import aipw_scores
+from fedopl.client.scoring.step_products import find_products
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.evaluation.description import CHANCE_CUTS
 from fedopl.messages.message import RowSplit
@@ -46,6 +52,7 @@ STORED = (
     "imbalance",
     "interactions",
     "excess",
+    "changes",
     "limited",
     "unlimited",
 )
@@ -61,6 +68,9 @@ class Scorer:
 
     Actions that only a few took are scored by their model alone: who knows the model could subtract
     it from sums of scores, and would be left with those few.
+
+    Where propensities are estimated, held-out rows in memory are scored with what features do
+    together beyond outcome models, if training rows show it.
     """
 
     models: NuisanceModels
@@ -68,6 +78,7 @@ class Scorer:
     masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
     few_took: BoolArray  # (n_actions,)
     costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
+    corrects: bool = False  # whether values depend on models of who got what
 
     def scored(self, chunks: Iterable[Chunk]) -> Iterator["JustScored"]:
         """The chunks with their scores, each beside the nuisances that they were made from."""
@@ -131,10 +142,27 @@ class StudyScores:
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
     interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
     excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
+    changes: FloatArray  # (n_held_out, n_actions)  of their scores; no rows where nothing was found
     limited: IntArray  # (n_limited,)  rows whose weight is limited where it is learned, ascending
     unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
     local: FloatArray  # the numbers of the client's local policy
+
+    @property
+    def adds_variance(self) -> bool:
+        """Whether values vary by more than the rows that they are of show."""
+        return bool(self.excess.any() or self.changes.any())
+
+    def added_covariances(
+        self, decided: IntArray, weights: FloatArray | None
+    ) -> FloatArray:  # (n_policies, n_policies)
+        """By how much more, for policies that decide so (n_rows, n_policies)."""
+        added = np.zeros((decided.shape[1], decided.shape[1]))
+        if self.excess.any():
+            added += added_covariances(self.excess, decided, weights)
+        if self.changes.any():
+            added += added_by_changes(self.changes, decided, weights)
+        return added
 
     def part(self, rows: slice) -> FloatArray:  # (n_rows, n_actions)
         """The scores of these rows, NaN where there is none."""
@@ -174,6 +202,7 @@ def score_chunks(
     What supports them is counted only where the plan has it described.
     """
     n_actions = len(scorer.masked)
+    corrects = scorer.corrects and plan.share > 0 and path is None
     known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
     valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
     excess = NoiseExcess(n_actions, scorer.plan.clip, valued)
@@ -187,6 +216,7 @@ def score_chunks(
         known.add(values[chunk.training])
         if plan.describe:
             support.add(chunk.data, nuisances.propensities, chunk.training)
+        if plan.describe or corrects:
             sample.add(chunk, nuisances)
         if writer:
             writer.append(values)
@@ -204,9 +234,17 @@ def score_chunks(
         # Renamed when complete: whoever finds the file finds all scores.
         written.path.replace(path)
         values = DiskArray(path, written.shape, written.stored)
+    changes = np.empty((0, n_actions))
+    rows = sample.rows() if plan.describe or corrects else None
+    if corrects and rows is not None:
+        without = scorer.masked | scorer.few_took | hidden
+        found = find_products(rows, may_be_corrected(just.chunk, without, needed))
+        if found is not None:
+            rows = replace(rows, means=rows.means + found.out_of_fold)
+            changes = changes_by(found.products, just.chunk, just.nuisances, scorer.plan.clip)
+            values = _changed(values, just.chunk, changes)
     fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
-    if plan.describe:
-        rows = sample.rows()
+    if plan.describe and rows is not None:
         fit, interactions = fit_numbers(rows), interaction_tests(rows)
     return StudyScores(
         values=values,
@@ -220,9 +258,17 @@ def score_chunks(
         imbalance=fit.imbalance,
         interactions=interactions,
         excess=np.empty((0, n_actions)) if writer else excess.found(),
+        changes=changes,
         limited=np.concatenate(limited),
         unlimited=np.concatenate(unlimited),
     )
+
+
+def _changed(values: FloatArray, chunk: Chunk, changes: FloatArray) -> FloatArray:
+    """The scores of all rows, those of held-out rows changed."""
+    changed, rows = values.copy(), chunk.rows(RowSplit.EVALUATION)
+    changed[rows] += changes
+    return changed
 
 
 class _Support:

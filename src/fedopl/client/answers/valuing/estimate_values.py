@@ -11,7 +11,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
-from fedopl.client.scoring.noise_excess import added_covariances
+from fedopl.client.scoring.study_scores import StudyScores
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
@@ -175,12 +175,11 @@ def estimate_candidates(
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    excess = space.scored.excess
-    if split is RowSplit.EVALUATION and excess.any():
+    if split is RowSplit.EVALUATION and space.scored.adds_variance:
         rows = space.whole.rows(RowSplit.EVALUATION)
         contexts = space.data.contexts[rows]
         decided = np.column_stack([decide(contexts) for decide in (*valued, *own)])
-        found = with_excess(found, excess, decided, space.whole.weights(rows))
+        found = with_excess(found, space.scored, decided, space.whole.weights(rows))
     return with_events(found, space.event_spread), spread
 
 
@@ -196,10 +195,10 @@ def with_events(found: JointEstimate, size: float) -> JointEstimate:
 
 
 def with_excess(
-    found: JointEstimate, excess: FloatArray, decided: IntArray, weights: FloatArray | None
+    found: JointEstimate, scores: StudyScores, decided: IntArray, weights: FloatArray | None
 ) -> JointEstimate:
-    """The same with what propensities say that values vary by, and rows at hand do not show."""
-    added = added_covariances(excess, decided, weights)
+    """The same with what values vary by, and rows at hand do not show."""
+    added = scores.added_covariances(decided, weights)
     # Outcomes as they were logged, next to last, have no weights.
     places = [place for place in range(len(found.means)) if place != len(found.means) - 2]
     covariances = np.array(found.covariances)
