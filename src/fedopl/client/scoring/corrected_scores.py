@@ -3,7 +3,7 @@
 With h(x; a) what products of steps add to an outcome model, found in training rows alone, the score
 of a held-out row changes by h(x; a)·(1 − 1{A = a}/ê). Where propensities are right, that is chance;
 where they are not, it is about what values are wrong by, as far as h is found. How much is still
-missed nobody knows, so values are taken to be as unsure, on top, as this moves them.
+missed nobody knows, so values are taken to be more unsure by what this moves them.
 """
 
 import numpy as np
@@ -13,6 +13,10 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.step_products import StepProducts
 from fedopl.messages.message import RowSplit
+
+# Times the square of what a value moves by. One would do if clients' errors averaged out; they go
+# the same way. With three clients, this is as if what is still missed were as much again.
+_BY_SQUARES = 3.0
 
 
 def changes_by(
@@ -28,6 +32,11 @@ def changes_by(
     return changes
 
 
+def variance_of_changes(changes: FloatArray, weights: FloatArray | None) -> float:
+    """What to add to the variance of a mean of scores that change by this, (n_rows,)."""
+    return _BY_SQUARES * float(np.average(changes, weights=weights)) ** 2
+
+
 def added_by_changes(
     changes: FloatArray, decided: IntArray, weights: FloatArray | None
 ) -> FloatArray:  # (n_policies, n_policies)
@@ -37,7 +46,7 @@ def added_by_changes(
     """
     own = changes[np.arange(len(decided))[:, None], decided]
     moved = np.average(own, axis=0, weights=weights)
-    return np.outer(moved, moved)
+    return _BY_SQUARES * np.outer(moved, moved)
 
 
 def may_be_corrected(chunk: Chunk, without: BoolArray, needed: int) -> BoolArray:  # (n_actions,)

@@ -11,6 +11,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.corrected_scores import variance_of_changes
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace
@@ -96,7 +97,7 @@ class PricedPath(ABC):
             if (changes := space.scored.changes).any():
                 # What was done, last, is known and needs no score.
                 apart = changes[row, decided] * (place < len(each) - 1) - changes[row, without]
-                covariances[0, 0] += float(np.average(apart, weights=weight)) ** 2
+                covariances[0, 0] += variance_of_changes(apart, weight)
             wider.append(replace(one, covariances=covariances))
         return wider
 
