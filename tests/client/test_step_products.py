@@ -1,4 +1,4 @@
-"""Products of steps: found where outcome models miss them, from rows of other folds, or not at all."""
+"""Products of steps: found where outcome models miss them, from rows of other folds, or not."""
 
 import numpy as np
 import pytest
