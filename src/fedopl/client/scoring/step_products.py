@@ -21,7 +21,7 @@ from fedopl.client.scoring.values import joint_estimate
 from fedopl.messages.evaluation.interactions_left import feature_products
 
 _MOST_ROWS = 4_000  # evenly spread
-_MOST_NUMBERS = 1 << 23  # of products that are held in memory
+_MOST_NUMBERS = 1 << 22  # of products that are held in memory
 _MOST_TAKEN = 4  # products
 # At how many quantiles steps are, in products of two and of three; the first that have room.
 _N_CUTS = ((7, 5), (3, 3), (1, 1), (7, 0), (3, 0), (1, 0))
