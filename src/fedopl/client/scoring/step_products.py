@@ -31,7 +31,7 @@ _RIDGE = 1.0  # in rows
 _BY_CHANCE = 0.05
 
 
-class Step(NamedTuple):
+class SignStep(NamedTuple):
     """+1 where a feature lies beyond a value, −1 elsewhere."""
 
     place: int
@@ -42,7 +42,7 @@ class Step(NamedTuple):
         return np.where(contexts[:, self.place] > self.cut, 1.0, -1.0)
 
 
-Product = tuple[Step, ...]
+Product = tuple[SignStep, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,14 +61,14 @@ class StepProducts:
         )
 
 
-class Found(NamedTuple):
+class FoundProducts(NamedTuple):
     """What was found in some rows, and what was found without each row's fold."""
 
     products: StepProducts
     out_of_fold: FloatArray  # (n_rows, n_actions)
 
 
-def find_products(rows: FittedRows, allowed: BoolArray) -> Found | None:
+def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
     """What outcome models lack for the `allowed` actions, (n_actions,); None if hardly anything."""
     sample = rows.spread(_MOST_ROWS)
     products = _tried(sample.contexts)
@@ -86,7 +86,7 @@ def find_products(rows: FittedRows, allowed: BoolArray) -> Found | None:
         own = rows.folds == fold
         out_of_fold[own] = nested[n_taken - 1].of(rows.contexts[own])
     everybody = np.ones(len(sample.actions), np.bool_)
-    return Found(search.nested(everybody)[n_taken - 1], out_of_fold)
+    return FoundProducts(search.nested(everybody)[n_taken - 1], out_of_fold)
 
 
 def _tried(contexts: FloatArray) -> tuple[Product, ...]:
@@ -101,7 +101,7 @@ def _tried(contexts: FloatArray) -> tuple[Product, ...]:
     return ()
 
 
-def _steps(contexts: FloatArray, most: int) -> list[list[Step]]:
+def _steps(contexts: FloatArray, most: int) -> list[list[SignStep]]:
     """For each feature, steps at so many quantiles; fewer where they leave few rows on a side."""
     found = []
     for place, column in enumerate(contexts.T):
@@ -109,7 +109,7 @@ def _steps(contexts: FloatArray, most: int) -> list[list[Step]]:
         cuts = np.unique(np.quantile(column, shares, method="lower")).tolist()
         beyond = [(cut, int(np.count_nonzero(column > cut))) for cut in cuts]
         enough = range(_LEAST_BESIDE, len(column) - _LEAST_BESIDE + 1)
-        found.append([Step(place, cut) for cut, n_rows in beyond if n_rows in enough])
+        found.append([SignStep(place, cut) for cut, n_rows in beyond if n_rows in enough])
     return found
 
 
