@@ -25,7 +25,7 @@ class Asked(NamedTuple):
         ]
 
 
-def told(doc: str, methods: tuple[str, ...], **own: tuple[str, ...]) -> Options:
+def told(doc: str, methods: tuple[str, ...], **own: tuple[str, ...] | type[int]) -> Options:
     """The command line, with flags for each of the four, and a script's own."""
     four = {"worlds": tuple(SHAPED_WORLDS), "sizes": int, "methods": methods, "draws": int}
     return options(doc, **four, **own)

@@ -29,27 +29,38 @@ SIMPLE = {
 }
 
 
-def run_in(world, seed, limits="guarded", n_rows=500):
-    clients = shaped_world(world, seed).all_logged(n_rows)
-    return fedopl.learn(clients, seed=seed, limits=limits, **SIMPLE)
+def run_in(world, seed):
+    clients = shaped_world(world, seed).all_logged(500)
+    return fedopl.learn(clients, seed=seed, limits="guarded", **SIMPLE)
 
 
 @pytest.fixture(scope="module")
-def deep():
+def not_found_alone():
+    """No client finds by itself what features do together, as where it has too few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedopl.client.scoring.study_scores.find_products", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def deep(not_found_alone):
     return run_in("deep", 1)
 
 
-def test_effects_of_two_and_of_three_are_noticed_where_both_models_are_linear(deep):
+@pytest.fixture(scope="module")
+def xor(not_found_alone):
+    return run_in("xor", 0)
+
+
+def test_effects_of_two_and_of_three_are_noticed_where_both_models_are_linear(deep, xor):
     """Single clients have 375 rows to learn from: it takes all of them together."""
-    found = [left_interactions(run_in("xor", seed)) for seed in (0, 1)]
-    assert [len(one[0].features) for one in found] == [2, 2]
+    assert len(left_interactions(xor)[0].features) == 2
     assert {len(one.features) for one in left_interactions(deep)} >= {3}
 
 
 @pytest.mark.parametrize("world", ["linear", "noisy-client"])
-@pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_said_where_effects_add_up(world, seed):
-    assert not left_interactions(run_in(world, seed))
+def test_nothing_is_said_where_effects_add_up(world):
+    assert not left_interactions(run_in(world, 0))
 
 
 def test_it_is_the_policies_page_and_terminal_that_say_so(deep, capsys, tmp_path):
@@ -67,12 +78,12 @@ def test_it_is_the_policies_page_and_terminal_that_say_so(deep, capsys, tmp_path
     assert render(fedopl.load_run(tmp_path / "run")) == page
 
 
-def test_nothing_is_said_against_known_propensities():
-    known = shaped_world("xor", 0).all_known(500)
+def test_nothing_is_said_against_known_propensities(xor):
     nuisances = fedopl.NuisancePlan(propensity="known")
-    run = fedopl.learn(known, **{**SIMPLE, "nuisances": nuisances})
-    assert not left_interactions(run)
-    assert "Both at once are so of none" in render(run)
+    known = replace(xor, study=xor.study.model_copy(update={"nuisances": nuisances}))
+    assert left_interactions(xor)
+    assert not left_interactions(known)
+    assert "Both at once are so of none" in render(known)
 
 
 def test_a_trifle_is_not_told_of(deep):
@@ -97,7 +108,7 @@ def answered(weights, residuals):
     return InteractionsLeft(strongest=lines)
 
 
-def alarms(n_clients, missed, size, n_draws=150):
+def alarms(n_clients, missed, size, n_draws=80):
     """How often something is said where one of the models is right, in all of these draws."""
     rng, n_products = np.random.default_rng(7), len(feature_products(6))
     study = fedopl.Study(actions=tuple("abc"), features=tuple("uvwxyz"))
@@ -119,11 +130,11 @@ def alarms(n_clients, missed, size, n_draws=150):
     return said / n_draws
 
 
-@pytest.mark.parametrize("n_clients", [1, 3, 10])
+@pytest.mark.parametrize("n_clients", [1, 10])
 @pytest.mark.parametrize(("missed", "size"), [(0, 0.0), (3, 5.0), (10, 3.0), (35, 3.0)])
 def test_one_right_model_raises_few_alarms_however_wrong_the_other_is(n_clients, missed, size):
-    # One in twenty, and a little more by rounding: 150 draws of that are below 12 % nearly always.
-    assert alarms(n_clients, missed, size) <= (0.12 if missed else 0.04)
+    # One in twenty, and a little more by rounding: 80 draws of that are below 14 % nearly always.
+    assert alarms(n_clients, missed, size) <= (0.14 if missed else 0.04)
 
 
 # --- answers that cannot be -----------------------------------------------------------------------

@@ -384,6 +384,7 @@ class Workspace:
             masked=masked,
             few_took=few_took,
             costs=self.study.net_costs,
+            corrects=self.propensities.chosen != "known",
         )
 
     def _learn_local_policy(

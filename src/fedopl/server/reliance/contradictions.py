@@ -21,16 +21,13 @@ from fedopl.server.reliance.influential import gaps_to_solution, screened
 
 MeanAndVariance = tuple[float, float]  # mean and variance
 
-# Two means of the same client that differ by more standard errors than this do so not by chance.
-MOST_ERRORS = 6.0
-# Limits of the ratio of variances. Scores on held-out rows vary as much as those on training rows,
-# apart from chance, weights and groups.
-LEAST_VARIANCE, MOST_VARIANCE = 1 / 30, 100.0
-ENOUGH_ROWS = 20  # to compare variances
-# A gain is outlying if it is this many robust standard deviations from the other clients' gains,
-# and if enough clients are compared.
+# Two means of the same client apart by more standard errors than this are no chance; nor is a gain
+# that lies further from the other clients', in robust ones, where enough are compared.
 MOST_ERRORS = 6.0
 ENOUGH_CLIENTS = 5
+# Scores on held-out rows vary as those on training rows do, but for chance, weights and groups.
+LEAST_VARIANCE, MOST_VARIANCE = 1 / 30, 100.0
+ENOUGH_ROWS = 20  # to speak of their variance
 
 
 def contradictions(

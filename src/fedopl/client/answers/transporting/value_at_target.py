@@ -19,7 +19,7 @@ from fedopl.client.answers.transporting.transported_rows import (
 )
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.scoring.noise_excess import added_covariances
+from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
@@ -115,12 +115,11 @@ def _of_source(
 def _excess(
     space: Workspace, decided: IntArray, weights: FloatArray
 ) -> FloatArray | float:  # (n_actions + 1, n_actions + 1)
-    """The variance of means that propensities imply and that the rows at hand do not show."""
-    excess = space.scored.excess
-    if not excess.any():
+    """What means vary by, and the rows at hand do not show."""
+    if not space.scored.adds_variance:
         return 0.0
     arms = np.tile(np.arange(space.study.n_actions), (len(decided), 1))
-    return added_covariances(excess, np.column_stack([decided, arms]), weights)
+    return space.scored.added_covariances(np.column_stack([decided, arms]), weights)
 
 
 def _nothing(space: Workspace, held: HeldOutRows) -> dict[str, Any]:

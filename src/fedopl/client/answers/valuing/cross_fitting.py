@@ -99,10 +99,10 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if space.scored.excess.any():  # then rows are in memory
+    if space.scored.adds_variance:  # of rows in memory
         whole = space.whole
         decided = _decided(whole, candidates)
-        found = with_excess(found, space.scored.excess, decided, whole.weights(whole.training))
+        found = with_excess(found, space.scored, decided, whole.weights(whole.training))
     wider = 1 + BY_INSTABILITY * max((_instability(space, own) for own in valued), default=0.0)
     found = replace(found, covariances=wider * found.covariances)
     asked = [

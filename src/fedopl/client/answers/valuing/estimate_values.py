@@ -13,7 +13,7 @@ from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.disk.passes import Pass, totals_of
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
-from fedopl.client.scoring.noise_excess import added_covariances
+from fedopl.client.scoring.study_scores import StudyScores
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.outcome_values import ValueOutcome
@@ -183,12 +183,11 @@ def estimate_candidates(
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    excess = space.scored.excess
-    if split is RowSplit.EVALUATION and excess.any():
+    if split is RowSplit.EVALUATION and space.scored.adds_variance:
         rows = space.whole.rows(RowSplit.EVALUATION)
         contexts = space.data.contexts[rows]
         decided = np.column_stack([decide(contexts) for decide in (*valued, *own)])
-        found = with_excess(found, excess, decided, space.whole.weights(rows))
+        found = with_excess(found, space.scored, decided, space.whole.weights(rows))
     return with_events(found, space.event_spread), spread
 
 
@@ -241,11 +240,11 @@ def with_events(found: JointEstimate, size: float) -> JointEstimate:
 
 
 def with_excess(
-    found: JointEstimate, excess: FloatArray, decided: IntArray, weights: FloatArray | None
+    found: JointEstimate, scores: StudyScores, decided: IntArray, weights: FloatArray | None
 ) -> JointEstimate:
-    """The same estimate, plus the variance that propensities imply and the rows do not show."""
-    added = added_covariances(excess, decided, weights)
-    # Logged outcomes, the column before the last, have no weights.
+    """The same with what values vary by, and rows at hand do not show."""
+    added = scores.added_covariances(decided, weights)
+    # Outcomes as they were logged, next to last, have no weights.
     places = [place for place in range(len(found.means)) if place != len(found.means) - 2]
     covariances = np.array(found.covariances)
     covariances[np.ix_(places, places)] += added

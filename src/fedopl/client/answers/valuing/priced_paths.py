@@ -11,6 +11,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
+from fedopl.client.scoring.corrected_scores import variance_of_changes
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace
@@ -83,16 +84,21 @@ class PricedPath(ABC):
         yield np.column_stack([rewards - without, costs[row, decided[-1]]])
 
     def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
-        """The estimates plus the variance of gains that propensities imply and rows do not show."""
+        """With what gains vary by, and rows at hand do not show."""
         whole, excess = space.whole, space.scored.excess
         rows = whole.rows(_HELD_OUT)
         weight = space.data.weights_of(rows)
         row, wider = np.arange(len(excess)), []
         without = self.alike(self._against, whole.data.contexts[rows])
-        for one, decided in zip(found, self.decided(whole, rows), strict=True):
+        each = list(self.decided(whole, rows))
+        for place, (one, decided) in enumerate(zip(found, each, strict=True)):
             own = np.where(decided == without, 0.0, excess[row, decided] + excess[row, without])
             covariances = np.array(one.covariances)
             covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
+            if (changes := space.scored.changes).any():
+                # What was done, last, is known and needs no score.
+                apart = changes[row, decided] * (place < len(each) - 1) - changes[row, without]
+                covariances[0, 0] += variance_of_changes(apart, weight)
             wider.append(replace(one, covariances=covariances))
         return wider
 

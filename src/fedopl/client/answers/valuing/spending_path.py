@@ -80,7 +80,7 @@ def _told(space: Workspace, path: PricedPath, asked: tuple[object, ...]) -> Pric
         if space.limits.minimum_cell > 1:
             apart += _rows_apart(decided)
     found = [one for own in sums if (one := own.estimate())]
-    if space.scored.excess.any() and found:
+    if space.scored.adds_variance and found:
         found = path.with_excess(found, space)
     if len(found) < n_told:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
