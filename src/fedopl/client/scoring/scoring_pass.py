@@ -40,6 +40,9 @@ class Scorer:
 
     Actions that only a few took are scored by their model alone: who knows the model could subtract
     it from sums of scores, and would be left with those few.
+
+    Where propensities are estimated, held-out rows in memory are scored with what features do
+    together beyond outcome models, if training rows show it.
     """
 
     models: NuisanceModels
@@ -47,6 +50,7 @@ class Scorer:
     masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
     few_took: BoolArray  # (n_actions,)
     costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
+    corrects: bool = False  # whether values depend on models of who got what
 
     def scored(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
         """The chunks with their scores."""
@@ -150,7 +154,7 @@ class ScoredPart(NamedTuple):
     excess: FloatArray  # (n_valued, n_actions), no rows where rows are on disk
     limited: list[IntArray]  # (n_limited,)  few, as rows rarely take what they are unlikely to get
     unlimited: list[FloatArray]  # (n_limited,)
-    values: list[FloatArray]  # (n_rows, n_actions), none where rows are on disk
+    in_memory: list[JustScored]  # all rows, none where they are on disk
 
     def plus(self, other: "ScoredPart") -> "ScoredPart":
         """Both together; this part is written over."""
@@ -161,7 +165,7 @@ class ScoredPart(NamedTuple):
             excess=self.excess,
             limited=[*self.limited, *other.limited],
             unlimited=[*self.unlimited, *other.unlimited],
-            values=self.values,
+            in_memory=self.in_memory,
         )
 
 
@@ -171,13 +175,15 @@ def scored_chunks(
     """Score all rows, into the file if there is one."""
     chunks = rows.chunks()
     sampled: dict[int, slice] = {}
-    if plan.describe:
+    if plan.describe or (scorer.corrects and plan.share > 0 and file is None):
         starts = [own.start or 0 for own in chunks.chunks]
         sampled = dict(zip(starts, sampled_rows(rows.training_by_chunk), strict=True))
     if file:
         file.prepare()
     valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
-    task = _Scoring(scorer=scorer, file=file, sampled=sampled, valued=valued)
+    task = _Scoring(
+        scorer=scorer, file=file, sampled=sampled, describes=plan.describe, valued=valued
+    )
     return reduce(ScoredPart.plus, chunks.by_rows(task.scored).totals(_together))
 
 
@@ -192,6 +198,7 @@ class _Scoring:
     scorer: Scorer
     file: ScoreFile | None
     sampled: dict[int, slice]  # by the first row of a chunk, those that fit is judged by; or none
+    describes: bool  # whether overlap is described
     valued: RowSplit
 
     def scored(self, rows: slice, chunks: Iterable[Chunk]) -> Iterator[ScoredPart]:
@@ -204,8 +211,9 @@ class _Scoring:
         known, support = ScoreCounts(n_actions), Support(n_actions)
         known.add(chunk.scores[chunk.training])
         sample, excess = list[FittedRows](), np.empty((0, n_actions))
-        if self.sampled:
+        if self.describes:
             support.add(chunk.data, just.nuisances.propensities, chunk.training)
+        if self.sampled:
             sample = [FittedRows.of(chunk.data, just.nuisances, self.sampled[start])]
         if self.file:
             self.file.write(start, chunk.scores)
@@ -220,7 +228,7 @@ class _Scoring:
             excess=excess,
             limited=[start + just.limited],
             unlimited=[just.unlimited],
-            values=[] if self.file else [chunk.scores],
+            in_memory=[] if self.file else [just],
         )
 
 

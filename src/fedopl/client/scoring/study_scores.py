@@ -19,19 +19,24 @@ from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
+from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.corrected_scores import (
     added_by_changes,
     changes_by,
     may_be_corrected,
 )
-from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
-from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FitSample, fit_numbers
+from fedopl.client.scoring.fit_numbers import (
+    NOTHING_FITTED,
+    FittedRows,
+    fit_numbers,
+    joined_rows,
+)
 from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
-from fedopl.client.scoring.net_scores import costs_in
-from fedopl.client.scoring.noise_excess import NoiseExcess, added_covariances
-from fedopl.client.scoring.scores import aipw_scores
+from fedopl.client.scoring.noise_excess import added_covariances
+from fedopl.client.scoring.scoring_pass import JustScored, ScoreFile, Scorer, scored_chunks
 from fedopl.client.scoring.step_products import find_products
 from fedopl.client.table.logged_data import LoggedData, folder_of
+from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.plans import EvaluationPlan
 
@@ -54,77 +59,6 @@ STORED = (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Scorer:
-    """How a study scores rows: AIPW by these models, perhaps clipped, without masked actions.
-
-    Two rules are kept apart. Held-out rows value policies, so their scores are unbiased unless the
-    study clips them. Training rows are learned from: there a propensity below the floor counts as
-    the floor, since the noise of a few large weights does more harm than a little bias.
-
-    Actions that only a few took are scored by their model alone: who knows the model could subtract
-    it from sums of scores, and would be left with those few.
-
-    Where propensities are estimated, held-out rows in memory are scored with what features do
-    together beyond outcome models, if training rows show it.
-    """
-
-    models: NuisanceModels
-    plan: NuisancePlan
-    masked: BoolArray  # (n_actions,)  actions without a score, as the study wants it
-    few_took: BoolArray  # (n_actions,)
-    costs: FloatArray | None = None  # (n_actions, n_features + 1)  in the outcome's unit
-    corrects: bool = False  # whether values depend on models of who got what
-
-    def scored(self, chunks: Iterable[Chunk]) -> Iterator["JustScored"]:
-        """The chunks with their scores, each beside the nuisances that they were made from."""
-        return prefetched(self._score, chunks)
-
-    def _score(self, chunk: Chunk) -> "JustScored":
-        nuisances = self.models.of(chunk)
-        values = aipw_scores(chunk.data, nuisances, clip=self.plan.clip).values
-        took_few = np.flatnonzero(self.few_took[chunk.data.actions])
-        if len(took_few):
-            values = values.copy()
-            places = took_few, chunk.data.actions[took_few]
-            values[places] = nuisances.outcome_means[places]
-        if self.masked.any():
-            values = np.where(self.masked, np.nan, values)
-        limited = self._limited(chunk, nuisances.propensities)
-        places = limited, chunk.data.actions[limited]
-        unlimited = values[places]
-        if len(limited):
-            values, means = values.copy(), nuisances.outcome_means[places]
-            values[places] = means + (chunk.data.rewards[limited] - means) / self.learning_floor
-        if self.costs is not None:
-            costs = costs_in(chunk.data.contexts, self.costs)
-            values, unlimited = values - costs, unlimited - costs[places]
-        return JustScored(chunk.with_scores(values), nuisances, limited, unlimited)
-
-    @property
-    def learning_floor(self) -> float:
-        """The propensity below which none counts in scores to learn from."""
-        return self.plan.learning_floor(len(self.masked))
-
-    def _limited(self, chunk: Chunk, propensities: FloatArray) -> IntArray:  # (n_limited,)
-        """The training rows that took what they were unlikely to get, and have a score for it."""
-        if self.learning_floor <= (self.plan.clip or 0.0):
-            return np.empty(0, np.int64)  # they are clipped for either purpose
-        actions = chunk.data.actions[chunk.training]
-        logged = propensities[np.arange(len(actions)), actions]
-        unlikely = (logged > 0) & (logged < self.learning_floor)
-        return np.flatnonzero(unlikely & ~(self.few_took | self.masked)[actions])
-
-
-class JustScored(NamedTuple):
-    """A chunk with its scores, and how those that are learned from differ from others."""
-
-    chunk: ScoredChunk
-    nuisances: Nuisances
-    limited: IntArray  # (n_limited,)  training rows whose weight is limited where it is learned
-    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class StudyScores:
     """The scores of all rows of a study, and what they rest on."""
 
@@ -138,8 +72,8 @@ class StudyScores:
     interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
     excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
     changes: FloatArray  # (n_held_out, n_actions)  of their scores; no rows where nothing was found
-    limited: IntArray  # (n_limited,)  rows whose weight is limited where it is learned, ascending
-    unlimited: FloatArray  # (n_limited,)  the score of what they took, for evaluation
+    limited: IntArray  # (n_limited,)  rows whose weight is limited for learning, ascending
+    unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
     local: FloatArray  # the numbers of the client's local policy
 
@@ -202,53 +136,30 @@ def score_chunks(
 
     Overlap and fit are computed only if the plan asks for a description.
     """
-    n_actions = len(scorer.masked)
-    corrects = scorer.corrects and plan.share > 0 and path is None
-    known, support, sample = ScoreCounts(n_actions), _Support(n_actions), FitSample()
-    valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
-    excess = NoiseExcess(n_actions, scorer.plan.clip, valued)
-    values: Any = None  # of rows in memory, which are one chunk
-    writer = path and DiskWriter(path.with_suffix(".part"), (n_actions,), np.float64)
-    limited, unlimited = [np.empty(0, np.int64)], [np.empty(0)]
-    start = 0
-    for just in scorer.scored(chunks):
-        chunk, nuisances = just.chunk, just.nuisances
-        values = chunk.scores
-        known.add(values[chunk.training])
-        if plan.describe:
-            support.add(chunk.data, nuisances.propensities, chunk.training)
-        if plan.describe or corrects:
-            sample.add(chunk, nuisances)
-        if writer:
-            writer.append(values)
-        else:  # rows that fill a disk show their variance themselves
-            excess.add(chunk, nuisances)
-        # Few, as rows rarely take what they are unlikely to get.
-        limited.append(start + just.limited)
-        unlimited.append(just.unlimited)
-        start += chunk.data.n_rows
+    file = ScoreFile(path, (rows.given.n_rows, rows.given.n_actions)) if path else None
+    found = scored_chunks(scorer, rows, file, plan)
+    known = found.known
     hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if path and writer:
-        written = writer.finished()
-        # Renamed when complete: whoever finds the file finds all scores.
-        written.path.replace(path)
-        values = DiskArray(path, written.shape, written.stored)
-    changes = np.empty((0, n_actions))
-    rows = sample.rows() if plan.describe or corrects else None
-    if corrects and rows is not None:
-        without = scorer.masked | scorer.few_took | hidden
-        found = find_products(rows, may_be_corrected(just.chunk, without, needed))
-        if found is not None:
-            rows = replace(rows, means=rows.means + found.out_of_fold)
-            changes = changes_by(found.products, just.chunk, just.nuisances, scorer.plan.clip)
-            values = _changed(values, just.chunk, changes)
+    values: FloatArray | DiskArray
+    sample = joined_rows(found.sample) if found.sample else None
+    changes = np.empty((0, rows.given.n_actions))
+    if file:
+        values = file.finished()
+    else:
+        (just,) = found.in_memory
+        values = just.chunk.scores
+        if scorer.corrects and plan.share > 0 and sample is not None:
+            sample, changes = _corrected(scorer, just, hidden, needed, sample)
+        if changes.any():
+            values = values.copy()
+            values[just.chunk.rows(RowSplit.EVALUATION)] += changes
     fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
-    if plan.describe and rows is not None:
-        fit, interactions = fit_numbers(rows), interaction_tests(rows)
+    if plan.describe and sample is not None:
+        fit, interactions = fit_numbers(sample), interaction_tests(sample)
     return StudyScores(
-        values=file.finished() if file else found.values[0],
+        values=values,
         hidden=hidden,
         is_complete=np.asarray(known.are_complete),
         models=np.empty(0, np.uint8),
@@ -258,45 +169,23 @@ def score_chunks(
         fit=fit.numbers,
         imbalance=fit.imbalance,
         interactions=interactions,
-        excess=np.empty((0, n_actions)) if writer else excess.found(),
+        excess=found.excess,
         changes=changes,
-        limited=np.concatenate(limited),
-        unlimited=np.concatenate(unlimited),
+        limited=np.concatenate(found.limited),
+        unlimited=np.concatenate(found.unlimited),
     )
 
 
-def _changed(values: FloatArray, chunk: Chunk, changes: FloatArray) -> FloatArray:
-    """The scores of all rows, those of held-out rows changed."""
-    changed, rows = values.copy(), chunk.rows(RowSplit.EVALUATION)
-    changed[rows] += changes
-    return changed
-
-
-class _Support:
-    """How likely each action was in the rows, and how many took it, chunk by chunk."""
-
-    def __init__(self, n_actions: int) -> None:
-        self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
-        self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
-
-    def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
-        """Count and weigh these rows; one whose propensity is not known does not count."""
-        known, actions = propensities[rows], data.actions[rows]
-        for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
-            columns = np.ascontiguousarray(known[block].T)
-            # NaN is not above −∞ either, so an unknown propensity is in no bin.
-            above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
-            above[:-1] -= above[1:]
-            self.chances += above.T
-        logged = known[np.arange(len(known)), actions]
-        weights = data.weights_of(rows)
-        inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
-        self._inverse += np.bincount(actions, inverse, data.n_actions)
-        self._squares += np.bincount(actions, inverse**2, data.n_actions)
-
-    def effective_rows(self) -> FloatArray:  # (n_actions,)
-        """(Σw)²/Σw² with w the inverse propensities of those who took each action."""
-        return np.asarray(self._inverse**2 / np.where(self._squares > 0, self._squares, 1.0))
+def _corrected(
+    scorer: Scorer, just: JustScored, hidden: BoolArray, needed: int, sample: FittedRows
+) -> tuple[FittedRows, FloatArray]:
+    """The sample with what features do together in its means, and changes of held-out scores."""
+    without = scorer.masked | scorer.few_took | hidden
+    found = find_products(sample, may_be_corrected(just.chunk, without, needed))
+    if found is None:
+        return sample, np.empty((0, len(hidden)))
+    changes = changes_by(found.products, just.chunk, just.nuisances, scorer.plan.clip)
+    return replace(sample, means=sample.means + found.out_of_fold), changes
 
 
 class ScoreArchive:

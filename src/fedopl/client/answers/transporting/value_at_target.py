@@ -19,7 +19,6 @@ from fedopl.client.answers.transporting.transported_rows import (
 )
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
