@@ -204,7 +204,7 @@ def learn(
         "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
-        "target": None if target is None else TargetPlan(client=TARGET),
+        "target": None if target is None else TargetPlan(client=TARGET, balance=balance),
         "aggregators": names,
         "privacy": privacy,
         "quorum": quorum,

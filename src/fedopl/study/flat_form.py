@@ -90,7 +90,7 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         # In the first hashed studies, clients had no personal policies.
         **({"personal": plans["personal"]} if plans["personal"]["kind"] != "none" else {}),
         **({"guardrails": plans["guardrails"]} if plans["guardrails"] else {}),
-        **({"target": plans["target"]} if plans["target"] else {}),
+        **({"target": _said(plans["target"], **_EACH_ALONE)} if plans["target"] else {}),
         **({"aggregators": plans["aggregators"]} if plans["aggregators"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},

@@ -146,7 +146,8 @@ def _linear(models: LinearModels, rows: "StudyRows | None", chosen: str, reason:
     into_terms = rows.into_terms if rows else None  # workers have it, too, and no study
 
     def predicted(chunk: Chunk) -> FloatArray:
-        parts = list(into_terms.chunks(chunk)) if into_terms else [chunk]
+        # One part at a time, as a row has many terms.
+        parts = into_terms.chunks(chunk) if into_terms else [chunk]
         found = [predict(part.data, part.folds, models) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
