@@ -32,7 +32,7 @@ STAGES: dict[str, list[tuple[str, str]]] = {
     "sums of squares for each fold and action": [("rows.study_rows", "fold_sums")],
     "models from them": [("scoring.stacking.study_outcomes", "linear_outcomes")],
     "predictions": [("scoring.outcome", "predict")],
-    "scores": [("scoring.study_scores", "aipw_scores")],
+    "scores": [("scoring.scoring_pass", "aipw_scores")],
     "sums of scores": [("workspace", "means_of"), ("local.local_policy", "means_of")],
     "the value on held-out rows": [("answers.valuing.estimate_values", "estimate_candidates")],
 }

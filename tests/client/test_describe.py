@@ -20,7 +20,7 @@ import fedopl
 from fedopl.client import workspace
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
-from fedopl.client.scoring import outcome, study_scores
+from fedopl.client.scoring import outcome, scoring_pass
 from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe
 from fedopl.messages.refusal import Refusal
 from fedopl.study.plans import Grants, NuisancePlan
@@ -294,7 +294,7 @@ def test_a_new_process_describes_without_fitting_anything(
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
     monkeypatch.setattr(workspace, "fit_propensities", None)
-    monkeypatch.setattr(study_scores, "aipw_scores", None)
+    monkeypatch.setattr(scoring_pass, "aipw_scores", None)
     monkeypatch.setattr(outcome, "predict", None)
     assert door_to(draw(), study, store=store).handle(query) == expected
 

@@ -21,7 +21,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disclosure.small_cells import releasable_cells
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.client.scoring import study_scores
+from fedopl.client.scoring import scoring_pass
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
@@ -1549,7 +1549,7 @@ def test_a_new_process_values_policies_without_scoring_again(
     query = encoded_query(first, EstimateValues, split=split)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(study_scores, "aipw_scores", no_scoring)
+    monkeypatch.setattr(scoring_pass, "aipw_scores", no_scoring)
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 
@@ -1562,7 +1562,7 @@ def test_a_new_process_sums_improves_and_describes_without_scoring_again(
     query = encoded_query(first, kind)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
-    monkeypatch.setattr(study_scores, "aipw_scores", no_scoring)
+    monkeypatch.setattr(scoring_pass, "aipw_scores", no_scoring)
     assert door_to(draw(), study, store=FolderStore(tmp_path)).handle(query) == expected
 
 

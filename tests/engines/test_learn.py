@@ -482,8 +482,8 @@ def test_an_unknown_argument_is_pythons_own_error(clients):
         fedopl.learn(clients, seeed=3)
 
 
-def test_learn_has_at_most_nineteen_arguments_and_the_defaults_of_the_plans(clients):
-    assert len(inspect.signature(fedopl.learn).parameters) <= 19
+def test_learn_has_at_most_twenty_arguments_and_the_defaults_of_the_plans(clients):
+    assert len(inspect.signature(fedopl.learn).parameters) <= 20
     first = clients["north"]
     study = fedopl.learn(clients).study
     names = {"actions": first.action_names, "features": first.feature_names}

@@ -58,7 +58,7 @@ ANOTHER_VERSION = """
 NO_FITS = """
     from fedopl.client import workspace
     from fedopl.client.rows import study_rows
-    from fedopl.client.scoring import outcome, study_scores
+    from fedopl.client.scoring import outcome, scoring_pass
 
     def fitted_again(*_arguments, **_options):
         raise RuntimeError("it was fitted again")
@@ -67,7 +67,7 @@ NO_FITS = """
         (study_rows, ("fold_sums",)),
         (workspace, ("fit_propensities", "means_of")),
         (outcome, ("predict",)),
-        (study_scores, ("aipw_scores",)),
+        (scoring_pass, ("aipw_scores",)),
     ):
         for name in names:
             getattr(module, name)
