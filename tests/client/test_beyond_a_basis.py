@@ -29,7 +29,7 @@ def cautions_about(data):
 
 def test_where_three_act_together_a_network_is_something_to_try():
     said = cautions_about(three_at_a_time())
-    assert 'A basis will not find that; policies of kind = "tree" or "neural" may' in said
+    assert 'A basis cannot express that; policies of kind = "tree" or "neural" may' in said
 
 
 @pytest.mark.parametrize("world", ["linear", "smooth", "clients-differ", "noisy-client"])

@@ -125,7 +125,7 @@ def test_what_cannot_be_weighed_is_refused(tmp_path):
         fedopl.learn({"x": data}, nuisances=fedopl.NuisancePlan(outcome="boosting", folds=2))
     with pytest.raises(OptionError, match="are of all features"):
         fedopl.NuisancePlan(outcome="boosting", features="blocks")
-    with pytest.raises(DataError, match="there have to be 3"):
+    with pytest.raises(DataError, match="needs 3 folds"):
         fedopl.cross_fit(data, outcome="boosting", folds=2)
     kind = fedopl.NuisancePlan(outcome=DecisionTreeRegressor)
     with pytest.raises(OptionError, match="an object, not a class"):
