@@ -158,7 +158,8 @@ def test_a_page_does_not_scroll_sideways_on_a_phone(phone, address, path):
     assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-@pytest.mark.parametrize("path", NARROW)
+# Of each kind of content one page that is not long, as axe looks at every element.
+@pytest.mark.parametrize("path", ["", "docs/tutorial/", "examples/your-own-policy/"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_a_page(phone, address, path, scheme):
     phone.emulate_media(color_scheme=scheme)
