@@ -148,14 +148,14 @@ def test_dask_changes_no_bit_for_any_number_of_workers(n_workers, rows):
     with distributed.LocalCluster(
         n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
-        engine = fedopl.DaskEngine(cluster.scheduler_address)
+        engine = fedopl.DaskEngine(cluster.scheduler_address, wait=180)
         found = found_by(with_engine(data, engine))
         engine.close()
     assert found == found_by(data)
 
 
 def test_after_a_worker_was_killed_every_bit_is_the_same(rows, tmp_path):
-    data, engine, mark = rows(), fedopl.DaskEngine(workers=1), tmp_path / "was killed"
+    data, engine, mark = rows(), fedopl.DaskEngine(workers=1, wait=180), tmp_path / "was killed"
 
     class Killing:
         check = engine.check
@@ -191,7 +191,7 @@ def test_workers_must_see_the_same_files(rows, monkeypatch):
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
-        engine = fedopl.DaskEngine(cluster.scheduler_address)
+        engine = fedopl.DaskEngine(cluster.scheduler_address, wait=180)
         with pytest.raises(StorageError, match=r"contexts: has .* bytes here, .* sees 5 bytes"):
             with_engine(data, engine)
         engine.close()
