@@ -71,7 +71,7 @@ def test_check_knows_every_member(nested, run, tmp_path):
 def test_what_is_wrong_with_folders_is_said_before_anybody_is_asked(nested, tmp_path):
     own = copied(nested, tmp_path / "own")
     own.study.write_text('aggregators = ["inner"]\n' + STUDY)
-    with pytest.raises(OptionError, match="'outer' speaks for other clients"):
+    with pytest.raises(OptionError, match="'outer' adds up other clients' answers"):
         package.run(own.study, own.clients, out=tmp_path / "run")
     own.study.write_text('aggregators = ["inner", "outer", "far"]\n' + STUDY)
     with pytest.raises(OptionError, match="lists 'far'"):

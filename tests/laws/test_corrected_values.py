@@ -90,6 +90,23 @@ def test_held_out_outcomes_have_no_say(monkeypatch):
     assert len(rows.rewards) < space.data.n_rows
 
 
+def test_a_changed_score_is_that_of_the_better_outcome_model(monkeypatch):
+    """With h added to the model's mean m: m + h + 1{A = a}·(Y − m − h)/ê."""
+    found = []
+
+    def keeping(rows, allowed):
+        found.append(find_products(rows, allowed))
+        return found[-1]
+
+    monkeypatch.setattr("fedopl.client.scoring.study_scores.find_products", keeping)
+    space = scored(confounded(0))
+    rows = space.rows(RowSplit.EVALUATION)
+    added = found[0].products.of(space.data.contexts[rows])
+    took = np.eye(len(ACTIONS))[space.data.actions[rows]]
+    chances = space.propensities.of(space.whole)[rows]
+    np.testing.assert_allclose(space.scored.changes, added - took * added / chances, atol=1e-12)
+
+
 def test_scores_to_learn_from_stay_as_they_are(monkeypatch):
     space = scored(confounded(0))
     monkeypatch.setattr("fedopl.client.scoring.study_scores.find_products", lambda *_: None)

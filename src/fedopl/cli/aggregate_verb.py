@@ -1,4 +1,4 @@
-"""`fedopl aggregate`: a node that speaks for other clients, over HTTPS."""
+"""`fedopl aggregate`: a node that adds up other clients' answers, over HTTPS."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ def aggregate(
         float, typer.Option(min=1, help="seconds without the server until giving up")
     ] = 86400.0,
 ) -> None:
-    """Speak for members, which call over HTTPS, to a server: as one client with all their rows.
+    """Add up the answers of members that call over HTTPS, and send the sums to a server.
 
     Members run `fedopl node --server` with this address. What they answer is added up here, and
     nobody above sees any member's own answer.

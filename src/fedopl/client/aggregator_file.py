@@ -1,4 +1,4 @@
-"""`aggregator.toml`: a folder whose owner speaks for the clients in it, which it adds up."""
+"""`aggregator.toml`: a folder of clients whose answers an aggregator adds up."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -38,7 +38,7 @@ from fedopl.client.table.text_files import TextFormat
 from fedopl.study.study import Study
 
 FILE_NAME = "client.toml"
-AGGREGATOR_FILE = "aggregator.toml"  # in a folder of clients that somebody speaks for
+AGGREGATOR_FILE = "aggregator.toml"  # in a folder of clients whose answers are added up
 # Larger contexts, as numbers, are kept on disk unless the file says otherwise.
 MOST_BYTES_IN_MEMORY = 1 << 30
 
@@ -94,7 +94,7 @@ class DataSection(Checked):
 
 
 class EngineSection(Checked):
-    """Workers of the client's own that go through rows on disk in place of this process."""
+    """The client's own workers, which sum rows on disk in place of this process."""
 
     kind: Literal["dask"] = Field(
         description="whose workers: those of Dask; needed only where there is an [engine]"
@@ -141,8 +141,7 @@ class ClientFile(Checked):
     )
     engine: EngineSection | None = Field(
         default=None,
-        description="who goes through rows on disk, if not this process: workers of the client's "
-        "own",
+        description="the client's own workers, which sum rows on disk in place of this process",
     )
     limits: Limits = Field(default=Limits(), description="what this client is willing to release")
     share_personal: bool = Field(

@@ -133,7 +133,7 @@ def learn(
         clients: each client's data, by name; one client is ordinary offline policy learning. For
             very many clients, a `ClientFactory` makes the data of each when it is asked. A
             dictionary of clients in place of data is a region: an aggregator adds up what they
-            answer, and speaks for them as one client; regions may be in regions.
+            answer, and sends the sums as one client; regions may be in regions.
         policy: "linear", "tree", "neural" or "finite", or a plan with settings:
             `Linear(oracle=...)`, `Tree(depth=...)`, `Neural(hidden=...)`, or
             `Finite(candidates=...)` for the best of constant arms and of policies, or functions

@@ -184,7 +184,7 @@ def rehearse_cost(
     """Run the study with made-up clients in this process, and measure.
 
     Under masks, `lacks` says that clients may be lacking; without masks, a share never answers. In
-    groups, an aggregator speaks for each.
+    groups, an aggregator adds up each group's answers.
     """
     groups = _groups(n_clients, group or n_clients)
     agreed = study_for(study, n_clients, lacking=int(lacks))

@@ -72,10 +72,10 @@ def check_client(study: Study, client: Client) -> None:
 
 
 def check_has_rows(client: Client, study: Study) -> None:
-    """An error where the study says that whoever has this name speaks for others."""
+    """An error if the study lists this client's name among its aggregators."""
     if client.name in study.aggregators:
         message = (
-            f"'{client.name}' speaks for other clients in this study (aggregators), and has rows "
+            f"'{client.name}' is an aggregator in this study (aggregators), and has rows "
             "here; give one of both another name"
         )
         raise StudyError(client.file.complaint(("name",), message))

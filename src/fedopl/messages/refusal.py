@@ -218,7 +218,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "approved there, resume the run. If time was short, give a longer --deadline.",
     ),
     RefusalCode.TOO_FEW_MEMBERS: Refused(
-        "it speaks for other clients, and too few of them answered",
+        "it adds up other clients' answers, and too few of them answered",
         "Its ledger says who did not, and why; let these answer, or let it lower its own limit "
         "'minimum_members'.",
     ),

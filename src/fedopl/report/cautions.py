@@ -9,6 +9,7 @@ from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.at_target import target_cautions
+from fedopl.report.explain.explain_tree import CHANGED_CELLS
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.overlap_cautions import overlap_cautions
@@ -109,9 +110,9 @@ def _hidden(record: Record) -> Iterator[Caution]:
         name = OutcomeWords.of(record.study).name
         yield Caution(
             "A better tree may have been passed over",
-            "Clients hid small cells. So the tree may fall short of the best one on its grid by up "
-            f"to {plain(loss, 3)} {name} per decision, which is more than the ±{plain(reach, 3)} "
-            "that held-out rows leave open about its gain over the best single action.",
+            f"{CHANGED_CELLS[record.study.tree.cell_numbers]} So the tree may fall short of the "
+            f"best one on its grid by up to {plain(loss, 3)} {name} per decision, which is more "
+            f"than the ±{plain(reach, 3)} that held-out rows leave open about its gain over the best single action.",
             "Fewer bins, fewer columns or more rows would hide less. Hidden cells do not "
             "affect what the tree is worth on held-out rows.",
         )

@@ -81,8 +81,8 @@ class Study(Checked):
     )
     aggregators: tuple[str, ...] = Field(
         default=(),
-        description="clients that have no rows of their own and speak for others, whose answers "
-        "they add up; at every level",
+        description="clients that have no rows of their own and add up the answers of others, "
+        "at every level",
     )
     quorum: float = Field(
         default=0.5, gt=0, le=1, description="the share of clients that must answer"

@@ -1,1 +1,1 @@
-"""Workers of the client's own, on several machines perhaps, that go through its rows on disk."""
+"""The client's own workers, perhaps on several machines, which sum its rows on disk."""

@@ -74,7 +74,7 @@ class LoggedData:
     outcomes: FloatArray | None  # (n_rows, n_outcomes)
     outcome_names: tuple[str, ...]
     schema: "Schema | None"
-    engine: PassEngine | None  # whose workers go through rows on disk, if this process does not
+    engine: PassEngine | None  # whose workers sum rows on disk, if this process does not
 
     __reduce_ex__ = refuse_to_leave
 

@@ -37,7 +37,7 @@ class Explanation:
     effects: FloatArray  # (n_scores, n_features)
     step: str  # 'standard deviation' or 'unit'
     against: Against  # what each score is held against
-    never: tuple[str, ...]  # actions that nobody could speak for
+    never: tuple[str, ...]  # actions that nobody has scores for
     typical: str | None  # the action of somebody average in everything, where that is known
     yes_no: BoolArray  # (n_features,)
     levels: dict[str, tuple[str, str]]  # feature → column and level, where it stands for a level

@@ -24,7 +24,7 @@ _PARTS = {
 }
 _AT_HOME = (
     "Each client can have a personal policy: the shared one, moved toward its own rows as far as "
-    "these speak for it. It is solved and valued at home, without noise (`fedopl personal RUN "
+    "these support it. It is solved and valued at home, without noise (`fedopl personal RUN "
     "CLIENT`). Nothing of it leaves the client, so this page cannot say what it is worth."
 )
 # What an error says → what it says to those who do not know the code. Older runs have the words of

@@ -2,7 +2,12 @@
 
 from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.explain.caution_words import caution_words
-from fedopl.report.explain.explain_tree import how_good, is_searched, moved_thresholds
+from fedopl.report.explain.explain_tree import (
+    CHANGED_CELLS,
+    how_good,
+    is_searched,
+    moved_thresholds,
+)
 from fedopl.report.parts import Folded, Heading, Part, Points, Table
 from fedopl.report.words.numbers import count, listed, percent, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords
@@ -10,13 +15,6 @@ from fedopl.results.record import Record
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.mixture import renormalised
 from fedopl.study.study import Study
-
-# What clients changed in their cells, by the kind of numbers.
-_CHANGED = {
-    "float64": "Clients hid cells with few rows.",
-    "float32": "Clients sent cells with about seven digits, and hid cells with few rows where "
-    "their limits ask for it.",
-}
 
 
 def search_parts(record: Record) -> tuple[Part, ...]:
@@ -37,7 +35,7 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     if record.tree and (loss := record.tree.possible_loss(record.mixture)):
         unit = OutcomeWords.of(record.study).name
         items.append(
-            f"{_CHANGED[record.study.tree.cell_numbers]} In the mixture, that can change the "
+            f"{CHANGED_CELLS[record.study.tree.cell_numbers]} In the mixture, that can change the "
             f"apparent worth of any tree by at most {plain(loss, 3)} {unit} per decision, so a "
             "better tree may have been passed over. It does not affect values on held-out rows."
         )
