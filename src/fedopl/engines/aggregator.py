@@ -260,8 +260,8 @@ def check_aggregators(study: Study, names: Sequence[str]) -> None:
     for name in names:
         if name not in study.aggregators:
             raise OptionError(
-                f"aggregators: '{name}' adds up other clients' answers, and the study does not list "
-                f'it; add aggregators = ["{name}"], so that all parties agree'
+                f"aggregators: '{name}' adds up other clients' answers, and the study does not "
+                f'list it; add aggregators = ["{name}"], so that all parties agree'
             )
     if study.aggregators and (why := why_not_pooled(study)):
         raise OptionError(f"aggregators: {why}")

@@ -112,7 +112,8 @@ def _hidden(record: Record) -> Iterator[Caution]:
             "A better tree may have been passed over",
             f"{CHANGED_CELLS[record.study.tree.cell_numbers]} So the tree may fall short of the "
             f"best one on its grid by up to {plain(loss, 3)} {name} per decision, which is more "
-            f"than the ±{plain(reach, 3)} that held-out rows leave open about its gain over the best single action.",
+            f"than the ±{plain(reach, 3)} that held-out rows leave open about its gain over the "
+            "best single action.",
             "Fewer bins, fewer columns or more rows would hide less. Hidden cells do not "
             "affect what the tree is worth on held-out rows.",
         )
