@@ -5,6 +5,7 @@ import pytest
 
 from fedopl.client.scoring import step_products
 from fedopl.client.scoring.fit_numbers import FittedRows
+from fedopl.client.scoring.product_sums import ProductSums
 from fedopl.client.scoring.step_products import find_products
 
 BOTH = np.ones(2, np.bool_)
@@ -104,17 +105,56 @@ def test_one_outcome_far_off_makes_no_product():
         assert find_products(rows, BOTH) is None
 
 
-@pytest.mark.parametrize(("n_rows", "n_features"), [(300, 12), (2_000, 12), (300, 40), (300, 60)])
-def test_no_more_is_tried_than_there_is_room_for(n_rows, n_features):
-    contexts = np.random.default_rng(0).standard_normal((n_rows, n_features))
-    tried = step_products._tried(contexts)
-    assert len(tried) * n_rows <= step_products._MOST_NUMBERS
-    assert bool(tried) == (n_features <= 40)
+# --- sums of all products -------------------------------------------------------------------------
+
+
+def sums_of(n_rows, n_features, n_actions=2):
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((n_rows, n_features))
+    actions = rng.integers(0, n_actions, n_rows)
+    return contexts, actions, ProductSums(contexts, actions, n_actions)
+
+
+def test_sums_of_products_are_those_of_their_signs():
+    contexts, actions, sums = sums_of(150, 4)
+    values = np.random.default_rng(1).standard_normal(150)
+    found, seen = sums.of(values), set()
+    for index in np.flatnonzero(sums.exist):
+        signs = np.prod([step.of(contexts) for step in sums[index]], axis=0)
+        expected = np.bincount(actions, values * signs, 2)
+        np.testing.assert_allclose(found[index], expected, atol=1e-12)
+        seen.add(sums[index])
+    assert len(seen) == 6 * 7**2 + 4 * 5**3
+
+
+TRIED = {
+    (300, 12): 66 * 7**2 + 220 * 5**3,
+    (4_000, 12): 66 * 7**2 + 220 * 5**3,
+    (300, 40): 780 * 7**2,
+    (300, 60): 0,
+}
+
+
+@pytest.mark.parametrize("size", TRIED, ids=str)
+def test_no_more_is_tried_than_there_is_room_for(size):
+    *_, sums = sums_of(*size)
+    assert np.count_nonzero(sums.exist) == TRIED[size]
+
+
+def test_many_actions_leave_room_for_fewer_cuts():
+    *_, few = sums_of(300, 12)
+    *_, many = sums_of(300, 12, 100)
+    assert 0 < np.count_nonzero(many.exist) < np.count_nonzero(few.exist)
 
 
 def test_features_with_few_values_have_steps_where_they_have_rows():
     x = np.zeros((200, 4))
     x[:100, 0], x[:5, 1] = 1.0, 1.0  # a flag, and one that hardly anybody has
     x[:, 2] = np.arange(200) % 3
-    steps = step_products._steps(x, 7)
-    assert [len(own) for own in steps] == [1, 0, 2, 0]
+    sums = ProductSums(x, np.zeros(200, np.int64), 1)
+    assert [sums[k] for k in np.flatnonzero(sums.exist)] == [((0, 0.0), (2, cut)) for cut in (0, 1)]
+
+
+def test_nothing_is_found_where_nothing_varies():
+    rows = fitted(effect=corner)
+    assert find_products(FittedRows(**{**vars(rows), "contexts": 0 * rows.contexts}), BOTH) is None

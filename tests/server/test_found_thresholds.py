@@ -108,3 +108,12 @@ def test_clients_add_up_and_the_median_says_where():
     assert strongest_thresholds(study, study.basis, opposed, rows) == ()
     in_any_order = dict(reversed(lines.items()))
     assert strongest_thresholds(study, study.basis, in_any_order, rows) == (corner,)
+
+
+def test_a_client_that_tells_of_one_place_thrice_counts_once():
+    """Lines of neighbouring parts of the grid may end up at places in the same part."""
+    study, rows = study_of(), {"a": np.array([400.0, 400.0])}
+    lines = told((0, 30, 1, 40, 6, 3), (0, 31, 1, 40, 6, 3), (0, 31, 1, 41, 6, 3))
+    assert strongest_thresholds(study, study.basis, {"a": lines}, rows) == ()
+    strong = told((0, 30, 1, 40, 6, 3), (0, 31, 1, 40, 6, 6))
+    assert len(strongest_thresholds(study, study.basis, {"a": strong}, rows)) == 1

@@ -57,14 +57,18 @@ def strongest_thresholds(
         total = sum(float(rows[name][action]) for name in told)
         for name in sorted(told):
             share = np.sqrt(rows[name][action] / max(total, 1.0))
+            # Lines of neighbouring parts may have the same place: they are one piece of evidence.
+            strongest: dict[tuple[Places, Places], float] = {}
             for line in _lines(told[name][action]):
-                parts = (
+                parts = tuple(
                     part_of_grid(int(cut), sizes[place])
                     for place, cut in zip(line.places, line.cuts, strict=True)
                 )
-                item = items[line.places]
-                item.strength[action, *parts] += share * line.statistic
-                item.told[name, action].append(line)
+                known = strongest.get((line.places, parts), 0.0)
+                strongest[line.places, parts] = max(known, line.statistic, key=abs)
+                items[line.places].told[name, action].append(line)
+            for (places, parts), statistic in strongest.items():
+                items[places].strength[action, *parts] += share * statistic
     least = _least_strength(study, basis, len(sizes))
     found: list[tuple[float, Threshold]] = []
     for item in items.values():

@@ -10,39 +10,20 @@ of one feature that models miss is found, too, beside a step that most rows are 
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, product
 from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.scoring.fit_numbers import FittedRows, of_takers
+from fedopl.client.scoring.fit_numbers import FittedRows
+from fedopl.client.scoring.product_sums import LEAST_BESIDE, Product, ProductSums
 from fedopl.client.scoring.values import joint_estimate
-from fedopl.messages.evaluation.interactions_left import feature_products
 
 _MOST_ROWS = 4_000  # evenly spread
-_MOST_NUMBERS = 1 << 22  # of products that are held in memory
 _MOST_TAKEN = 4  # products
-# At how many quantiles steps are, in products of two and of three; the first that have room.
-_N_CUTS = ((7, 5), (3, 3), (1, 1), (7, 0), (3, 0), (1, 0))
-_LEAST_BESIDE = 10  # rows on either side of a step, and takers on either side of a product
 _RIDGE = 1.0  # in rows
 # A product must look stronger than any does by chance, but for one client in twenty.
 _BY_CHANCE = 0.05
-
-
-class SignStep(NamedTuple):
-    """+1 where a feature lies beyond a value, −1 elsewhere."""
-
-    place: int
-    cut: float
-
-    def of(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
-        """The signs of these rows."""
-        return np.where(contexts[:, self.place] > self.cut, 1.0, -1.0)
-
-
-Product = tuple[SignStep, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,7 +37,7 @@ class StepProducts:
     def of(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_actions)
         """What outcome models lack in these rows."""
         return np.asarray(
-            _columns(contexts, self.products).T @ self.slopes
+            _signs(contexts, self.products).T @ self.slopes
             - (self.centres * self.slopes).sum(axis=0)
         )
 
@@ -71,9 +52,8 @@ class FoundProducts(NamedTuple):
 def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
     """What outcome models lack for the `allowed` actions, (n_actions,); None if hardly anything."""
     sample = rows.spread(_MOST_ROWS)
-    products = _tried(sample.contexts)
-    search = _Search(sample, products, allowed) if products else None
-    if search is None or not search.stands_out():
+    search = _Search(sample, allowed)
+    if not search.stands_out():
         return None
     by_fold = {
         fold: search.nested(sample.folds != fold) for fold in np.unique(sample.folds).tolist()
@@ -89,74 +69,50 @@ def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
     return FoundProducts(search.nested(everybody)[n_taken - 1], out_of_fold)
 
 
-def _tried(contexts: FloatArray) -> tuple[Product, ...]:
-    """Products of two and of three steps, at as many quantiles as there is room for."""
-    places = feature_products(contexts.shape[1])
-    for n_cuts in _N_CUTS:
-        steps = [_steps(contexts, most) for most in n_cuts]
-        each = [[steps[len(own) - 2][place] for place in own] for own in places]
-        n_products = sum(int(np.prod([len(one) for one in own])) for own in each)
-        if n_products * len(contexts) <= _MOST_NUMBERS:
-            return tuple(chain.from_iterable(product(*own) for own in each))
-    return ()
-
-
-def _steps(contexts: FloatArray, most: int) -> list[list[SignStep]]:
-    """For each feature, steps at so many quantiles; fewer where they leave few rows on a side."""
-    found = []
-    for place, column in enumerate(contexts.T):
-        shares = np.arange(1, most + 1) / (most + 1)
-        cuts = np.unique(np.quantile(column, shares, method="lower")).tolist()
-        beyond = [(cut, int(np.count_nonzero(column > cut))) for cut in cuts]
-        enough = range(_LEAST_BESIDE, len(column) - _LEAST_BESIDE + 1)
-        found.append([SignStep(place, cut) for cut, n_rows in beyond if n_rows in enough])
-    return found
-
-
-def _columns(
-    contexts: FloatArray, products: tuple[Product, ...]
-) -> FloatArray:  # (n_products, n_rows)
-    signs = {step: step.of(contexts) for step in set(chain.from_iterable(products))}
-    return np.stack([reduce(np.multiply, [signs[step] for step in own]) for own in products])
+def _signs(contexts: FloatArray, products: tuple[Product, ...]) -> FloatArray:
+    """(n_products, n_rows), each +1 or −1."""
+    return np.stack([reduce(np.multiply, [step.of(contexts) for step in own]) for own in products])
 
 
 class _Search:
-    """Products, and what outcome models leave of the rows that took each action."""
+    """Products, and what outcome models leave of what rows took."""
 
-    def __init__(self, rows: FittedRows, products: tuple[Product, ...], allowed: BoolArray) -> None:
-        self._products, self._columns = products, _columns(rows.contexts, products)
-        each = [of_takers(rows, action) for action in range(len(allowed))]
-        took = np.stack([inverse > 0 for inverse, _ in each], axis=1) & allowed
-        # About 1 each, so that the ridge is in rows; 0 for those who took something else.
-        self._weights = np.where(took, (rows.weights / rows.weights.mean())[:, None], 0.0)
-        self._left = np.stack([residuals for _, residuals in each], axis=1)
+    def __init__(self, rows: FittedRows, allowed: BoolArray) -> None:
+        taken = np.arange(len(rows.actions)), rows.actions
+        left = rows.rewards - rows.means[taken]
+        counted = allowed[rows.actions] & (rows.propensities[taken] > 0) & np.isfinite(left)
+        self._rows, self._left = rows, np.where(counted, left, 0.0)
+        # About 1 each, so that the ridge is in rows; 0 for those that do not count.
+        self._weights = np.where(counted, rows.weights / rows.weights.mean(), 0.0)
+        self._sums = ProductSums(rows.contexts, rows.actions, len(allowed))
 
     @property
     def counted(self) -> BoolArray:  # (n_rows,)
         """The rows that took an allowed action."""
-        return np.asarray(self._weights.any(axis=1))
+        return self._weights > 0
 
     def stands_out(self) -> bool:
         """Whether the strongest product is stronger than any would be by chance."""
         from scipy.special import chdtrc  # here, as it is slow to import
 
-        if not self.counted.any():
+        if not (self.counted.any() and self._sums.exist.any()):
             return False
-        fit = _Fit(self._columns, self._weights, self._left)
-        variance = (fit.weights * fit.rest**2).sum() / fit.weights.sum()
-        n_actions = np.count_nonzero(fit.weights.any(axis=0))
+        fit = _Fit(self._sums, self._rows, self._weights, self._left)
+        variance = self._weights @ fit.rest**2 / self._weights.sum()
+        n_actions = np.count_nonzero(fit.totals)
         strongest = float(fit.gains.max()) / variance if variance > 0 else 0.0
-        return bool(chdtrc(n_actions, strongest) < _BY_CHANCE / len(self._products))
+        n_tried = np.count_nonzero(self._sums.exist)
+        return bool(chdtrc(n_actions, strongest) < _BY_CHANCE / n_tried)
 
     def nested(self, some: BoolArray) -> list[StepProducts]:
         """One product, two, and so on, found in some of the rows."""
-        fit = _Fit(self._columns[:, some], self._weights[some], self._left[some])
+        fit = _Fit(self._sums, self._rows, np.where(some, self._weights, 0.0), self._left)
         found = []
         for _ in range(_MOST_TAKEN):
             fit.take(int(np.argmax(fit.gains)))
             found.append(
                 StepProducts(
-                    products=tuple(self._products[k] for k in fit.taken),
+                    products=tuple(self._sums[k] for k in fit.taken),
                     slopes=fit.slopes,
                     centres=fit.means[fit.taken],
                 )
@@ -165,45 +121,57 @@ class _Search:
 
     def losses(self, by: FloatArray) -> FloatArray:  # (n_rows,)
         """Squared errors in what was taken, if models had this, (n_rows, n_actions), in them."""
-        return np.asarray((np.where(self._weights > 0, self._left - by, 0.0) ** 2).sum(axis=1))
+        own = by[np.arange(len(by)), self._rows.actions]
+        return np.where(self.counted, (self._left - own) ** 2, 0.0)
 
 
 class _Fit:
     """Products that are taken one after the other, by how much of the rest each explains."""
 
-    def __init__(self, columns: FloatArray, weights: FloatArray, left: FloatArray) -> None:
-        self._columns, self.weights = columns, weights
-        total = np.maximum(weights.sum(axis=0), 1e-300)
-        self._left = left - (weights * left).sum(axis=0) / total
-        self.rest = self._left
-        self.means = columns @ weights / total  # (n_products, n_actions)
+    def __init__(
+        self, sums: ProductSums, rows: FittedRows, weights: FloatArray, left: FloatArray
+    ) -> None:
+        n_actions = rows.means.shape[1]
+        self._sums, self._rows, self._weights = sums, rows, weights
+        self.totals = np.bincount(rows.actions, weights, n_actions)
+        total = np.maximum(self.totals, 1e-300)
+        centres = np.bincount(rows.actions, weights * left, n_actions) / total
+        self._left = left - centres[rows.actions]
+        self.rest = self._left  # (n_rows,)
+        self.means = sums.of(weights) / total  # (n_products, n_actions)
         self._spread = total * (1 - self.means**2)  # Σw(q − mean)², as q² is 1
-        self._enough = total * (1 - np.abs(self.means)) / 2 >= _LEAST_BESIDE
+        beside = total * (1 - np.abs(self.means)) / 2  # takers on the smaller side
+        self._enough = (beside >= LEAST_BESIDE) & sums.exist[:, None]
+        self._taken_signs = np.empty((0, len(left)))
         self.taken: list[int] = []
-        self.slopes = np.zeros((0, weights.shape[1]))
+        self.slopes = np.zeros((0, n_actions))
 
     @property
     def gains(self) -> FloatArray:  # (n_products,)
         """How much of the rest each explains, of all actions together."""
-        pulls = self._columns @ (self.weights * self.rest)
+        pulls = self._sums.of(self._weights * self.rest)
         spread = np.where(self._enough, self._spread, 1.0)
         gains = np.where(self._enough, pulls**2 / spread, 0.0).sum(axis=1)
         gains[self.taken] = -1.0
-        return np.asarray(gains)
+        return np.where(self._sums.exist, gains, -1.0)
 
     def take(self, place: int) -> None:
         """Add a product, and fit all that were taken anew."""
         self.taken.append(place)
-        slopes = np.zeros((len(self.taken), self.weights.shape[1]))
+        signs = _signs(self._rows.contexts, (self._sums[place],))
+        self._taken_signs = np.concatenate([self._taken_signs, signs])
+        slopes = np.zeros((len(self.taken), len(self.totals)))
         self.rest = self._left.copy()
-        for action, weights in enumerate(self.weights.T):
+        for action in range(len(self.totals)):
+            takers = np.flatnonzero(self._rows.actions == action)
             # One that hardly varies among those who took the action says nothing of it.
             own = np.flatnonzero(self._enough[self.taken, action])
-            places = [self.taken[k] for k in own]
-            about = self._columns[places] - self.means[places, action, None]
-            gram = (about * weights) @ about.T + _RIDGE * np.eye(len(own))
-            slopes[own, action] = np.linalg.solve(gram, about @ (weights * self._left[:, action]))
-            self.rest[:, action] -= slopes[own, action] @ about
+            means = self.means[[self.taken[k] for k in own], action]
+            about = self._taken_signs[np.ix_(own, takers)] - means[:, None]
+            weighted = about * self._weights[takers]
+            gram = weighted @ about.T + _RIDGE * np.eye(len(own))
+            slopes[own, action] = np.linalg.solve(gram, weighted @ self._left[takers])
+            self.rest[takers] -= slopes[own, action] @ about
         self.slopes = slopes
 
 
