@@ -72,17 +72,18 @@ def test_counts_and_squares_are_those_of_training_rows(draw, weighted):
     rows = StudyRows(data, study, 0, PrivateDraws(study.seed, "", SEED_ALONE))
     counts = np.zeros((study.nuisances.folds + 1, 3))
     weighed = np.zeros_like(counts)
-    squares = np.zeros((data.n_features + 1,) * 2)
+    squares = np.zeros((study.nuisances.folds, *[data.n_features + 1] * 2))
     for row, (fold, action) in enumerate(
         zip(rows.folds_as_given.of_row, data.actions, strict=True)
     ):
         weight, x = weights[row] if weighted else 1.0, np.append(data.contexts[row], 1.0)
         counts[fold, action] += 1
         weighed[fold, action] += weight
-        squares += weight * np.outer(x, x) * (fold < study.nuisances.folds)
+        if fold < study.nuisances.folds:
+            squares[fold] += weight * np.outer(x, x)
     np.testing.assert_array_equal(rows.rows_by_fold_action, counts)
     np.testing.assert_allclose(rows.weight_by_fold_action, weighed)
-    np.testing.assert_allclose(rows.squares, squares)
+    np.testing.assert_allclose(rows.squares_by_fold, squares)
 
 
 @pytest.mark.parametrize("clip", [None, 0.3])

@@ -9,7 +9,7 @@ from fedopl.client.local import score_means as means
 from fedopl.client.local.score_means import ScoreTotals
 from fedopl.client.rows import fold_sums as sums
 from fedopl.client.rows.chunks import Chunk, sorted_order
-from fedopl.client.rows.fold_sums import fold_sums, measured_from_zero, predict, squares_from_zero
+from fedopl.client.rows.fold_sums import fold_sums, measured_from_zero, predict, squares_by_fold
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.outcome import action_blocks, linear_outcomes, pooled_parameters
 from fedopl.policies.linear import constant_policy
@@ -83,13 +83,16 @@ def test_many_cells_are_summed_one_after_the_other(monkeypatch):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("far", [0.0, 100.0])
-def test_squares_of_all_rows_come_from_those_of_folds(weighted, far):
+def test_squares_of_a_fold_come_from_those_of_its_actions(weighted, far):
     data, split = logged(weighted, far), folds()
-    used = ~split.held_out
-    x = np.column_stack([data.contexts, np.ones(N_ROWS)])[used]
-    weights = np.ones(len(x)) if data.weights is None else data.weights[used]
-    found = squares_from_zero(fold_sums(data, split))
-    np.testing.assert_allclose(found, (x * weights[:, None]).T @ x, rtol=1e-9, atol=1e-9)
+    x = np.column_stack([data.contexts, np.ones(N_ROWS)])
+    weights = np.ones(N_ROWS) if data.weights is None else data.weights
+    found = squares_by_fold(fold_sums(data, split))
+    for fold, squares in enumerate(found):
+        own = split.of_row == fold
+        expected = (x[own] * weights[own, None]).T @ x[own]
+        np.testing.assert_allclose(squares, expected, rtol=1e-9, atol=1e-9)
+    assert len(found) == split.n_folds
 
 
 def test_rows_in_order_are_predicted_as_they_are_in_any_order():

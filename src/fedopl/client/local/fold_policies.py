@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedopl.base.arrays import IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.local.score_means import ScoreTotals
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
@@ -24,12 +24,14 @@ def means_by_fold(
     columns: list[IntArray] | None,
     *,
     complete: bool,
+    squares: Callable[[], FloatArray | None],
 ) -> ScoreSumsByFold:
     """Means over each fold of these chunks, whose contexts are terms.
 
     They are `complete` if all training rows have all scores. Then one Gram matrix serves all
-    actions.
+    actions, and it is not summed again where `squares` by fold are known.
     """
+    known = squares() if complete and columns is None else None
     folds = range(rows.folds_as_given.n_folds)
     totals = [
         ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete) for _ in folds
@@ -37,8 +39,12 @@ def means_by_fold(
     weights = np.zeros(len(folds))
     for chunk in chunks:
         for fold, own in enumerate(chunk.fold_slices):
-            totals[fold].add(chunk.data, chunk.scores, own)
+            add = totals[fold].add if known is None else totals[fold].add_without_squares
+            add(chunk.data, chunk.scores, own)
             weights[fold] += chunk.data.weights_of(own).sum()
+    if known is not None:
+        for own, total in zip(known, totals, strict=True):
+            total.add_squares(own)
     means = [own.means() for own in totals]
     return ScoreSumsByFold(
         weights=weights / weights.sum(),
@@ -62,7 +68,9 @@ def local_policies_by_fold(
         for chunk in own()
         for which, part in rows.in_terms(chunk)
     )
-    sums = means_by_fold(parts, rows, columns, complete=complete)
+    sums = means_by_fold(
+        parts, rows, columns, complete=complete, squares=lambda: rows.squares_by_fold
+    )
     n_folds = len(sums.weights)
     policies = []
     for fold in range(n_folds):

@@ -20,6 +20,7 @@ from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.values import JointSums
 from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.linear import LinearPolicy
@@ -48,31 +49,32 @@ class LocalTask:
 
     @cached_property
     def statistics(self) -> ScoreStatistics:
-        """The sums that a server would have of this client."""
-        means = means_of(self.chunks, self.rows, self.blocks, complete=True)
-        return ScoreStatistics(
-            study=self.study,
-            sums={"own": ScoreSums(**vars(means))},
-            rows=ALONE,
-            choice=self._choice,
-        )
+        """The sums that a server would have of this client, and the terms that they support."""
+        choice: TermChoice | None = None
+        if self.study.chooses_terms:
+            by_fold = self._sums_by_fold
+            sums = by_fold.of_folds(range(len(by_fold.weights)))
+            choice = choose_terms(self.study, {"own": by_fold}, ALONE)
+        else:
+            means = means_of(self.chunks, self.rows, self.blocks, complete=True)
+            sums = ScoreSums(**vars(means))
+        return ScoreStatistics(study=self.study, sums={"own": sums}, rows=ALONE, choice=choice)
 
     @property
-    def _choice(self) -> TermChoice | None:
-        """The terms that these rows alone support."""
-        if not self.study.chooses_terms:
-            return None
-        sums = means_by_fold(self._in_terms(), self.rows, self.blocks, complete=self._is_complete)
-        return choose_terms(self.study, {"own": sums}, ALONE)
+    def _sums_by_fold(self) -> ScoreSumsByFold:
+        complete = all(np.isfinite(one.scores[one.training]).all() for one in self.chunks())
+        return means_by_fold(
+            self._in_terms(),
+            self.rows,
+            self.blocks,
+            complete=complete,
+            squares=lambda: self.rows.squares_by_fold,
+        )
 
     def _in_terms(self) -> Iterator[ScoredChunk]:
         for chunk in self.chunks():
             for own, part in self.rows.in_terms(chunk):
                 yield part.with_scores(chunk.scores[own])
-
-    @property
-    def _is_complete(self) -> bool:
-        return all(np.isfinite(one.scores[one.training]).all() for one in self.chunks())
 
     def chunks(self) -> Iterable[ScoredChunk]:
         """The same chunks; those in memory are scored once."""

@@ -130,7 +130,7 @@ def means_of(
 ) -> ScoreMeans:
     """The means over all training rows, accumulated over scored chunks."""
     new = partial(ScoreTotals, rows.given.n_actions, rows.n_terms, columns, complete=complete)
-    squares = rows.squares if complete and columns is None else None
+    squares = rows.squares_by_fold.sum(axis=0) if complete and columns is None else None
     total: Any = None  # until the first partition
     for found in totals_of(
         parts(),

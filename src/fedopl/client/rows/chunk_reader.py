@@ -8,12 +8,14 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, IntArray
 from fedopl.client.disclosure.masking import Mask
 from fedopl.client.disk.disk_array import slices
-from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, sorted_order
+from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.terms import Terms
 
 NOTHING = Mask()
+# Many terms of these rows stay in a core's cache while they are made and summed.
+ROWS_IN_TERMS_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,7 +55,7 @@ class IntoTerms:
         if self.terms is None:
             yield slice(None), chunk
             return
-        for rows in slices(chunk.data.n_rows, ROWS_PER_CHUNK):
+        for rows in slices(chunk.data.n_rows, ROWS_IN_TERMS_AT_ONCE):
             data = chunk.data.part(rows)
             found = data.with_contexts(self.terms.of(data.contexts))
             yield rows, without_rare(self.rare, Chunk(data=found, folds=chunk.folds.part(rows)))

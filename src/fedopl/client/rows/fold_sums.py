@@ -97,14 +97,14 @@ def fold_sums(
     )
 
 
-def squares_from_zero(sums: FoldSums) -> FloatArray:  # (n_columns + 1, n_columns + 1)
-    """Σ w·(x, 1)(x, 1)ᵀ over all folds and actions."""
-    total = sums.sums.sum(axis=(0, 1))[:-1, :-1]
+def squares_by_fold(sums: FoldSums) -> FloatArray:  # (n_folds, n_columns + 1, n_columns + 1)
+    """Σ w·(x, 1)(x, 1)ᵀ over the rows of each fold, of all actions together."""
+    total = sums.sums.sum(axis=1)[:, :-1, :-1]
     if sums.origin[:-1].any():
         origin = np.append(sums.origin[:-1], 0.0)
-        moved = total[-1] + total[-1, -1] / 2 * origin
-        shift = np.outer(origin, moved)
-        total = total + shift + shift.T
+        moved = total[:, -1] + total[:, -1, -1:] / 2 * origin
+        shift = origin[:, None] * moved[:, None, :]
+        total = total + shift + shift.swapaxes(-1, -2)
     return np.asarray(total)
 
 

@@ -22,7 +22,7 @@ from fedopl.client.rows.fold_sums import (
     FoldSums,
     fold_sums,
     no_sums,
-    squares_from_zero,
+    squares_by_fold,
 )
 from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
 from fedopl.client.table.logged_data import LoggedData, fingerprint
@@ -282,12 +282,8 @@ class StudyRows:
     @cached_property
     def _rare_in_cells(self) -> Mask:
         """Values that few training rows of a fold and action have."""
-
-        def parts() -> Pass[ContextPart]:
-            return self.chunks_in_terms().mapped(partial(_by_cell, _fold_actions))
-
         n_cells = self.rows_by_fold_action[:-1].size
-        return find_mask(parts, n_cells, self._minimum_cell, self.terms)
+        return self._rare_in(self.chunks_in_terms, _fold_actions, n_cells)
 
     def chunks_as_summed(self) -> Pass[Chunk]:
         """The rows, without what is rare in a fold and action: as outcome sums have them."""
@@ -296,7 +292,13 @@ class StudyRows:
 
     def chunks_by_fold(self) -> Pass[Chunk]:
         """The rows, without what is rare in a fold: as sums of scores by fold have them."""
-        return self._masked_in(self.chunks_in_terms, _folds_of, self._study.nuisances.folds)
+        return self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_folds, _folds_of))
+
+    @cached_property
+    def _rare_in_folds(self) -> Mask:
+        """Values that few training rows of a fold have."""
+        n_folds = self._study.nuisances.folds
+        return self._rare_in(self.chunks_in_terms, _folds_of, n_folds)
 
     def chunks_by_side(self) -> Pass[Chunk]:
         """The rows, without what is rare in the first fold or in all others."""
@@ -306,21 +308,21 @@ class StudyRows:
             # At once where they are in memory, and sums have the same bits for any size of chunks.
             return parts if self.given.is_on_disk else Pass.of_one(joined(list(parts)))
 
-        return self._masked_in(chunks, _sides_of, 2)
+        rare = self._rare_in(chunks, _sides_of, 2)
+        return chunks().mapped(partial(_without_in, rare, _sides_of))
 
-    def _masked_in(
+    def _rare_in(
         self,
         chunks: Callable[[], Pass[Chunk]],
         cells_of: Callable[[Chunk], IntArray],  # (n_training,)
         n_cells: int,
-    ) -> Pass[Chunk]:
-        """Chunks of terms, without what is rare in the cell that a row is in."""
+    ) -> Mask:
+        """Values that few training rows of a cell have, in chunks of terms."""
 
         def parts() -> Pass[ContextPart]:
             return chunks().mapped(partial(_by_cell, cells_of))
 
-        rare = find_mask(parts, n_cells, self._minimum_cell, self.terms)
-        return chunks().mapped(partial(_without_in, rare, cells_of))
+        return find_mask(parts, n_cells, self._minimum_cell, self.terms)
 
     def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows without values that are rare in a part and action, and the part of each row."""
@@ -356,18 +358,23 @@ class StudyRows:
         for found in chunks.totals(partial(_summed, nothing)):
             total = found if total is None else total.plus(found)
         if not rare:
-            self._squares = squares_from_zero(total)
+            self._squares = squares_by_fold(total)
             # The client's own outcome models will also be solved from them.
             if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
                 self._kept = total
         return cast("FoldSums", total)
 
     @property
-    def squares(self) -> FloatArray:  # (n_terms + 1, n_terms + 1)
-        """Σ w·(φ, 1)(φ, 1)ᵀ over the training rows; after `fold_sums` it costs nothing."""
+    def squares_by_fold(self) -> FloatArray:  # (n_folds, n_terms + 1, n_terms + 1)
+        """Σ w·(φ, 1)(φ, 1)ᵀ over each fold's rows; after `fold_sums` it costs nothing."""
         if self._squares is None:
-            self._squares = squares_from_zero(self.fold_sums())
+            self._squares = squares_by_fold(self.fold_sums())
         return self._squares
+
+    @property
+    def released_squares_by_fold(self) -> FloatArray | None:
+        """The same as they may be released; None where some values are masked before."""
+        return None if self._rare_in_folds else self.squares_by_fold
 
 
 def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | None:

@@ -54,8 +54,14 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     _check_dominance(space)
     space.check_combinations_by_fold()
     # Otherwise a value that few rows of a fold have would stand out in its sums.
-    chunks = space.scored.of(space.study_rows.chunks_by_fold())
-    return means_by_fold(chunks, space.study_rows, space.blocks, complete=complete)
+    rows = space.study_rows
+    return means_by_fold(
+        space.scored.of(rows.chunks_by_fold()),
+        rows,
+        space.blocks,
+        complete=complete,
+        squares=lambda: rows.released_squares_by_fold,
+    )
 
 
 def _scores_by_fold(space: Workspace) -> list[ScoreCounts]:
