@@ -1,5 +1,7 @@
 """The HTTPS transport by itself: what is asked, answered, repeated, refused, and when it ends."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -261,3 +263,18 @@ def test_an_address_to_listen_on_has_a_host_and_a_port(listen):
 def test_addresses_may_be_of_both_kinds():
     assert address("0.0.0.0:8443") == ("0.0.0.0", 8443)
     assert address("[::1]:0") == ("::1", 0)
+
+
+def test_what_answers_need_is_imported_before_a_client_connects():
+    """And nothing else is: scikit-learn takes seconds."""
+    code = (
+        "import sys, fedopl\n"
+        "from fedopl.engines.network.early_imports import import_for_answers\n"
+        "for propensity in ('marginal', 'auto'):\n"
+        "    plan = fedopl.NuisancePlan(propensity=propensity)\n"
+        "    study = fedopl.Study(actions=('a', 'b'), features=('x',), nuisances=plan)\n"
+        "    import_for_answers(study)\n"
+        "    print('scipy.special' in sys.modules, 'sklearn.linear_model' in sys.modules)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "False", "True", "True"]

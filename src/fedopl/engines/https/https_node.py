@@ -25,6 +25,7 @@ from fedopl.engines.https.https_protocol import (
     SECONDS,
     client_context,
 )
+from fedopl.engines.network.early_imports import import_for_answers
 from fedopl.engines.network.remote_doors import RemoteDoors, refused
 from fedopl.engines.run import check_client
 from fedopl.messages.bundle import largest_bundle
@@ -68,6 +69,7 @@ def run_node(
     check_client(agreed, own)
     doors = RemoteDoors(own, agreed, asker=f"the server {server}")
     doors.open()  # errors for the owner come now, before the first question
+    import_for_answers(agreed)
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     tell(f"{own.name}: ready; asking {server}")
     HttpsNode(server, context, _answering(doors, tell), largest, patience, tell).run()

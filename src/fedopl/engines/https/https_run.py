@@ -7,6 +7,7 @@ from pathlib import Path
 from fedopl.base.errors import OptionError
 from fedopl.engines.https.https_server import HttpsTransport
 from fedopl.engines.network.coordinate import coordinate
+from fedopl.engines.network.early_imports import import_for_solving
 from fedopl.engines.run import Watch, check_folder
 from fedopl.messages.bundle import largest_bundle
 from fedopl.messages.derived_sizes import largest_answer
@@ -59,6 +60,7 @@ def run_over_https(
     n_expected = expected_exchanges(agreed, len(transport.clients))
     with transport, watch(agreed, transport.clients, n_expected) as progress:
         tell(f"{transport.url}: waiting for {', '.join(transport.clients)}")
+        import_for_solving()
         record = coordinate(study, transport, out, arrival=arrival, join=join, progress=progress)
         transport.end()
     return record
