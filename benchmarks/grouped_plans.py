@@ -29,7 +29,8 @@ COLUMNS = (
 
 def measure(n_clients: int) -> Row:
     """The plan, and the run."""
-    from fedopl.engines.plan_cost import plan_cost, rehearse_cost
+    from fedopl.engines.plan_cost import plan_cost
+    from fedopl.engines.rehearse_cost import rehearse_cost
 
     tell(__file__, f"{n_clients:,} clients")
     asked = {"rows": N_ROWS, "dropout": DROPOUT, "group": GROUP}
