@@ -15,11 +15,8 @@ from fedopl.client.column_profiles import Profile
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
-from fedopl.study.private.private_setting import (
-    VALUE_SHARE,
-    likely_values,
-    most_terms,
-)
+from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
+from fedopl.study.private.private_units import likely_values
 
 EPSILON = 8.0
 # Quantiles of numbers, and of outcomes. Values beyond them count for less, or as the nearest end.

@@ -60,7 +60,8 @@ from fedopl.study.personal_plan import PersonalPlan, why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_setting import likely_values, most_terms
+from fedopl.study.private.private_setting import most_terms
+from fedopl.study.private.private_units import likely_values
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study

@@ -21,12 +21,8 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.study.plans import Declared
 from fedopl.study.policy_plans import Finite, Linear, Tree
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan
-from fedopl.study.private.private_setting import (
-    PrivateSetting,
-    Scales,
-    are_numbers,
-    middles_and_units,
-)
+from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_units import Scales, are_numbers, middles_and_units
 from fedopl.study.study import Study
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
