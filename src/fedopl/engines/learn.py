@@ -48,7 +48,7 @@ from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import other_permissions
 from fedopl.policies.policy import Policy
-from fedopl.results.run_folder import writing
+from fedopl.results.files.run_folder import writing
 from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
