@@ -4,16 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_door import (
-    LOCAL,
-    ask,
-    changed,
-    door_to,
-    reason,
-    scored,
-    study_of,
-    without_action,
-)
+from test_door import LOCAL, ask, changed, door_to, reason, scored, study_of, without_action
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits

@@ -16,7 +16,8 @@ from fedopl.base.labels import GLOBAL
 from fedopl.base.seeds import generator_for
 from fedopl.base.tables import text_table
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.learn import Running, learn
+from fedopl.engines.learn import learn
+from fedopl.engines.run_in_memory import Running
 from fedopl.policies.linear import LinearPolicy
 from fedopl.study.plans import Declared
 from fedopl.study.policy_plans import Finite, Linear, Tree
