@@ -5,7 +5,7 @@ Bytes of aggregators are of all of them together, to and from their clients. Eac
 """
 
 from harness import Column, Options, Row, Table, options, tell, write
-from plans import DROPOUT, N_ROWS, study
+from plans import planned_and_run
 
 READING = """
 Bytes are planned exactly. An aggregator is planned to take, for each of its clients, what a server
@@ -29,25 +29,14 @@ COLUMNS = (
 
 def measure(n_clients: int) -> Row:
     """The plan, and the run."""
-    from fedopl.engines.plan_cost import plan_cost, rehearse_cost
-
     tell(__file__, f"{n_clients:,} clients")
-    asked = {"rows": N_ROWS, "dropout": DROPOUT, "group": GROUP}
-    plan = plan_cost(study(), clients=n_clients, **asked)
-    run = rehearse_cost(study(), n_clients, **asked)
-    answering = n_clients - int(DROPOUT * n_clients)
+    plan, run, row = planned_and_run(n_clients, GROUP)
     return {
-        "clients": n_clients,
-        "planned_received": plan.server.receives,
-        "received": run.received,
+        **row,
         "planned_below": plan.groups * (plan.aggregator.receives - plan.client.receives),
         "below": run.received_below,
-        "planned_server": plan.server.seconds,
-        "server": run.server_seconds,
         "planned_aggregator": plan.aggregator.seconds,
         "aggregator": run.aggregator_seconds / plan.groups,
-        "planned_ms": 1e3 * plan.client.seconds,
-        "ms": 1e3 * run.client_seconds / answering,
     }
 
 

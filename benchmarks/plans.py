@@ -6,6 +6,8 @@ made-up clients; seconds are the processor's, of all clients and of the server. 
 once.
 """
 
+from typing import Any
+
 from harness import Column, Options, Row, Table, options, tell, write
 
 SIZES, QUICK = (1_000, 10_000, 100_000), (40,)
@@ -28,7 +30,7 @@ COLUMNS = (
 )
 
 
-def study() -> object:
+def study() -> Any:
     """What is planned and run."""
     from fedopl.study.plans import NuisancePlan
     from fedopl.study.study import Study
@@ -40,18 +42,17 @@ def study() -> object:
     )
 
 
-def measure(n_clients: int) -> Row:
-    """The plan, and the run."""
-    from fedopl.engines.plan_cost import plan_cost, rehearse_cost
+def planned_and_run(n_clients: int, group: int | None = None) -> tuple[Any, Any, Row]:
+    """The plan, the run, and what both say of the server and of a client."""
+    from fedopl.engines.plan_cost import plan_cost
+    from fedopl.engines.rehearse_cost import rehearse_cost
 
-    tell(__file__, f"{n_clients:,} clients")
-    plan = plan_cost(study(), clients=n_clients, rows=N_ROWS, dropout=DROPOUT)
-    run = rehearse_cost(study(), n_clients, rows=N_ROWS, dropout=DROPOUT)
+    asked: dict[str, Any] = {"rows": N_ROWS, "dropout": DROPOUT, "group": group}
+    plan = plan_cost(study(), clients=n_clients, **asked)
+    run = rehearse_cost(study(), n_clients, **asked)
     answering = n_clients - int(DROPOUT * n_clients)
-    return {
+    row = {
         "clients": n_clients,
-        "planned_sent": plan.server.sends,
-        "sent": run.sent,
         "planned_received": plan.server.receives,
         "received": run.received,
         "planned_server": plan.server.seconds,
@@ -59,6 +60,14 @@ def measure(n_clients: int) -> Row:
         "planned_ms": 1e3 * plan.client.seconds,
         "ms": 1e3 * run.client_seconds / answering,
     }
+    return plan, run, row
+
+
+def measure(n_clients: int) -> Row:
+    """The plan, and the run."""
+    tell(__file__, f"{n_clients:,} clients")
+    plan, run, row = planned_and_run(n_clients)
+    return {**row, "planned_sent": plan.server.sends, "sent": run.sent}
 
 
 def main(given: Options) -> None:

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from fedopl.engines.check_study import check
     from fedopl.engines.client_factory import ClientFactory
     from fedopl.engines.estimator import PolicyLearner
-    from fedopl.engines.learn import Running, learn
+    from fedopl.engines.learn import learn
     from fedopl.engines.run import evaluate, run
+    from fedopl.engines.run_in_memory import Running
     from fedopl.engines.runs import Run, load_run
     from fedopl.policies.basis import Basis
     from fedopl.policies.kinds import load_policy
@@ -92,7 +93,8 @@ _HOMES = {
     "fedopl.engines.check_study": ("check",),
     "fedopl.engines.run": ("evaluate", "run"),
     "fedopl.engines.client_factory": ("ClientFactory",),
-    "fedopl.engines.learn": ("Running", "learn"),
+    "fedopl.engines.learn": ("learn",),
+    "fedopl.engines.run_in_memory": ("Running",),
     "fedopl.engines.runs": ("Run", "load_run"),
     "fedopl.base.errors": (
         "DataError",

@@ -4,16 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_door import (
-    LOCAL,
-    ask,
-    changed,
-    door_to,
-    reason,
-    scored,
-    study_of,
-    without_action,
-)
+from test_door import LOCAL, ask, changed, door_to, reason, scored, study_of, without_action
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
@@ -38,6 +29,15 @@ def with_known(door, known):
     values[door._space.training] = np.where(known, values[door._space.training], np.nan)
     door._space.keep(replace(kept, values=values))
     return door
+
+
+def assert_told_unless_few(door, n_rows):
+    """Sums are refused where this many rows would be told apart, and the minimum is 12."""
+    told = ask(door, SumFitting)
+    if 0 < n_rows < 12:
+        assert reason(told) == "SMALL_CELLS"
+    else:
+        assert isinstance(told, ScoreSums)
 
 
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
@@ -99,11 +99,7 @@ def test_so_has_each_action_with_scores_and_without(draw, split, lacking, n_rows
     if not lacking:
         known[inside, 1] = False
     known[inside[:n_rows], 1] = not lacking
-    told = ask(with_known(door, known), SumFitting)
-    if 0 < n_rows < 12:
-        assert reason(told) == "SMALL_CELLS"
-    else:
-        assert isinstance(told, ScoreSums)
+    assert_told_unless_few(with_known(door, known), n_rows)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 11, 12])
@@ -113,11 +109,7 @@ def test_two_actions_differ_in_enough_rows_of_the_fold(draw, n_rows):
     inside = np.arange(space.n_training)[space.rows(RowSplit.VALIDATION)]
     known = np.ones((space.n_training, 3), bool)
     known[inside[:40], 1] = known[inside[: 40 + n_rows], 2] = False
-    told = ask(with_known(door, known), SumFitting)
-    if 0 < n_rows < 12:
-        assert reason(told) == "SMALL_CELLS"
-    else:
-        assert isinstance(told, ScoreSums)
+    assert_told_unless_few(with_known(door, known), n_rows)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 11, 12])
@@ -127,11 +119,7 @@ def test_an_action_lacks_enough_rows_of_the_fold_also_where_every_other_lacks_mo
     inside = np.arange(space.n_training)[space.rows(RowSplit.VALIDATION)]
     known = np.ones((space.n_training, 3), bool)
     known[inside[:30], 0] = known[inside[30:60], 1] = known[inside[60 : 60 + n_rows], 2] = False
-    told = ask(with_known(door, known), SumFitting)
-    if 0 < n_rows < 12:
-        assert reason(told) == "SMALL_CELLS"
-    else:
-        assert isinstance(told, ScoreSums)
+    assert_told_unless_few(with_known(door, known), n_rows)
 
 
 @pytest.mark.parametrize("n_first", [1, 4, 5])

@@ -1,9 +1,7 @@
 """Statistics of what features leave together in both models: groups, chunks, and a loop."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
@@ -13,6 +11,7 @@ from fedopl.client.scoring.fit_numbers import FittedRows
 from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
 from fedopl.messages import codec
 from fedopl.messages.learning.score_sums import SumScores
+from parquet_rows import write_rows
 
 ACTIONS, N_FEATURES = ("a", "b"), 3
 
@@ -75,17 +74,16 @@ def test_statistics_of_groups_are_what_a_loop_finds():
 def test_rows_on_disk_have_the_statistics_of_rows_in_memory(tmp_path, monkeypatch, persons):
     monkeypatch.setattr(study_rows, "ROWS_PER_CHUNK", 70)
     rng = np.random.default_rng(2)
-    table = {f"x{k}": rng.standard_normal(300).round(3) for k in range(N_FEATURES)}
-    table |= {"done": rng.choice(ACTIONS, 300), "gained": rng.standard_normal(300).round(3)}
-    table |= {"person": np.repeat(np.arange(100), 3).astype(str)}
-    table |= {"chance": rng.uniform(0.4, 0.6, 300).round(2)}
-    parquet.write_table(pa.table(table), tmp_path / "rows.parquet")
-    schema = fedopl.Schema(
-        action="done",
+    schema = write_rows(
+        tmp_path / "rows.parquet",
+        rng.standard_normal((300, N_FEATURES)).round(3),
+        rng.choice(ACTIONS, 300),
+        rng.standard_normal(300).round(3),
         actions=ACTIONS,
-        reward="gained",
-        direction="higher",
-        numeric=tuple(f"x{k}" for k in range(N_FEATURES)),
+        columns={
+            "person": np.repeat(np.arange(100), 3).astype(str),
+            "chance": rng.uniform(0.4, 0.6, 300).round(2),
+        },
         propensity="chance",
         group="person" if persons else None,
     )

@@ -9,7 +9,7 @@ import fedopl
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.policies.linear import LinearPolicy
-from fedopl.results.table_files import diagnosis_json, search_json
+from fedopl.results.files.table_files import diagnosis_json, search_json
 from fedopl.results.value_tables import LOCAL
 from fedopl.server.exchange_counts import expected_exchanges
 from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift

@@ -6,7 +6,7 @@ import pytest
 
 import fedopl
 from fedopl.client.apply_policy import decide_table
-from fedopl.engines.learn import _drafted_basis
+from fedopl.engines.basis_for_rows import basis_for
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
@@ -521,7 +521,7 @@ def test_knots_do_not_depend_on_the_order_of_many_clients_and_are_read_from_all_
     few = {name: numbers(20, 2, seed=place) for place, name in enumerate(names)}
     study = fedopl.Study(actions=("a", "b"), features=("x0", "x1"))
     drafted = [
-        _drafted_basis(clients, "auto", study, fedopl.Limits.open())
+        basis_for(clients, "auto", study, fedopl.Limits.open())
         for clients in (few, dict(reversed(few.items())))
     ]
     assert drafted[0] == drafted[1]
@@ -529,7 +529,7 @@ def test_knots_do_not_depend_on_the_order_of_many_clients_and_are_read_from_all_
     rising = np.linspace(0, 100, 50_000)[:, None] * [1, 2]
     actions, rewards = np.arange(50_000) % 2, np.zeros(50_000)
     data = fedopl.LoggedData(rising, actions, rewards, action_names=("a", "b"))
-    knots = _drafted_basis({"only": data}, "auto", study, fedopl.Limits.open()).knots
+    knots = basis_for({"only": data}, "auto", study, fedopl.Limits.open()).knots
     assert knots == {"x0": (16, 50, 84), "x1": (32, 100, 168)}
 
 

@@ -24,7 +24,7 @@ from fedopl.engines.in_process import InProcess
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 from fedopl.engines.run import open_clients
 from fedopl.messages.message import VERSION
-from fedopl.results.run_folder import is_finished
+from fedopl.results.files.run_folder import is_finished
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study

@@ -29,18 +29,21 @@ def like(person, width):
     return {"means": means, "squares": squares}
 
 
-def fields(**changes):
+def of_second_action():
     """A query about the policy that gives everybody the second action, by models that say 0."""
     shape = (len(ACTIONS), N_FEATURES + 1)
     policy = np.zeros((1, *shape))
     policy[0, 1, -1] = 1.0
-    made = {
+    return {
         **packed([], STUDY),
         "linear": policy,
         "models": np.zeros(shape),
         "regions": np.zeros((N_REGIONS, N_FEATURES + 1)),
     }
-    return {**made, **like(np.zeros(N_FEATURES), 1.0), **changes}
+
+
+def fields(**changes):
+    return {**of_second_action(), **like(np.zeros(N_FEATURES), 1.0), **changes}
 
 
 def server_with(reward, **options):

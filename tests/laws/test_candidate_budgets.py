@@ -14,7 +14,7 @@ from fedopl.messages.message import RowSplit
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
-from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.spending.priced_candidates import corners
 
 

@@ -19,7 +19,7 @@ from fedopl.messages.refusal import Refusal
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.kinds import misfit, unpacked
 from fedopl.policies.linear import LinearPolicy, constant_policy
-from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.exchange.conversation import Conversation

@@ -18,7 +18,7 @@ from fedopl.messages.message import Axis
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array, branches_of
 from fedopl.report.page import render
-from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 

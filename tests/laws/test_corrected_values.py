@@ -4,10 +4,8 @@ Models of the study say 0 of every outcome, and propensities are shares: all is 
 """
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, study_with
-from pyarrow import parquet
 
 import fedopl
 from fedopl.client.answers.valuing.estimate_values import estimate_candidates
@@ -15,6 +13,7 @@ from fedopl.client.scoring import corrected_scores
 from fedopl.client.scoring.step_products import find_products
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
+from parquet_rows import write_rows
 
 TRUTH = 0.0  # what any action is worth to everybody
 
@@ -137,17 +136,9 @@ def test_nothing_is_changed_where_it_need_not_or_cannot_be(data, changes):
 @pytest.fixture
 def on_disk(tmp_path):
     data = confounded(0)
-    table = {f"x{k}": data.contexts[:, k] for k in range(N_FEATURES)}
-    table |= {"done": np.array(ACTIONS)[data.actions], "gained": data.rewards}
-    parquet.write_table(pa.table(table), tmp_path / "rows.parquet")
-    schema = fedopl.Schema(
-        action="done",
-        actions=ACTIONS,
-        reward="gained",
-        direction="higher",
-        numeric=tuple(f"x{k}" for k in range(N_FEATURES)),
-    )
-    return fedopl.read_logged(tmp_path / "rows.parquet", schema, on_disk=tmp_path / "rows")
+    path, done = tmp_path / "rows.parquet", np.array(ACTIONS)[data.actions]
+    schema = write_rows(path, data.contexts, done, data.rewards, actions=ACTIONS)
+    return fedopl.read_logged(path, schema, on_disk=tmp_path / "rows")
 
 
 def test_rows_on_disk_are_scored_by_the_models_alone(on_disk):

@@ -8,6 +8,7 @@ import pytest
 import fedopl
 from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.private.release import Noise
@@ -54,8 +55,6 @@ def drawn(n_rows=40, seed=0, **changed):
 
 
 def space(data, study=STUDY, secret="s" * 32):
-    from fedopl.client.disclosure.private_draws import PrivateDraws
-
     return PrivateWorkspace(data, study, Limits.open(), PrivateDraws(0, "one", secret))
 
 

@@ -12,7 +12,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.report.page import render
 from fedopl.report.words.numbers import Span
-from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.simulation.worlds import alike_world
 
 

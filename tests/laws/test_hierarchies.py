@@ -325,7 +325,7 @@ def test_a_server_that_asks_an_aggregator_learns_of_no_single_member():
 def test_a_study_that_asks_single_clients_is_refused_before_a_door_opens(
     settings, said, monkeypatch
 ):
-    monkeypatch.setattr("fedopl.engines.learn.Door", None)
+    monkeypatch.setattr("fedopl.engines.run_in_memory.Door", None)
     settings = {"nuisances": KNOWN, "basis": "linear", **settings}
     with pytest.raises(OptionError, match=rf"(?s)aggregators: .*{said}"):
         learn(REGIONS, **settings)

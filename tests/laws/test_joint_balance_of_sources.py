@@ -2,14 +2,23 @@
 
 import numpy as np
 import pytest
-from test_new_site import ACTIONS, CLIENTS, THERE, contexts, logged, means_of
+from test_new_site import (
+    ACTIONS,
+    CLIENTS,
+    THERE,
+    contexts,
+    left_by_models,
+    logged,
+    means_of,
+    modelled,
+    opened,
+)
 
 import fedopl
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.message import RowSplit
 from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts, BalanceSums
 from fedopl.report.page import render
 from fedopl.server.exchange.conversation import Conversation
@@ -40,37 +49,18 @@ def run():
 
 @pytest.fixture(scope="module")
 def doors():
-    """The doors of three sources and of the target, after a run, and its record."""
-    plan = TargetPlan(client="new", balance="joint")
-    study = Study(actions=ACTIONS, features=THERE.feature_names, target=plan)
-    rows = {**APART, "new": THERE.as_rows(ACTIONS)}
-    doors = {
-        name: Door(name, data, study, limits=fedopl.Limits.open(), secret=SEED_ALONE)
-        for name, data in rows.items()
-    }
-    return doors, run_study(Conversation(study, InProcess(doors)))
+    return opened(APART, TargetPlan(client="new", balance="joint"))
 
 
 def in_one_place(doors, record):
     """Values and their covariances, from everybody's rows, scores and weights in one place."""
-    models = record.statistics.solve(record.mixture).parameters
-
-    def with_policy(by_action, rows):
-        return np.column_stack(
-            [by_action[np.arange(len(rows)), record.policy.decide(rows)], by_action]
-        )
-
-    def modelled(rows):
-        return with_policy(rows @ models[:, :-1].T + models[:, -1], rows)
-
     there = THERE.contexts
-    said, rest, rows, own = modelled(there), [], [], []
-    for name in APART:
-        whole = doors[name]._space.whole
-        held = whole.rows(RowSplit.EVALUATION)
-        rows.append(whole.data.contexts[held])
-        rest.append(with_policy(whole.scores[held], rows[-1]) - modelled(rows[-1]))
-        own.append(np.full(len(rows[-1]), record.rows[name] / len(rows[-1])))
+    said = modelled(record, there)
+    rows, rest = zip(*(left_by_models(record, doors[name]) for name in APART), strict=True)
+    own = [
+        np.full(len(held), record.rows[name] / len(held))
+        for name, held in zip(APART, rows, strict=True)
+    ]
     moments = there.mean(axis=0), (there**2).mean(axis=0)
     weights = balance(np.vstack(rows), *moments, np.concatenate(own)).weights
     rest = np.vstack(rest)

@@ -8,13 +8,12 @@ are those of the row that lies furthest out.
 import numpy as np
 import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with, with_row
+from test_a_target_singles_out_nobody import of_second_action
 
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts
 from fedopl.messages.target.joint_values import ValueJointly
-from fedopl.messages.target.transported_values import N_REGIONS
-from fedopl.policies.kinds import packed
 from fedopl.study.target_plan import TargetPlan
 
 STUDY = study_with(target=TargetPlan(client="new", balance="joint"), evaluation=0.5)
@@ -34,17 +33,7 @@ def aimed(known, width):
 
 
 def valued(share=0.3, **changes):
-    """A query about the policy that gives everybody the second action, by models that say 0."""
-    shape = (len(ACTIONS), N_FEATURES + 1)
-    policy = np.zeros((1, *shape))
-    policy[0, 1, -1] = 1.0
-    made = {
-        **packed([], STUDY),
-        "linear": policy,
-        "models": np.zeros(shape),
-        "regions": np.zeros((N_REGIONS, N_FEATURES + 1)),
-    }
-    return {**made, **ORIGIN, "slopes": SLOPES, "share": share, **changes}
+    return {**of_second_action(), **ORIGIN, "slopes": SLOPES, "share": share, **changes}
 
 
 def servers(person, reward=0.0, secrets=SECRETS, **options):

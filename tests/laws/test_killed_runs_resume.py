@@ -15,7 +15,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.policies.policy import policy_json
-from fedopl.results.table_files import diagnosis_json
+from fedopl.results.files.table_files import diagnosis_json
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study

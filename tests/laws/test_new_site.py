@@ -48,11 +48,10 @@ def learned(clients=CLIENTS, target=THERE, **options):
     return fedopl.learn(clients, target=target, **{"basis": "linear", **options})
 
 
-@pytest.fixture(scope="module")
-def doors():
-    """The doors of three sources and of the target, after a run, and its record."""
-    study = Study(actions=ACTIONS, features=THERE.feature_names, target=TargetPlan(client="new"))
-    rows = {**CLIENTS, "new": THERE.as_rows(ACTIONS)}
+def opened(clients, plan):
+    """The doors of these sources and of the target, after a run, and its record."""
+    study = Study(actions=ACTIONS, features=THERE.feature_names, target=plan)
+    rows = {**clients, "new": THERE.as_rows(ACTIONS)}
     doors = {
         name: Door(name, data, study, limits=fedopl.Limits.open(), secret=SEED_ALONE)
         for name, data in rows.items()
@@ -61,30 +60,40 @@ def doors():
 
 
 @pytest.fixture(scope="module")
+def doors():
+    return opened(CLIENTS, TargetPlan(client="new"))
+
+
+@pytest.fixture(scope="module")
 def run(doors):
     return doors[1]
 
 
+def with_policy(record, by_action, rows):
+    """The numbers of what the policy decides, then those of every action."""
+    return np.column_stack([by_action[np.arange(len(rows)), record.policy.decide(rows)], by_action])
+
+
+def modelled(record, rows):
+    models = record.statistics.solve(record.mixture).parameters
+    return with_policy(record, rows @ models[:, :-1].T + models[:, -1], rows)
+
+
+def left_by_models(record, door):
+    """A source's held-out contexts, and their scores minus what models say."""
+    whole = door._space.whole
+    held = whole.rows(RowSplit.EVALUATION)
+    rows = whole.data.contexts[held]
+    return rows, with_policy(record, whole.scores[held], rows) - modelled(record, rows)
+
+
 def in_one_place(doors, record):
     """Values, their covariances and effective rows, from everybody's rows and scores."""
-    models = record.statistics.solve(record.mixture).parameters
-
-    def with_policy(by_action, rows):
-        return np.column_stack(
-            [by_action[np.arange(len(rows)), record.policy.decide(rows)], by_action]
-        )
-
-    def modelled(rows):
-        return with_policy(rows @ models[:, :-1].T + models[:, -1], rows)
-
     there = THERE.contexts
-    said, parts = modelled(there), []
+    said, parts = modelled(record, there), []
     for name in CLIENTS:
-        whole = doors[name]._space.whole
-        held = whole.rows(RowSplit.EVALUATION)
-        rows = whole.data.contexts[held]
+        rows, rest = left_by_models(record, doors[name])
         weights = balance(rows, there.mean(axis=0), (there**2).mean(axis=0)).weights
-        rest = with_policy(whole.scores[held], rows) - modelled(rows)
         moved = weights[:, None] * (rest - weights @ rest) / (1 - weights[:, None])
         parts.append((np.floor(1 / np.sum(weights**2)), weights @ rest, moved.T @ moved))
     total = sum(rows for rows, _, _ in parts)

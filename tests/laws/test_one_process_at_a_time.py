@@ -11,7 +11,7 @@ from racing_client import ask_for_values, door_in, score_rows
 from fedopl.base import file_lock
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure import ledger
-from fedopl.results.run_folder import LOCK
+from fedopl.results.files.run_folder import LOCK
 from tiny_study import write_tiny
 from watching import wait_until
 
@@ -52,7 +52,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from fedopl.base.file_lock import locked
-from fedopl.results.run_folder import writing
+from fedopl.results.files.run_folder import writing
 
 path = Path(sys.argv[2])
 with writing(path) if sys.argv[1] == "folder" else locked(path, 0):

@@ -9,7 +9,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.policy import policy_json
-from fedopl.results.table_files import diagnosis_json
+from fedopl.results.files.table_files import diagnosis_json
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 

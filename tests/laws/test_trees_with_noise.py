@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_differential_privacy import ACTIONS, FEATURES, N_FEATURES, OVERLAP, drawn, space
 
 import fedopl
 from fedopl.client.disclosure.ledger import MemoryLedger
-from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.private.release import Noise
 from fedopl.client.private.tree_sums import look_privately, sum_cells_privately
 from fedopl.messages import codec
@@ -32,8 +30,6 @@ from fedopl.solvers.agreeing_tables import agreeing_cells
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
-ACTIONS, N_FEATURES, OVERLAP = ("a", "b", "c"), 3, 0.1
-FEATURES = tuple(f"x{place}" for place in range(N_FEATURES))
 RANGES = {"x0": (-2.0, 2.0), "x1": (-2.0, 2.0), "x2": (0.0, 1.0)}  # the last is a flag
 PLAN = fedopl.PrivacyPlan(epsilon=1.0, outcome=(-3, 3), ranges=RANGES)
 
@@ -56,23 +52,6 @@ STUDIES = {
 TWICE = STUDIES["depth 2"]
 ROOT = Branch(0, 0.0, Branch(1, 0.5, Leaf(0), Leaf(1)), Branch(1, -0.5, Leaf(1), Leaf(2)))
 DEEPER = Branch(1, 0.0, ROOT, Leaf(0))
-
-
-def drawn(n_rows=40, seed=0, **changed):
-    rng = np.random.default_rng(seed)
-    rows = {
-        "contexts": rng.normal(size=(n_rows, N_FEATURES)),
-        "actions": rng.integers(3, size=n_rows),
-        "rewards": rng.normal(size=n_rows),
-        "propensities": np.full(n_rows, 1 / 3),
-    }
-    for name, (place, value) in changed.items():
-        rows[name][place] = value
-    return fedopl.LoggedData(**rows, action_names=ACTIONS, feature_names=FEATURES)
-
-
-def space(data, study):
-    return PrivateWorkspace(data, study, Limits.open(), PrivateDraws(0, "one", "s" * 32))
 
 
 def values_of_trees(models, study, first=ROOT, second=ROOT):

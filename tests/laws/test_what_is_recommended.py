@@ -13,7 +13,7 @@ from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.report.page import render
 from fedopl.report.recommending import key_figures, recommend
-from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 

@@ -131,7 +131,7 @@ def evaluate(
 
 def _note_other_studies(policies: list[Path], study: Path) -> None:
     """Note which policies come from other studies: they may have learned from rows valued here."""
-    from fedopl.results.run_folder import load_record
+    from fedopl.results.files.run_folder import load_record
     from fedopl.study.study_file import read_study
 
     agreed, _ = read_study(study)

@@ -82,7 +82,7 @@ def policy_here(
     from fedopl.base.errors import OptionError
     from fedopl.client.client_file import read_client
     from fedopl.policies.kinds import load_policy
-    from fedopl.results.run_folder import shared_personal
+    from fedopl.results.files.run_folder import shared_personal
 
     policy, run = policy_and_run(path)
     if scored and run:

@@ -15,14 +15,12 @@ from fedopl.client.column_profiles import Profile
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
-from fedopl.study.private.private_setting import (
-    VALUE_SHARE,
-    likely_values,
-    most_terms,
-)
+from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
+from fedopl.study.private.private_units import likely_values
 
 EPSILON = 8.0
-# Quantiles of numbers, and of outcomes. Values beyond them count for less, or as the nearest end.
+# The quantiles that a drafted range includes, of a feature and of the outcome. Rows with features
+# far beyond their ranges count for less; an outcome beyond its range is moved to the nearest end.
 _MOST, _NEARLY_ALL = (0.02, 0.98), (0.002, 0.998)
 # The largest standard deviation that noise may give the value of a policy, as a share of the
 # outcome's range. Sampling gives about as much with a thousand rows, so intervals are up to half as

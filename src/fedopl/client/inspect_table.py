@@ -6,10 +6,9 @@ from typing import Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FedoplError
 from fedopl.base.files import ANYBODY_HERE, who_else_reads
-from fedopl.base.seeds import generator_for
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -18,7 +17,7 @@ from fedopl.client.far_values import far_values
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.outcome_workspace import column_events
 from fedopl.client.private.range_check import private_cautions, private_problems
-from fedopl.client.rows.row_keys import row_keys
+from fedopl.client.repeated_rows import n_repeated_rows
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
@@ -31,8 +30,6 @@ from fedopl.study.guardrail import guarded_columns
 from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.study import Study
 
-# The share of rows that may repeat another row without consequence.
-FEW_REPEATED = 0.001
 # All rows in memory are inspected. Of rows on disk, only this many are, from the first on.
 MOST_EXAMINED = 200_000
 
@@ -335,38 +332,8 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
     cautions += far_values({**features, "the outcome": outcome})
     if np.ptp(data.rewards) == 0:
         cautions.append("the outcome is the same in every row: nothing can be learned from it")
-    repeated = _repeated_rows(data)
+    repeated = n_repeated_rows(data)
     if repeated:
         rows = "1 row repeats" if repeated == 1 else f"{repeated:,} rows repeat"
         cautions.append(f"{rows} another row exactly; check for duplicates")
     return cautions
-
-
-def _repeated_rows(data: LoggedData) -> int:
-    """How many rows agree with another in everything, if that is not a coincidence.
-
-    Rows of a few coarse columns agree by chance. So rows are counted again in two ways: with other
-    actions and outcomes beside the contexts, and with each column shuffled by itself, because one
-    column may follow from another. Only if both counts are less than half do the rows point to
-    duplicates.
-    """
-    rng = generator_for(0, purpose="repeated rows")
-    repeated = _n_alike(data.contexts, data.actions, data.rewards)
-    if not repeated or repeated < FEW_REPEATED * data.n_rows:
-        return 0
-    order = rng.permutation(data.n_rows)
-    other_outcomes = _n_alike(data.contexts, data.actions[order], data.rewards[order])
-    columns = [rng.permutation(column) for column in data.contexts.T]
-    shuffled = np.ascontiguousarray(np.column_stack(columns))
-    other_contexts = _n_alike(shuffled, data.actions, data.rewards)
-    return repeated if repeated > 2 * max(other_outcomes, other_contexts) else 0
-
-
-def _n_alike(contexts: FloatArray, actions: IntArray, rewards: FloatArray) -> int:
-    """How many rows agree with another in everything; contexts are compared by a hash."""
-    (keys,) = row_keys(contexts, 0, ("repeated rows",))
-    order = np.lexsort((rewards, actions, keys))
-    same = np.ones(len(actions) - 1, bool)
-    for column in (keys, actions, rewards):
-        same &= column[order][1:] == column[order][:-1]
-    return int(same.sum())

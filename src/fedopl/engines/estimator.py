@@ -14,7 +14,8 @@ from fedopl.client.scoring.cross_fit import cross_fit
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.scoring.values import estimate_value
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.learn import learn, refuse_moved
+from fedopl.engines.learn import learn
+from fedopl.engines.moved_arguments import refuse_moved
 from fedopl.policies.policy import Policy, checked_contexts
 
 

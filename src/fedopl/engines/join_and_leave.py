@@ -18,8 +18,8 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.in_process import InProcess
 from fedopl.engines.run import open_clients
 from fedopl.engines.runs import Run, load_run
+from fedopl.results.files.run_folder import LOCK, writing
 from fedopl.results.record import Record
-from fedopl.results.run_folder import LOCK, writing
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.membership.join_run import join_run
 from fedopl.server.membership.leave_run import leave_run

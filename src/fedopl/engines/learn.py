@@ -1,66 +1,32 @@
 """`learn`: runs a study in one call, with all clients' rows in this process."""
 
-import math
-import secrets
 from collections import ChainMap
 from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
-from fedopl.client.disclosure.ledger import Ledger, MemoryLedger
-from fedopl.client.disclosure.limits import Limits, as_limits
-from fedopl.client.disclosure.packed_ledger import PackedLedgers
-from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws, kept_secret
-from fedopl.client.disk.store import FolderStore, Store
-from fedopl.client.door import Door
-from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
+from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
-from fedopl.client.workspace import Rule
 from fedopl.engines.aggregator import check_aggregators
-from fedopl.engines.in_process import (
-    Answering,
-    DoorsOnDemand,
-    InProcess,
-    check_packages,
-    fingerprint_of,
-    only_policy,
-    personal_policies,
-)
-from fedopl.engines.regions import (
-    Nested,
-    aggregators_in,
-    fewest_members,
-    in_regions,
-    members_of,
-    sizes_of,
-)
+from fedopl.engines.basis_for_rows import basis_for, may_bend
+from fedopl.engines.in_process import check_packages
+from fedopl.engines.moved_arguments import refuse_moved
+from fedopl.engines.regions import aggregators_in, members_of, sizes_of
+from fedopl.engines.run_in_memory import Running, run_in_memory, secret_for_noise, with_keys
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
-from fedopl.policies.kinds import other_permissions
 from fedopl.policies.policy import Policy
-from fedopl.results.run_folder import writing
-from fedopl.secure.keys import Identity
-from fedopl.server.exchange.conversation import Conversation, Progress
-from fedopl.server.exchange.journal import Journal
-from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
-from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
 from fedopl.study.personal_plan import PersonalPlan, why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_setting import likely_values, most_terms
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
@@ -68,40 +34,7 @@ from fedopl.study.study_file import check_permitted
 from fedopl.study.target_plan import Balance, TargetPlan
 
 TARGET = "target"  # the name of a site without outcomes
-MOST_ASKED = 100  # clients whose rows are used to choose knots
 MOST_WITH_THEIR_OWN = 100  # the most clients for which `personal="auto"` gives personal policies
-IN_A_ROW = 100  # neighbouring rows that are read at once for knots
-# Arguments of earlier versions: the argument and the plan that each belongs to now, and its name
-# there.
-_MOVED = {
-    "depth": ("policy", "Tree", "depth"),
-    "thresholds": ("policy", "Tree", "thresholds"),
-    "tree": ("policy", "Tree", "depth"),
-    "features": ("policy", "Linear", "features"),
-    "oracle": ("policy", "Linear", "oracle"),
-    "plan": ("policy", "Linear", "training"),
-    "precision": ("policy", "Linear", "precision"),
-    "candidates": ("policy", "Finite", "candidates"),
-    "evaluation_share": ("evaluation", "EvaluationPlan", "share"),
-    "describe": ("evaluation", "EvaluationPlan", "describe"),
-    "threads": ("running", "Running", "threads"),
-    "journal": ("running", "Running", "journal"),
-    "progress": ("running", "Running", "progress"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """How a run in one process is carried out. These settings do not change the results."""
-
-    threads: int = 1  # how many clients work at once
-    # A folder. If the same call is made again after an interruption, the run continues from it. It
-    # also holds the clients' scores, so it is as private as their rows.
-    journal: str | Path | None = None
-    progress: Progress | None = None  # called after every exchange
-    # With differential privacy, the secret from which noise is derived. By default it is new each
-    # time. A caller who sets it, to get the same noise again, must keep it secret.
-    secret: str | None = None
 
 
 def learn(
@@ -191,8 +124,8 @@ def learn(
         raise OptionError(f"balance: {balance!r} is about a target, and there is none; give target")
     running = running or Running()
     if privacy and privacy.is_secure and not privacy.keys:
-        running = replace(running, secret=_secret_for_noise(running))
-        privacy = _with_keys(privacy, clients, str(running.secret))
+        running = replace(running, secret=secret_for_noise(running))
+        privacy = with_keys(privacy, clients, str(running.secret))
     agreed = {
         "policy": policy.by_name if isinstance(policy, KindOfPlan) else policy,
         "budget": Budget(most=budget) if isinstance(budget, int | float) else budget,
@@ -213,8 +146,8 @@ def learn(
     sizes = sizes_of(regions)
     study = _study_of(clients, sizes, basis=None if isinstance(basis, str) else basis, **agreed)
     own_limits = as_limits(limits)
-    if isinstance(basis, str) and (_may_bend(study) or basis != "auto"):
-        drafted = _drafted_basis(clients, basis, study, own_limits)
+    if isinstance(basis, str) and (may_bend(study) or basis != "auto"):
+        drafted = basis_for(clients, basis, study, own_limits)
         study = _study_of(clients, sizes, basis=drafted, **agreed)
     check_aggregators(study, names)
     few = 1 < len(clients) <= MOST_WITH_THEIR_OWN and not names
@@ -227,16 +160,7 @@ def learn(
         there = {TARGET: target.as_rows(study.actions)}
         made = not isinstance(everybody, dict)
         everybody = ChainMap(there, cast(Any, everybody)) if made else {**everybody, **there}
-    return _run(study, everybody, given, own_limits, running, regions if names else None)
-
-
-def _may_bend(study: Study) -> bool:
-    """Whether `basis="auto"` adds terms for non-linear effects.
-
-    With differential privacy, a tree's tables or candidates' scores already show non-linear
-    effects. More terms in the outcome models would only add noise.
-    """
-    return study.can_bend and (study.privacy is None or study.policy.kind == "linear")
+    return run_in_memory(study, everybody, given, own_limits, running, regions if names else None)
 
 
 def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:
@@ -248,45 +172,6 @@ def _plugged_in(study: Study, clients: Mapping[str, LoggedData]) -> object:
         raise OptionError("outcome: 'plugged-in' stands for a regressor; give the regressor itself")
     try_out(plan.regressor, next(iter(clients.values())))
     return plan.regressor
-
-
-def _drafted_basis(
-    clients: Mapping[str, LoggedData], kind: str, study: Study, limits: Limits
-) -> Basis | None:
-    """A basis for these rows; it is written into the study before any client is asked.
-
-    The rarest action of every client must have enough rows in every fold for sums of all terms.
-    With differential privacy, the basis depends only on public ranges and sizes, not on the rows.
-    """
-    if study.privacy:
-        likely = likely_values(study.features, study.privacy.ranges)
-        learned_from = 1 - study.evaluation.share
-        sizes = [round(learned_from * own.n_rows) for own in clients.values()]
-        columns = {name: [values] for name, values in likely.items()}
-        return drafted_basis(columns, kind, most_terms(study.privacy, sizes))
-    most = math.inf
-    if math.isfinite(limits.parameter_share):
-        fewest = min(int(data.rows_per_action.min()) for data in clients.values())
-        rows = fewest * (1 - study.evaluation.share) / study.nuisances.folds
-        most = rows * limits.parameter_share - 1
-    names = sorted(clients)
-    some = [_spread(clients[name]) for name in names[:: -(-len(names) // MOST_ASKED)]]
-    columns = {
-        name: [contexts[:, place] for contexts in some] for place, name in enumerate(study.features)
-    }
-    plan = study.evaluation
-    may_screen = not plan.is_cross_fitted and plan.splits == 1
-    may_screen &= study.n_features <= MOST_TO_SCREEN and study.target is None
-    may_screen &= not study.aggregators
-    return drafted_basis(columns, kind, most, may_screen=may_screen, seed=study.seed)
-
-
-def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)
-    """A sample of rows from all parts of a table, in blocks of neighbouring rows."""
-    if data.n_rows <= MOST_SAMPLED:
-        return data.contexts[:]
-    starts = np.linspace(0, data.n_rows - IN_A_ROW, MOST_SAMPLED // IN_A_ROW).astype(int)
-    return np.concatenate([data.contexts[start : start + IN_A_ROW] for start in starts.tolist()])
 
 
 def _study_of(clients: Mapping[str, LoggedData], sizes: Mapping[str, int], **agreed: Any) -> Study:
@@ -312,88 +197,6 @@ def _study_of(clients: Mapping[str, LoggedData], sizes: Mapping[str, int], **agr
     for name, data in clients.items() if guarded_columns(study) else ():
         check_outcomes(data, guarded_columns(study), name)
     return study
-
-
-def _run(
-    study: Study,
-    clients: Mapping[str, LoggedData],
-    given: Mapping[str, Any],
-    limits: Limits,
-    running: Running,
-    regions: Nested | None = None,
-) -> Run:
-    """Run the study with a door for each client, all in this process.
-
-    `given` holds what is code: candidates by name, and the user's regressor.
-    """
-    candidates: Mapping[str, Policy | Rule] = given["candidates"]
-    rules = {name: rule for name, rule in candidates.items() if not isinstance(rule, Policy)}
-    for name, rule in rules.items():
-        if not callable(rule):
-            raise OptionError(f"candidates: '{name}' is neither a policy nor a function")
-    journal = Path(running.journal) if running.journal else None
-    # Scores are stored beside the journal, because the journal's answers were computed from them.
-    store = FolderStore(journal / "scores") if journal else None
-    secret = _secret_for_noise(running) if study.privacy else SEED_ALONE
-    own: dict[str, Any] = {"limits": limits, "rules": rules, "secret": secret}
-    own["regressor"] = given["regressor"]
-    on_demand = not isinstance(clients, dict)
-    ledgers: Mapping[str, Ledger] = (
-        PackedLedgers((*clients, *study.aggregators))
-        if on_demand
-        else {name: MemoryLedger() for name in (*clients, *study.aggregators)}
-    )
-    fingerprint = fingerprint_of(clients) if journal else ""
-    if journal and own["regressor"] is not None:
-        fingerprint += f" {own['regressor']!r}"  # another regressor makes it another run
-
-    opened: list[Mapping[str, Door]] = []
-
-    def begin(one: Study, place: int) -> Begun:
-        def door_to(name: str, data: LoggedData, kept: Store | None) -> Door:
-            return Door(name, data, one, ledger=ledgers[name], store=kept, **own)
-
-        doors: Mapping[str, Door] = (
-            DoorsOnDemand(clients, door_to, store)
-            if on_demand
-            else {name: door_to(name, data, store) for name, data in clients.items()}
-        )
-        if study.personalises or study.personalises_at_home:
-            opened.append(doors)
-        answering: Mapping[str, Answering] = doors
-        if regions is not None:
-            fewest = fewest_members(limits)
-            answering = in_regions(regions, doors, one, ledgers.__getitem__, fewest)
-        transport = InProcess(answering, running.threads)
-        kept = Journal(journal_folder(journal, place) if journal else None, fingerprint)
-        return Begun(Conversation(one, transport, kept, running.progress), only_policy(answering))
-
-    policies = {name: p for name, p in candidates.items() if isinstance(p, Policy)}
-    for name, one in policies.items():
-        if (fault := other_permissions(one, study)) is not None:
-            raise OptionError(f"candidates: '{name}': {fault}")
-    with writing(journal) if journal else nullcontext():
-        record = run_splits(study, begin, policies=policies)
-    found = personal_policies(opened[0], record.policy) if opened else {}
-    return replace(Run.of(record, ledgers), solved_for_clients=found)
-
-
-def _with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:
-    """The plan with keys for these clients, which are all in this process."""
-    keys = {name: Identity(PrivateDraws(0, name, secret).key).public for name in sorted(clients)}
-    return PrivacyPlan.model_validate(privacy.model_dump() | {"keys": keys})
-
-
-def _secret_for_noise(running: Running) -> str:
-    """The secret from which noise is derived; a seed that others know would not protect.
-
-    A resumed run has the secret it began with. With another secret, other rows would be held out.
-    """
-    if running.secret:
-        return running.secret
-    if running.journal:
-        return kept_secret(Path(running.journal) / "secret")
-    return secrets.token_hex(32)
 
 
 def _check_clients(clients: Mapping[str, LoggedData]) -> None:
@@ -440,18 +243,3 @@ def _check_target(
             f"candidates: {quoted(rules)} is a function, which the target does not have; give a "
             "saved policy instead, or leave the target out"
         )
-
-
-def refuse_moved(given: Mapping[str, object], called: str) -> None:
-    """Refuse arguments of earlier versions; the error names the plan that each belongs to now."""
-    unknown = [name for name in given if name not in _MOVED]
-    if unknown:
-        raise TypeError(f"{called} got an unexpected keyword argument '{unknown[0]}'")
-    if given:
-        raise OptionError("\n".join(f"{n}: give {_instead(n, v)}" for n, v in given.items()))
-
-
-def _instead(name: str, value: object) -> str:
-    argument, plan, field = _MOVED[name]
-    said = repr(value) if isinstance(value, bool | int | float | str) else "..."
-    return f"{argument}={plan}({field}={said})"

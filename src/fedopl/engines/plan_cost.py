@@ -7,26 +7,15 @@ rehearsals on this machine, times how many there are.
 """
 
 import math
-import time
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
-from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disk.store import Store
-from fedopl.client.door import Door
-from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.aggregator import Aggregator, check_aggregators
-from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess, check_packages
-from fedopl.engines.made_up_clients import MADE_UP_SECRET, made_up_clients, names_of, study_for
-from fedopl.engines.regions import SomeDoors
-from fedopl.policies.linear import constant_policy
+from fedopl.engines.aggregator import check_aggregators
+from fedopl.engines.in_process import check_packages
+from fedopl.engines.rehearse_cost import Rehearsed, Trip, rehearse_cost
 from fedopl.secure.holders import is_sound
 from fedopl.secure.neighbours import MOST_WITH_ALL
-from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.repeat_splits import Begun, run_splits
 from fedopl.study.mixture import FOUND
 from fedopl.study.private.privacy_plan import LEAST_PARTIES
 from fedopl.study.study import Study
@@ -36,31 +25,6 @@ FEW, FEWEST_MORE, MOST_MORE = 12, 24, 200
 REHEARSAL_SECONDS = 4.0
 USUAL_ROWS = 1_000
 MOST_PLANNED = 10**10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trip:
-    """What travels to and from one client on a trip, in bytes."""
-
-    queries: tuple[str, ...]
-    asked: int
-    answered: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rehearsed:
-    """A run with made-up clients: what travelled, and who worked for how long."""
-
-    n_clients: int
-    trips: tuple[Trip, ...]
-    sent: int  # bytes, by the server to all clients, or to all aggregators
-    received: int
-    client_seconds: float  # of the processor, all clients together
-    server_seconds: float
-    # All aggregators together, to and from their members, if clients are in groups.
-    sent_below: int = 0
-    received_below: int = 0
-    aggregator_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,112 +134,6 @@ def plan_cost(
         server=server,
         rehearsed=(FEW, n_more),
     )
-
-
-def rehearse_cost(
-    study: Study,
-    n_clients: int,
-    *,
-    rows: int,
-    lacks: bool = False,
-    dropout: float = 0.0,
-    group: int | None = None,
-) -> Rehearsed:
-    """Run the study with made-up clients in this process, and measure.
-
-    Under masks, `lacks` says that clients may be lacking; without masks, a share never answers. In
-    groups, an aggregator adds up each group's answers.
-    """
-    groups = _groups(n_clients, group or n_clients)
-    agreed = study_for(study, n_clients, lacking=int(lacks))
-    if group is not None:
-        agreed = agreed.model_copy(update={"aggregators": tuple(groups)})
-    clients = made_up_clients(agreed, n_clients, rows)
-    silent = frozenset(
-        name for own in groups.values() for name in own[: math.floor(dropout * len(own))]
-    )
-    heard: list[_Heard] = []
-
-    def begin(one: Study, _place: int) -> Begun:
-        def door_to(name: str, data: LoggedData, kept: Store) -> Door:
-            return Door(name, data, one, limits=Limits.open(), store=kept, secret=MADE_UP_SECRET)
-
-        doors = DoorsOnDemand(clients, door_to)
-        below = [_Measuring(SomeDoors(doors, own), silent) for own in groups.values()]
-        transport = below[0]
-        if group is not None:
-            aggregators = {
-                name: Aggregator(name, one, members, minimum_members=1)
-                for name, members in zip(groups, below, strict=True)
-            }
-            transport = _Measuring(aggregators, frozenset())
-        heard.append(_Heard(Conversation(one, transport), transport, below))
-        return Begun(heard[-1].conversation)
-
-    arm = constant_policy(study.actions[0], study.actions, study.features)
-    before = time.process_time()
-    run_splits(agreed, begin, policies=dict.fromkeys(study.candidates, arm))
-    seconds = time.process_time() - before
-    members = [one for own in heard for one in own.below]
-    at_clients = sum(one.seconds for one in members)
-    beyond_server = sum(own.transport.seconds for own in heard)
-    grouped = group is not None
-    return Rehearsed(
-        n_clients=n_clients,
-        trips=tuple(trip for own in heard for trip in own.transport.trips_of(own.conversation)),
-        sent=sum(own.transport.sent for own in heard),
-        received=sum(own.transport.received for own in heard),
-        client_seconds=at_clients,
-        server_seconds=max(seconds - beyond_server, 0.0),
-        sent_below=grouped * sum(one.sent for one in members),
-        received_below=grouped * sum(one.received for one in members),
-        aggregator_seconds=max(beyond_server - at_clients, 0.0),
-    )
-
-
-def _groups(n_clients: int, size: int) -> dict[str, tuple[str, ...]]:
-    """Made-up clients by group; the last may have fewer."""
-    names = names_of(n_clients)
-    parts = [tuple(names[start : start + size]) for start in range(0, n_clients, size)]
-    return {f"group {place:06d}": own for place, own in enumerate(parts)}
-
-
-class _Heard(NamedTuple):
-    """A run under one split, the server's transport, and those to clients."""
-
-    conversation: Conversation
-    transport: "_Measuring"
-    below: "list[_Measuring]"
-
-
-class _Measuring(InProcess):
-    """A transport that counts bytes and the seconds that clients work; some never answer."""
-
-    def __init__(self, doors: Mapping[str, Answering], silent: frozenset[str]) -> None:
-        super().__init__(doors)
-        self.silent = silent
-        self.sizes: list[tuple[int, int]] = []  # of the largest query and answer of each trip
-        self.sent = self.received = 0
-        self.seconds = 0.0
-
-    def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        self.sent += sum(map(len, queries.values()))
-        asked = {name: query for name, query in queries.items() if name not in self.silent}
-        largest = 0
-        for name, query in asked.items():
-            began = time.process_time()
-            answer = self.doors[name].handle(query)
-            self.seconds += time.process_time() - began
-            self.received += len(answer)
-            largest = max(largest, len(answer))
-            yield name, answer
-        self.sizes.append((max(map(len, queries.values())), largest))
-
-    def trips_of(self, conversation: Conversation) -> Iterator[Trip]:
-        """What was asked on each trip, with the bytes of one client."""
-        for place, (asked, answered) in enumerate(self.sizes):
-            own = (one.query for one in conversation.rounds if one.trip == place)
-            yield Trip(queries=tuple(own), asked=asked, answered=answered)
 
 
 @dataclass(frozen=True)

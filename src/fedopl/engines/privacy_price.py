@@ -16,17 +16,14 @@ from fedopl.base.labels import GLOBAL
 from fedopl.base.seeds import generator_for
 from fedopl.base.tables import text_table
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.learn import Running, learn
+from fedopl.engines.learn import learn
+from fedopl.engines.run_in_memory import Running
 from fedopl.policies.linear import LinearPolicy
 from fedopl.study.plans import Declared
 from fedopl.study.policy_plans import Finite, Linear, Tree
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan
-from fedopl.study.private.private_setting import (
-    PrivateSetting,
-    Scales,
-    are_numbers,
-    middles_and_units,
-)
+from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_units import Scales, are_numbers, middles_and_units
 from fedopl.study.study import Study
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -16,7 +16,7 @@ from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of,
 from fedopl.engines.regions import check_regions, in_folders, regions_in
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
-from fedopl.results.run_folder import LOCK, PERSONAL_FOLDER, shared_personal, writing
+from fedopl.results.files.run_folder import LOCK, PERSONAL_FOLDER, shared_personal, writing
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges

@@ -10,9 +10,9 @@ from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.ledger import Entry, Ledger
 from fedopl.client.disclosure.packed_ledger import PackedLedgers
 from fedopl.policies.policy import Policy
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.record import Record
 from fedopl.results.row_tables import LeafTable, RoundTable
-from fedopl.results.run_folder import load_record, save_record
 from fedopl.study.splits import split_studies
 
 if TYPE_CHECKING:

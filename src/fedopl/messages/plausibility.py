@@ -15,6 +15,11 @@ MOST_BY_ROUNDING, SLACK = 2, 100
 EIGENVALUE_TOLERANCE = 1e-7
 
 
+def largest_statistic(n_rows: int, rounding: float = 0.5) -> float:
+    """The largest t-statistic of so many rows, after rounding: |Σv| is at most √n·√Σv²."""
+    return float(np.sqrt(n_rows + SLACK)) * (1 + CELL_TOLERANCE) + rounding
+
+
 def fault_in_squares(matrices: FloatArray) -> str | None:
     """Check that sums of squares (…, n, n) have no negative diagonal; they arrive symmetric."""
     if np.diagonal(matrices, axis1=-2, axis2=-1).min(initial=0.0) < 0:

@@ -176,7 +176,7 @@ class Record:
     ) -> BudgetPoint:
         """The policy for another budget, for all or for one client, and its gain and spending.
 
-        It uses what clients reported about 64 prices; no client is asked again.
+        It uses what clients reported in the run; no client is asked again.
         """
         curve, budget = self.curve, self.study.budget
         if curve is None or budget is None:

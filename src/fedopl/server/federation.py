@@ -2,44 +2,23 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
-from fedopl.base.errors import FederationError, OptionError
-from fedopl.messages.combining import combined
+from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
-from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
-from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
-from fedopl.messages.learning.total_weight import TellWeight
-from fedopl.messages.message import Query
-from fedopl.messages.trees.cell_sums import CellSums
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.kinds import misfit
 from fedopl.policies.policy import Policy
-from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.results.record import Record
 from fedopl.results.sums.for_newcomers import ForNewcomers
-from fedopl.results.sums.noise_weights import Borrowed
-from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.weighed_sums import weighed
 from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
-from fedopl.server.aggregate.federated_outcomes import (
-    solve_outcomes,
-    unsupported_models,
-    without_models,
-)
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
+from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.transport import Transport
-from fedopl.server.exchange_counts import cells_come_along
 from fedopl.server.learn_policy import Learned, Task, learn_policy
-from fedopl.server.oracles import tree_search
 from fedopl.server.personal_queries import personal_queries
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.private_candidates import choose_privately
@@ -51,7 +30,6 @@ from fedopl.server.reliance.rest_on import what_rests_on_whom
 from fedopl.server.screening import go_on_for, screen_if_wanted
 from fedopl.server.target.value_there import value_at_target
 from fedopl.study.joining_later import why_fixed
-from fedopl.study.mixture import Counted
 from fedopl.study.study import Study
 
 
@@ -220,7 +198,7 @@ def _prepare(conversation: Conversation) -> Setting:
 
 
 def _for_newcomers(
-    enrolled: "Enrolled", by_fold: Answers[ScoreSumsByFold] | None, study: Study
+    enrolled: Enrolled, by_fold: Answers[ScoreSumsByFold] | None, study: Study
 ) -> ForNewcomers | None:
     """What is needed to add clients that join later; None if the study fixes its clients."""
     if why_fixed(study):
@@ -275,105 +253,3 @@ def _finish(
 def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, float] | None:
     """These clients' numbers; None if clients were not asked."""
     return None if told is None else {name: told[name] for name in clients}
-
-
-class Enrolled(NamedTuple):
-    """What determines clients' weights, which actions some clients lack, and how to score rows."""
-
-    counted: Counted
-    borrowed: Borrowed
-    query: SumScores
-    taken: TakenRows | None = None  # if the study is cautious
-    summed: Mapping[str, OutcomeSums] = MappingProxyType({})  # the sums behind outcome models
-    total: OutcomeSums | None = None  # of these sums and of those of earlier clients
-
-
-def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None) -> Enrolled:
-    """Enrol all clients; return what determines their weights, and how to score their rows.
-
-    The numbers that determine weights are fixed from here on. The result also says which actions a
-    client has no rows of, or too few to report. Clients that were there `before` are not asked
-    again, but their sums count in outcome models.
-
-    One round trip asks for everything. If a client does not enrol, its sums are left out. A client
-    is not enrolled if its sums come from other rows than it enrolled with, or if their weight is
-    not what it reports.
-    """
-    study = conversation.study
-    first = [TakeFound.of(study)] if TakeFound.needed(study) else []
-    others = [query() for query in (Enrol, TellWeight, SumOutcomes) if query.needed(study)]
-    asked: list[Query[Any]] = [*first, *others]
-    queries = [type(query) for query in asked]
-    answers = dict(
-        zip(queries, conversation.together(conversation.transport.clients, *asked), strict=True)
-    )
-    sums, told = answers.get(SumOutcomes), answers.get(TellWeight)
-    enrolled = conversation.drop(
-        answers[Enrol],
-        lambda name, _: conversation.checks.fault_in_enrolment(name, sums, told),
-    )
-    rows = {name: a.n_rows for name, a in conversation.require_quorum(enrolled).items()}
-    weights = None if told is None else {name: told[name].weight for name in rows}
-    counted = Counted(rows=rows, weights=weights)
-    borrowed = {name: enrolled[name].rows_per_action <= 0 for name in rows}
-    borrowed = {name: own for name, own in borrowed.items() if own.any()}
-    if sums is None:
-        return Enrolled(counted, borrowed, without_models(study))
-    absent = {name: "did not enrol" for name in sums if name not in rows}
-    usable = conversation.reject(sums, absent)
-    # Sums of one client are enough: clients that cannot contribute to the models may still use
-    # them. If no client can contribute, each client fits what models it can by itself.
-    doubts = study.is_cautious or study.doubts_leaves
-    if not usable and doubts and before is None:
-        raise FederationError(
-            "caution: no client released the sums that standard errors are computed from; set "
-            "caution = 0 under [policy]"
-        )
-    parts = before.adding(usable, {}).outcome_sums() if before else usable
-    if not parts:
-        return Enrolled(counted, borrowed, unsupported_models(study))
-    taken = TakenRows.of_answers(usable) if doubts else None
-    total = combined(parts, weights={})
-    return Enrolled(counted, borrowed, solve_outcomes(study, total), taken, usable, total)
-
-
-class ToldAlong(NamedTuple):
-    """What clients sent along with the sums of scores, if the study asks for it."""
-
-    by_fold: Answers[ScoreSumsByFold] | None
-    cells: Answers[CellSums] | None
-    contrasts: Answers[ContrastSquares] | None
-
-
-def score(
-    conversation: Conversation, enrolled: Enrolled, *, personal: bool = True
-) -> tuple[ScoreStatistics, ToldAlong]:
-    """Have every client score its rows and sum up; clients that cannot are left out.
-
-    The same round trip asks for more if the study needs it:
-
-    - sums by fold, if values are cross-fitted or terms are chosen,
-    - sums over a tree's grid, if all its thresholds are known beforehand,
-    - how far scores differ between actions, if clients have personal policies and `personal` is
-      true.
-    """
-    study, rows = conversation.study, enrolled.counted.rows
-    along: dict[str, Query[Any]] = {}
-    if SumByFold.needed(study):
-        along["by fold"] = SumByFold()
-    if cells_come_along(study):
-        grid = agreed_grid(study.tree, study.columns, {})
-        along["cells"] = tree_search.asking_for_cells(grid)
-    if personal and SumContrasts.needed(study):
-        along["contrasts"] = SumContrasts()
-    answers, *others = conversation.together(rows, enrolled.query, *along.values())
-    found = dict(zip(along, others, strict=True))
-    sums = conversation.require_quorum(answers)
-    statistics = ScoreStatistics(
-        study=study,
-        sums=sums,
-        rows={name: rows[name] for name in sums},
-        borrowed=enrolled.borrowed,
-        taken=enrolled.taken,
-    )
-    return statistics, ToldAlong(found.get("by fold"), found.get("cells"), found.get("contrasts"))

@@ -43,7 +43,8 @@ from fedopl.study.plans import (
     check_values,
 )
 from fedopl.study.policy_plans import Linear, PolicyPlan
-from fedopl.study.private.privacy_plan import PrivacyPlan, check_private
+from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.private_check import check_private
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Costs
 from fedopl.study.target_plan import TargetPlan, check_target

@@ -51,7 +51,8 @@ class NetworkPlan(Checked):
         default=32,
         ge=1,
         le=10_000,
-        description="number of batches of a client's rows in each round; each is one step",
+        description="number of batches of a client's rows in each round, fewer if a batch would "
+        "have under 16 rows; each is one step",
     )
     rate: float = Field(default=0.003, gt=0, le=1, description="length of a step")
     patience: int = Field(

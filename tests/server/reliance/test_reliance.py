@@ -13,7 +13,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.report.parts import as_text
 from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.sections.resting_on_clients import resting_on_clients
-from fedopl.results.run_folder import load_record, save_record
+from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.reliance.influential import MOST_LEFT_OUT, best_arm_without, influential

@@ -19,8 +19,9 @@ FEW_POLICIES = 48
 # With up to this many policies in one answer, the covariances of each with all others disclose no
 # more than its mean.
 FEW_TOGETHER = 6
-# Even averaged over this many rounds of a network's training, noise hides one row. For networks,
-# one look is enough for an attack.
+# Rounds in which noise need not grow. A server that averages over all of them halves the noise: of
+# the usual two rows, one is left. They are fewer than policies, because a round can be aimed at one
+# person, who alone then moves its answer.
 FEW_ROUNDS = 4
 # The largest share of a total by which noise may move it.
 MOST_OF_TOTAL = 0.25

@@ -14,7 +14,8 @@ from fedopl.messages.private.noised_moments import (
 from fedopl.messages.refusal import RefusalCode
 from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private.measured_ranges import MIDDLE_SQUARE
-from fedopl.study.private.private_setting import FARTHEST_MEASURED, middles_and_units
+from fedopl.study.private.private_setting import FARTHEST_MEASURED
+from fedopl.study.private.private_units import middles_and_units
 
 
 def measure_numbers(space: PrivateWorkspace, _query: MeasureNumbers) -> NoisedMoments:

@@ -10,7 +10,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.privacy.sum_grid import GRID
-from fedopl.study.private.private_setting import Bounds, Scales
+from fedopl.study.private.private_setting import Bounds
+from fedopl.study.private.private_units import Scales
 from fedopl.study.study import Study
 
 

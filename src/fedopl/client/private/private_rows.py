@@ -22,7 +22,8 @@ from fedopl.client.rows.chunks import ROWS_PER_CHUNK
 from fedopl.client.table.logged_data import LoggedData, fingerprint_of_rows
 from fedopl.messages.message import RowSplit
 from fedopl.privacy.keyed_bits import KeyedBits
-from fedopl.study.private.private_setting import PrivateSetting, middles_and_units
+from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_units import middles_and_units
 from fedopl.study.study import Study
 
 _FARTHEST = 1e9  # units from the middle of a range; so far out, a row counts for nothing

@@ -9,7 +9,8 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_rows import PrivateRows
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.study.private.private_setting import PrivateSetting, middles_and_units
+from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_units import middles_and_units
 from fedopl.study.study import Study
 
 _MANY = 0.01  # a share of rows; fewer rows beyond a range change little

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen, shortlist
-from fedopl.base.errors import DataError, FedoplWarning, OptionError, refuse_to_leave
+from fedopl.base.errors import DataError, FedoplWarning, refuse_to_leave
 from fedopl.base.schema import Schema
 from fedopl.client.table import columns as column_values
 from fedopl.client.table.checked_arrays import checked_groups, checked_weights, named_contexts
 from fedopl.client.table.encoder import Encoder
-from fedopl.client.table.formats import FileFormat, open_table, table_name
+from fedopl.client.table.formats import FileFormat, open_table
 from fedopl.client.table.logged_data import LoggedData, trusted
-from fedopl.client.table.table_form import TableForm
+from fedopl.client.table.table_form import TableForm, check_schema
 from fedopl.client.table.text_files import TextFormat
 
 
@@ -103,15 +103,10 @@ def read_contexts(
     The table needs the schema's features, and the columns of weights and groups if the schema
     names them. All other columns are ignored, including actions and outcomes.
     """
-    if not isinstance(schema, Schema):
-        raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
+    check_schema(schema)
     text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    form = TableForm(
-        name=name or table_name(source),
-        columns=columns or {},
-        labels=labels or {},
-        file=FileFormat(text=text, sheet=sheet),
-    )
+    file = FileFormat(text=text, sheet=sheet)
+    form = TableForm.of(source, name=name, columns=columns, labels=labels, file=file)
     return contexts_in(source, schema, form)
 
 

@@ -9,12 +9,12 @@ from fedopl.base.errors import DataError, OptionError, StorageError
 from fedopl.base.schema import Schema
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.table.encoder import Encoder
-from fedopl.client.table.formats import FileFormat, open_table, table_name
+from fedopl.client.table.formats import FileFormat, open_table
 from fedopl.client.table.logged_data import LoggedData, with_engine
 from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import spool
 from fedopl.client.table.spool_writer import Number
-from fedopl.client.table.table_form import TableForm
+from fedopl.client.table.table_form import TableForm, check_schema
 from fedopl.client.table.text_files import TextFormat
 
 
@@ -58,15 +58,10 @@ def read_logged(
         engine: a `fedopl.DaskEngine`, whose workers go through the rows on disk.
 
     """
-    if not isinstance(schema, Schema):
-        raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")
+    check_schema(schema)
     text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    form = TableForm(
-        name=name or table_name(source),
-        columns=columns or {},
-        labels=labels or {},
-        file=FileFormat(text=text, sheet=sheet),
-    )
+    file = FileFormat(text=text, sheet=sheet)
+    form = TableForm.of(source, name=name, columns=columns, labels=labels, file=file)
     if isinstance(source, pa.RecordBatchReader):
         source = RowBatches(source.schema.names, source, name=form.name)
     if on_disk is None:

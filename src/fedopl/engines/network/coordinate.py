@@ -7,10 +7,10 @@ from fedopl.base.errors import FedoplError
 from fedopl.base.files import write_atomically
 from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.network.join_remotely import run_to_join, study_to_agree_to
-from fedopl.results.progress_file import ProgressFile
+from fedopl.results.files.progress_file import ProgressFile
+from fedopl.results.files.run_folder import FAILURE, PROGRESS, save_record, writing
 from fedopl.results.record import Record
 from fedopl.results.round import Round
-from fedopl.results.run_folder import FAILURE, PROGRESS, save_record, writing
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.transport import Transport

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fedopl.base.errors import StorageError, StudyError
 from fedopl.engines.join_and_leave import check_newcomers
+from fedopl.results.files.run_folder import load_record
 from fedopl.results.record import Record
-from fedopl.results.run_folder import load_record
 from fedopl.study.joining_later import study_with
 from fedopl.study.mixture import Given
 from fedopl.study.study import Study

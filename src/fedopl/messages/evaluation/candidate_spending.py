@@ -1,7 +1,7 @@
 """What candidates gain and spend, on held-out rows."""
 
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
-from fedopl.messages.evaluation.price_curve import PriceCurve, fault_in_curve, most_on_path
+from fedopl.messages.evaluation.price_curve import AsksForCurve, PriceCurve
 from fedopl.messages.message import Asked, message
 from fedopl.study.study import Study
 
@@ -9,6 +9,7 @@ from fedopl.study.study import Study
 @message
 class ValueSpending(
     AsksAboutPolicies[PriceCurve],
+    AsksForCurve,
     code=59,
     asked=Asked.EACH,
     budget="value_queries",
@@ -27,26 +28,12 @@ class ValueSpending(
         """Where candidates have a budget."""
         return study.budget is not None and study.policy.compares_candidates
 
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """One: two sets of candidates could differ in a row."""
-        return 1
-
     @property
     def amount(self) -> int:
         """A policy each; what an action for everybody comes to is valued anyway."""
         return max(self.n_policies, 1)
 
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """As of prices."""
-        return most_on_path(study)
-
     def is_plausible(self, study: Study) -> bool:
         """All candidates of the study and no others, and an action that there is."""
         are_all = self.n_policies == len(study.candidates)
         return are_all and 0 <= self.against < study.n_actions and super().is_plausible(study)
-
-    def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
-        """Of all candidates, on rows that are there."""
-        return fault_in_curve(answer, study, n_rows)

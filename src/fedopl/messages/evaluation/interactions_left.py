@@ -10,11 +10,11 @@ from typing import Annotated
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, largest_size
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK
+from fedopl.messages.plausibility import largest_statistic
 from fedopl.study.study import Study
 
 # Products of two are looked at with up to so many features, and products of three.
@@ -59,7 +59,7 @@ class TellInteractions(Query[InteractionsLeft], code=58, asked=Asked.EACH):
                 return "what is told of no features is not zero"
             if (told[:, :5] % 1).any():
                 return "a statistic is not a whole number"
-            if (np.abs(told[:, 3:5]) > np.sqrt(n_rows + SLACK) * (1 + CELL_TOLERANCE) + 1.0).any():
+            if largest_size(told[:, 3:5]) > largest_statistic(n_rows, rounding=1.0):
                 return "a statistic is larger than its rows allow"
             found = [product_in(line) for line in told]
             if len(set(found)) < len(found) or not places.issuperset(found):

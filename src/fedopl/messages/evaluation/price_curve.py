@@ -52,8 +52,34 @@ class PriceCurve(Message, code=109):
 
 
 @message
+class AsksForCurve(Query[PriceCurve]):
+    """What queries about gains and spending share: one for a study, with noise for all policies."""
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """One: two paths of policies could differ in a row."""
+        return 1
+
+    @classmethod
+    def most_amount(cls, study: Study) -> float:
+        """One path, beside all policies that are valued otherwise: noise is for all of them."""
+        return most_on_path(study)
+
+    def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
+        """What cannot be true of a path of policies and of every action for everybody."""
+        if len(answer.means) != n_points(study) or len(answer.covariances) != n_points(study):
+            return f"told of {len(answer.means)} policies and actions of {n_points(study)}"
+        if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, RowSplit.EVALUATION, n_rows):
+            return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
+        if not 0 <= answer.degrees_of_freedom < answer.n_rows:
+            return "more degrees of freedom than rows"
+        tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
+        return fault_in_moments(answer.covariances, tolerance)
+
+
+@message
 class ValuePrices(
-    Query[PriceCurve],
+    AsksForCurve,
     code=44,
     asked=Asked.EACH,
     budget="value_queries",
@@ -77,20 +103,10 @@ class ValuePrices(
         """Where a linear policy has a budget."""
         return study.budget is not None and study.policy.kind == "linear"
 
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """One: two paths of policies could differ in a row."""
-        return 1
-
     @property
     def amount(self) -> int:
         """A policy for each price, and for each action."""
         return N_PRICES + len(self.parameters)
-
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """One path, beside all policies that are valued otherwise: noise is for all of them."""
-        return most_on_path(study)
 
     def arrays(self) -> list[FloatArray]:
         """None: whatever a policy's numbers are, they come to actions and no more."""
@@ -101,19 +117,3 @@ class ValuePrices(
         rise = self.prices[0] == 0 and bool((np.diff(self.prices) > 0).all())
         are_prices = rise and self.prices[-1] <= LARGEST_ASKED
         return are_prices and 0 <= self.against < study.n_actions
-
-    def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
-        """A path of all prices, on rows that are there."""
-        return fault_in_curve(answer, study, n_rows)
-
-
-def fault_in_curve(answer: PriceCurve, study: Study, n_rows: int) -> str | None:
-    """What cannot be true of a path of policies and of every action for everybody."""
-    if len(answer.means) != n_points(study) or len(answer.covariances) != n_points(study):
-        return f"told of {len(answer.means)} policies and actions of {n_points(study)}"
-    if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, RowSplit.EVALUATION, n_rows):
-        return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
-    if not 0 <= answer.degrees_of_freedom < answer.n_rows:
-        return "more degrees of freedom than rows"
-    tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
-    return fault_in_moments(answer.covariances, tolerance)

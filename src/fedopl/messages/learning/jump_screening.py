@@ -8,12 +8,10 @@ also has the thresholds that were found.
 
 from typing import Annotated
 
-import numpy as np
-
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, largest_size
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK
+from fedopl.messages.plausibility import largest_statistic
 from fedopl.policies.threshold_grid import candidate_cuts
 from fedopl.study.study import Study
 
@@ -48,12 +46,12 @@ class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH, fixed=True):
         return basis is not None and not basis.is_screened and basis.screened_thresholds > 0
 
     def fault_in(self, answer: JumpStatistics, study: Study, n_rows: int) -> str | None:
-        """Check that each is about numbers with knots; |Σv| is at most √n·√Σv²."""
+        """Check that each is about numbers with knots, and what its rows allow."""
         found = answer.strongest
         if (found % 1).any():
             return "what is told of a jump is not a whole number"
         told = found[found[..., -1] != 0]
-        if (np.abs(told[:, -2:]) > np.sqrt(n_rows + SLACK) * (1 + CELL_TOLERANCE) + 0.5).any():
+        if largest_size(told[:, -2:]) > largest_statistic(n_rows):
             return "a statistic is larger than its rows allow"
         if not all(_is_on_grid(line, study) for line in told):
             return "a jump is not on the grid of the study"

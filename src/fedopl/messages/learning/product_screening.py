@@ -9,11 +9,10 @@ found.
 from itertools import combinations
 from typing import Annotated
 
-import numpy as np
-
+from fedopl.base.arrays import largest_size
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK
+from fedopl.messages.plausibility import largest_statistic
 from fedopl.policies.basis import NamedPair
 from fedopl.study.study import Study
 
@@ -42,11 +41,11 @@ class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=
         return basis is not None and not basis.is_screened and basis.screened_pairs > 0
 
     def fault_in(self, answer: ProductStatistics, _study: Study, n_rows: int) -> str | None:
-        """Check that no statistic exceeds the root of the rows, since |Σv| is at most √n·√Σv²."""
+        """Check for whole numbers that the rows allow."""
         found = answer.statistics
         if (found % 1).any():
             return "a statistic is not a whole number"
-        if (np.abs(found) > np.sqrt(n_rows + SLACK) * (1 + CELL_TOLERANCE) + 0.5).any():
+        if largest_size(found) > largest_statistic(n_rows):
             return "a statistic is larger than its rows allow"
         return None
 

@@ -24,8 +24,8 @@ from fedopl.report.joining.context import JoiningFacts, nothing_to_say
 from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
 from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.files.table_files import diagnosis_json, search_json
 from fedopl.results.mixture_search import PathPoint, SkewPath
-from fedopl.results.table_files import diagnosis_json, search_json
 from fedopl.study.mixture import renormalised
 from fedopl.theory.bounds import GlobalBound
 from fedopl.theory.skew import skewness

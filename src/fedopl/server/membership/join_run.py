@@ -20,9 +20,9 @@ from fedopl.results.round import Round
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
+from fedopl.server.enrol_and_score import enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.federation import enrol_clients, score
 from fedopl.server.membership.newcomers_values import valued_by
 from fedopl.server.membership.solve_again import (
     history_of,

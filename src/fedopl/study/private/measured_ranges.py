@@ -11,11 +11,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.study.private.privacy_plan import LEAST_FOUND, OF_FLAGS, PrivacyPlan, Range
-from fedopl.study.private.private_setting import (
-    FARTHEST_MEASURED,
-    PrivateSetting,
-    middles_and_units,
-)
+from fedopl.study.private.private_setting import FARTHEST_MEASURED, PrivateSetting
+from fedopl.study.private.private_units import middles_and_units
 from fedopl.study.study import Study
 
 # Squares are measured from this, so that they move a sum no further than numbers do.

@@ -10,12 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import TypeAdapter
 
 from fedopl.results.diagnosis import Diagnosis
-from fedopl.results.guardrail_tables import (
-    GuardrailRow,
-    GuardrailTable,
-    OutcomeRow,
-    OutcomeTable,
-)
+from fedopl.results.guardrail_tables import GuardrailRow, GuardrailTable, OutcomeRow, OutcomeTable
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round

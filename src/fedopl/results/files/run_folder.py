@@ -43,11 +43,11 @@ from fedopl.base.file_lock import occupied
 from fedopl.base.files import write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
-from fedopl.results.membership_file import membership_json, membership_of
-from fedopl.results.newcomers_file import load_newcomers, newcomers_npz
+from fedopl.results.files.membership_file import membership_json, membership_of
+from fedopl.results.files.newcomers_file import load_newcomers, newcomers_npz
+from fedopl.results.files.sums_file import load_sums, sums_npz
+from fedopl.results.files.table_files import TEXT_FILES
 from fedopl.results.record import Record
-from fedopl.results.sums_file import load_sums, sums_npz
-from fedopl.results.table_files import TEXT_FILES
 from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 2

@@ -10,8 +10,8 @@ import numpy as np
 from fedopl.base.errors import StorageError
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.results.files.sums_file import answers_in, arrays_of
 from fedopl.results.sums.for_newcomers import ForNewcomers
-from fedopl.results.sums_file import answers_in, arrays_of
 from fedopl.study.study import Study
 
 
