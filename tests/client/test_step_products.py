@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedopl.client.scoring import step_products
+from fedopl.client.scoring.corrections import step_products
+from fedopl.client.scoring.corrections.product_sums import ProductSums
+from fedopl.client.scoring.corrections.step_products import find_products
 from fedopl.client.scoring.fit_numbers import FittedRows
-from fedopl.client.scoring.product_sums import ProductSums
-from fedopl.client.scoring.step_products import find_products
 
 BOTH = np.ones(2, np.bool_)
 

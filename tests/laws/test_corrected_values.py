@@ -9,8 +9,8 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, study_with
 
 import fedopl
 from fedopl.client.answers.valuing.estimate_values import estimate_candidates
-from fedopl.client.scoring import corrected_scores
-from fedopl.client.scoring.step_products import find_products
+from fedopl.client.scoring.corrections import corrected_scores
+from fedopl.client.scoring.corrections.step_products import find_products
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from parquet_rows import write_rows

@@ -20,11 +20,12 @@ from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.corrected_scores import (
+from fedopl.client.scoring.corrections.corrected_scores import (
     added_by_changes,
     changes_by,
     may_be_corrected,
 )
+from fedopl.client.scoring.corrections.step_products import find_products
 from fedopl.client.scoring.fit_numbers import (
     NOTHING_FITTED,
     FittedRows,
@@ -34,7 +35,6 @@ from fedopl.client.scoring.fit_numbers import (
 from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
 from fedopl.client.scoring.noise_excess import added_covariances
 from fedopl.client.scoring.scoring_pass import JustScored, ScoreFile, Scorer, scored_chunks
-from fedopl.client.scoring.step_products import find_products
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode

@@ -11,7 +11,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.client.scoring.corrected_scores import variance_of_changes
+from fedopl.client.scoring.corrections.corrected_scores import variance_of_changes
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace

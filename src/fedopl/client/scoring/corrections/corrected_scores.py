@@ -10,8 +10,8 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring.corrections.step_products import StepProducts
 from fedopl.client.scoring.cross_fit import Nuisances
-from fedopl.client.scoring.step_products import StepProducts
 from fedopl.messages.message import RowSplit
 
 # Times the square of what a value moves by. One would do if clients' errors averaged out; they go

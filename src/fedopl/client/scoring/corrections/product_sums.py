@@ -16,7 +16,7 @@ from fedopl.messages.evaluation.interactions_left import feature_products
 _MOST_NUMBERS = 1 << 22  # of rows' cells, and of tables, that are held in memory
 # At how many quantiles steps are, in products of two and of three; the first that have room.
 _N_CUTS = ((7, 5), (3, 3), (1, 1), (7, 0), (3, 0), (1, 0))
-LEAST_BESIDE = 10  # rows on either side of a step
+LEAST_ROWS_BESIDE = 10  # rows on either side of a step
 
 
 class SignStep(NamedTuple):
@@ -127,6 +127,6 @@ def _cuts(column: FloatArray, most: int) -> list[float]:
     shares = np.arange(1, most + 1) / (most + 1)
     cuts = np.unique(np.quantile(column, shares, method="lower")).tolist()
     beyond = [(cut, int(np.count_nonzero(column > cut))) for cut in cuts]
-    enough = range(LEAST_BESIDE, len(column) - LEAST_BESIDE + 1)
+    enough = range(LEAST_ROWS_BESIDE, len(column) - LEAST_ROWS_BESIDE + 1)
     kept = [cut for cut, n_rows in beyond if n_rows in enough]
     return list(chain(kept, [np.inf] * (most - len(kept))))

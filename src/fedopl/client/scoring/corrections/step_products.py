@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.scoring.corrections.product_sums import LEAST_ROWS_BESIDE, Product, ProductSums
 from fedopl.client.scoring.fit_numbers import FittedRows
-from fedopl.client.scoring.product_sums import LEAST_BESIDE, Product, ProductSums
 from fedopl.client.scoring.values import joint_estimate
 
 _MOST_ROWS = 4_000  # evenly spread
@@ -141,7 +141,7 @@ class _Fit:
         self.means = sums.of(weights) / total  # (n_products, n_actions)
         self._spread = total * (1 - self.means**2)  # Σw(q − mean)², as q² is 1
         beside = total * (1 - np.abs(self.means)) / 2  # takers on the smaller side
-        self._enough = (beside >= LEAST_BESIDE) & sums.exist[:, None]
+        self._enough = (beside >= LEAST_ROWS_BESIDE) & sums.exist[:, None]
         self._taken_signs = np.empty((0, len(left)))
         self.taken: list[int] = []
         self.slopes = np.zeros((0, n_actions))
