@@ -41,11 +41,11 @@ def servers(person, reward=0.0, secrets=SECRETS, **options):
     for place, secret in enumerate(secrets):
         context, outcome = person(secret), reward(secret) if callable(reward) else reward
         data = with_row(rows(seed=place), context, 1, outcome)
-        server = LyingServer(data, STUDY, secret=f"secret {place}", **options).score()
+        server = LyingServer(data, STUDY, secret=f"secret {place}", **options)
         space = server.door._space
         held = space.data.contexts[space.folds.held_out]
         if (held == context).all(axis=1).any():
-            yield secret, server
+            yield secret, server.score()
 
 
 def explained(told):
@@ -75,6 +75,27 @@ def test_sums_that_rest_on_a_few_rows_are_not_released(width):
         assert answer.log_weight == 0
         assert not answer.means.any()
         assert not answer.products.any()
+
+
+def test_the_limit_on_rows_alone_holds_sums_of_a_few_back():
+    """Also where the owner lets one row have most of a sum."""
+    for _, server in servers(person_near, secrets=SECRETS[:6], limits=Limits(dominance=1)):
+        assert server.ask(BalanceContexts, **aimed(KNOWN, 0.9)).released
+        assert not server.ask(BalanceContexts, **aimed(KNOWN, 0.3)).released
+
+
+def test_a_row_that_has_most_of_a_sum_of_squares_is_not_told_of():
+    """All rows have the same weight, so that enough of them are behind the sums."""
+    far = [100.0, 200.0]
+    found = list(servers(person_near, secrets=far * 6))
+    assert {secret for secret, _ in found} == set(far)
+    for _, server in found:
+        assert not server.ask(BalanceContexts, **ORIGIN, slopes=SLOPES).released
+    told = [
+        (secret, server.ask(BalanceContexts, **ORIGIN, slopes=SLOPES).products[-5, -5])
+        for secret, server in servers(person_near, secrets=far * 6, limits=Limits(dominance=1))
+    ]
+    assert explained(told) > 0.99
 
 
 @pytest.mark.parametrize("width", [0.8, 0.9])
