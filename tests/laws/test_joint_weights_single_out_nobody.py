@@ -240,13 +240,13 @@ def test_no_slope_overflows(size):
 # --- outcomes -----------------------------------------------------------------------------------
 
 
-def outcomes_told(width, **options):
+def outcomes_told(width, told="means", **options):
     """What comes of weights aimed at a person, by their outcome."""
     found = servers(lambda _: np.append(KNOWN, 0.3), reward=lambda secret: secret, **options)
     for secret, server in found:
         answer = server.ask(ValueJointly, **valued(**aimed([*KNOWN, 0.3], width)))
         if answer.released:
-            yield secret, answer.means[2]
+            yield secret, getattr(answer, told)[2]
 
 
 def test_without_limits_weights_aimed_at_a_person_tell_their_outcome():
@@ -260,10 +260,27 @@ def test_values_under_weights_that_rest_on_a_few_rows_are_not_released(width):
     assert not [*outcomes_told(width, secrets=SECRETS[:8])]
 
 
-def test_as_near_as_limits_allow_a_usual_outcome_stays_hidden():
-    told = [*outcomes_told(0.8, secrets=0.6 * SECRETS)]
+@pytest.mark.parametrize("field", ["means", "crossed"])
+def test_as_near_as_limits_allow_a_usual_outcome_stays_hidden(field):
+    told = [*outcomes_told(0.8, field, secrets=0.6 * SECRETS)]
     assert len(told) >= 10
     assert explained(told) < 0.3
+
+
+def test_weighted_by_squares_a_usual_outcome_is_hidden_by_noise_alone():
+    """The row at which weights are aimed has more of Σ W²·u than of a mean."""
+    quiet = [*outcomes_told(0.8, "crossed", secrets=0.6 * SECRETS, limits=Limits(value_noise=0))]
+    told = [*outcomes_told(0.8, "crossed", secrets=0.6 * SECRETS)]
+    assert explained(quiet) > 2 * explained(told)
+
+
+def test_a_row_with_most_of_all_sources_weight_is_not_told_of():
+    """Not even where the owner sets no limits: one row is no sample of the target."""
+    nearest = aimed(rows().contexts[0], 0.01)
+    for share in (0.9, 0.4):
+        server = LyingServer(rows(), STUDY, limits=Limits.open()).score()
+        answer = server.ask(ValueJointly, **valued(share, **nearest))
+        assert bool(answer.released) == (share < 0.5)
 
 
 def test_values_are_told_once_in_a_study():
