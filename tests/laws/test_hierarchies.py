@@ -4,6 +4,7 @@ With a mixture over regions in which one has λ, results are those of the study 
 which each has λ times its share of the region's rows.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from fedopl import (
     LoggedData,
     NuisancePlan,
     PrivacyPlan,
+    TrainingPlan,
     Tree,
     learn,
 )
@@ -30,9 +32,12 @@ from fedopl.engines.aggregator import Aggregator
 from fedopl.engines.in_process import InProcess
 from fedopl.engines.regions import members_of
 from fedopl.messages import codec
+from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import Refusal
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
@@ -178,9 +183,8 @@ def study_of(**more):
         actions=ACTIONS,
         features=("x0", "x1", "x2"),
         nuisances=KNOWN,
-        policy=Linear(precision="rows"),
         aggregators=("north", "south"),
-        **more,
+        **{"policy": Linear(precision="rows"), **more},
     )
 
 
@@ -207,13 +211,40 @@ class Changed:
         return self.change(self.door.handle(content))
 
 
-def run_with(study, north, minimum_members=1, **members):
+class Repeating(InProcess):
+    """A transport over which one member answers twice."""
+
+    def exchange(self, queries):
+        for name, answer in super().exchange(queries):
+            yield name, answer
+            if name == "c":
+                yield name, answer
+
+
+def changed_in(study, kind, **fields):
+    """A change of this kind of answers, and of no other."""
+
+    def change(content):
+        answers = [decoder_of(study).decode(one) for one in unbundled(content)]
+        return bundled(
+            [
+                codec.encode(replace(one, **{name: new(one) for name, new in fields.items()}))
+                if isinstance(one, kind)
+                else codec.encode(one)
+                for one in answers
+            ]
+        )
+
+    return change
+
+
+def run_with(study, north, minimum_members=1, transport=InProcess, **members):
     doors = {name: door(name, study) for name in ROWS} | members
     answering = {
         "north": Aggregator(
             "north",
             study,
-            InProcess({name: doors[name] for name in north}),
+            transport({name: doors[name] for name in north}),
             minimum_members=minimum_members,
         ),
         "south": Aggregator(
@@ -233,6 +264,33 @@ def test_a_member_whose_answers_cannot_be_read_is_left_out_and_named():
     without, _ = run_with(study, "ab")
     assert found.policy.numbers().tolist() == without.policy.numbers().tolist()
     assert all("c: " in entry.why for entry in answering["north"].ledger.entries()[:2])
+
+
+def test_a_member_that_answers_twice_is_left_out():
+    study = study_of()
+    found, answering = run_with(study, "abc", transport=Repeating)
+    without, _ = run_with(study, "ab")
+    assert found.policy.numbers().tolist() == without.policy.numbers().tolist()
+    assert "more than once" in answering["north"].ledger.entries()[0].why
+
+
+def test_a_member_whose_sums_cannot_be_of_rows_is_left_out():
+    study = study_of()
+    negative = changed_in(study, ScoreSums, squares=lambda one: -one.squares)
+    found, answering = run_with(study, "abc", c=Changed(door("c", study), negative))
+    assert np.isfinite(found.policy.numbers()).all()
+    (entry,) = (e for e in answering["north"].ledger.entries() if e.query == "SumScores")
+    assert entry.why.startswith("c: ")
+
+
+def test_a_member_that_moves_the_policy_much_further_than_others_is_left_out():
+    study = study_of(policy=Linear(oracle="csoaa-sgd", training=TrainingPlan(rounds=2)))
+    far = changed_in(study, ImprovedPolicy, parameters=lambda one: 1e4 * (one.parameters + 1))
+    found, answering = run_with(study, "abcd", d=Changed(door("d", study), far))
+    assert np.abs(found.policy.numbers()).max() < 100
+    why = {e.why for e in answering["north"].ledger.entries() if e.query == "ImprovePolicy"}
+    assert all("times as long as the others'" in one for one in why)
+    assert why
 
 
 def test_of_too_few_members_nothing_is_released():
