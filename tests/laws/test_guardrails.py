@@ -260,8 +260,8 @@ def test_nobody_learns_who_had_a_rare_event(is_guarded):
         harmed = by_harm.data.rewards[held_out] > 0
         people = np.concatenate([held_out[harmed][:9], held_out[~harmed][:9]])
         had += list(by_harm.data.rewards[people] > 0)
-        for person in space.data.contexts[people]:
-            found.append(spent_on(server(), person, rng, kinds))
+        contexts = space.data.contexts[people]
+        found += [spent_on(server(), person, rng, kinds) for person in contexts]
     sizes, is_harmed = np.abs(found), np.array(had)
     for way in range(2):
         right = (sizes[is_harmed, way][:, None] > sizes[~is_harmed, way]).mean()
@@ -277,10 +277,7 @@ def test_an_outcome_under_another_name_tells_no_more_of_anybody():
     held_out = held_out[space.data.actions[held_out] < 2][:40]
     effects = space.scores[held_out, 1] - space.scores[held_out, 0]
     both = [(EstimateValues, {"split": RowSplit.EVALUATION}), (ValueOutcome, {"outcome": 1})]
-    asking = [
-        spent_on(server(), person, rng, both)[0]
-        for person in space.data.contexts[held_out]
-    ]
+    asking = [spent_on(server(), person, rng, both)[0] for person in space.data.contexts[held_out]]
     # As of a study with many policies, by which noise is averaged.
     assert np.corrcoef(asking, effects)[0, 1] ** 2 < 0.5
 
