@@ -20,6 +20,8 @@ from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.private.private_setting import PrivateSetting
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FEATURES = ("x0", "x1", "x2")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
 SLOPES = np.array([[1.0, 0.0, 0.3], [-1.0, 0.5, 0.0]])

@@ -17,6 +17,8 @@ from fedopl.results.run_folder import load_record, save_record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 N_STUDIES, N_OF_SEARCHES = 25, 15  # a basis that is searched for takes longer
 
 
