@@ -138,7 +138,7 @@ BAD_COMMANDS = {
 }
 
 
-# A process imports for seconds, so verbs that do much alike share this one.
+# By the installed command, which imports for two seconds; all others run in this process.
 IN_A_PROCESS = {"check", "decide", "run"}
 
 
