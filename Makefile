@@ -37,9 +37,13 @@ format: $(STAMP)-test
 
 # Files of tests share the cores, so each gets by with one thread of linear algebra and of boosting.
 # One file more than there are cores runs at a time: those about federations mostly wait.
+# They start in the order of tests/conftest.py, longest first. Modules are compiled once, as many
+# tests start processes that import them.
 WORKERS = $$($(PYTHON) -c "import os; print(os.cpu_count() + 1)")
+PYTEST  = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
+  $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST)
 
 # What continuous integration runs: all tests, with a browser to look at reports in.
 ci:
@@ -47,7 +51,7 @@ ci:
 
 # Lines and branches that the tests reach, by room; it fails where a room that guards rows has gaps.
 coverage: $(STAMP)-coverage
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-report json
+	$(PYTEST) --cov --cov-report json
 	$(BIN)/python experiments/coverage_by_room.py
 
 # The oldest dependencies pyproject.toml admits, in an environment of their own.

@@ -6,7 +6,7 @@ from hypothesis import settings
 
 import fedopl
 
-pytest_plugins = ["joined_clients"]
+pytest_plugins = ["joined_clients", "longest_first"]
 
 settings.register_profile("fedopl", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("fedopl")
@@ -40,3 +40,9 @@ def draw():
         return fedopl.LoggedData(contexts, actions, rewards, chances if known else None, **options)
 
     return _draw
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Pages have empty figures: to draw them takes longer than all else."""
+    monkeypatch.setattr("fedopl.report.figures.drawing.Drawing.svg", "<svg></svg>")

@@ -1,9 +1,12 @@
 """Benchmarks run, keep what a reader needs, and the page is made from what they kept."""
 
+import contextlib
 import importlib
+import io
 import json
 import math
 import re
+import runpy
 import subprocess
 import sys
 from functools import partial
@@ -26,28 +29,44 @@ def module(monkeypatch):
     return importlib.import_module
 
 
-TRIED = ["stages", "kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
+TRIED = ["kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
+TRIED += ["crowds", "plans", "grouped_plans", "policies", "budgets", "intervals"]
+TRIED += ["privacy", "secure"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *TRIED,
-        "crowds",
-        "plans",
-        "grouped_plans",
-        "policies",
-        "budgets",
-        "intervals",
-        "privacy",
-        "secure",
-    ],
-)
-def test_a_script_can_be_tried_in_seconds(name, tmp_path):
-    command = [sys.executable, HERE / f"{name}.py", "--quick", "--out", tmp_path]
+@pytest.fixture
+def script(module, monkeypatch):
+    """A function that runs a script here, and what it would measure in processes of their own.
+
+    What a script prints comes back. Its numbers mean nothing, as other tests left their memory.
+    """
+
+    def run(path, *arguments):
+        monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            runpy.run_path(str(path), run_name="__main__")
+        return printed.getvalue()
+
+    def in_child(path, *arguments, python="", **_environment):
+        assert not python
+        return json.loads(run(path, "--measure", *arguments).splitlines()[-1])
+
+    monkeypatch.setattr(module("harness"), "in_child", in_child)
+    return run
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_script_can_be_tried_in_seconds(script, name, tmp_path):
+    printed = script(HERE / f"{name}.py", "--quick", "--out", tmp_path)
+    check(json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")))
+    assert printed.startswith("| ")
+
+
+def test_a_script_measures_in_a_process_of_its_own(tmp_path):
+    command = [sys.executable, HERE / "stages.py", "--quick", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    check(json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")))
+    check(json.loads((tmp_path / "stages.json").read_text(encoding="utf-8")))
     assert done.stdout.startswith("| ")
 
 
@@ -100,12 +119,10 @@ def test_what_is_measured_again_stands_beside_what_was_kept(module):
     assert (new["method"], new["times"]) == ("new", pytest.approx(3.0))
 
 
-def test_a_script_is_told_which_worlds_and_methods_and_keeps_it(tmp_path):
+def test_a_script_is_told_which_worlds_and_methods_and_keeps_it(script, tmp_path):
     chosen = ["--worlds", "poor-overlap", "--sizes", "90", "--draws", "1"]
     told = [*chosen, "--methods", "boosted T-learner", "--out", tmp_path]
-    command = [sys.executable, HERE / "policies.py", *told]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    script(HERE / "policies.py", *told)
     kept = json.loads((tmp_path / "policies.json").read_text(encoding="utf-8"))
     assert kept["command"].endswith(
         "--worlds poor-overlap --sizes 90 --methods 'boosted T-learner' --draws 1"

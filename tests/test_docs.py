@@ -349,6 +349,7 @@ def numbers_in(text):
     return {float(n) for n in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", html.unescape(text))}
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_json_has_the_keys_that_the_reference_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import coverage_by_room
 import pytest
 from packaging.requirements import Requirement
 
+import longest_first
 from fedopl.engines.flower.local_federation import QUIET
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +102,11 @@ WRITTEN = sorted(
     and not any(part.startswith(".") and part != ".github" for part in path.relative_to(ROOT).parts)
     and path.relative_to(ROOT).parts[0] not in ("build", "demo", "dist")  # made, and not ours
 )
+
+
+def test_files_of_tests_that_start_first_are_there():
+    for name in longest_first.LONGEST:
+        assert (longest_first.HERE / name).is_file(), name
 
 
 def test_no_file_has_a_merge_half_done():

@@ -3,8 +3,11 @@
 import json
 
 import numpy as np
+import pytest
 
 from tiny_study import fedopl, rows, write_csv
+
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 COSTS = '\n[action.costs]\nnew = "severity"\n'
 

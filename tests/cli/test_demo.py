@@ -18,7 +18,7 @@ from fedopl.demo.writing import write_demo
 from fedopl.engines.runs import load_run
 from fedopl.results.value_tables import LOCAL, GainTable
 from fedopl.study.study_file import read_study
-from tiny_study import everything_in, fedopl, installed
+from tiny_study import everything_in, fedopl
 
 SAME = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "report.html")
 
@@ -71,7 +71,7 @@ def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):
 
 
 def test_the_private_demo_learns_from_totals_alone(tmp_path):
-    done = installed("demo", tmp_path / "private", "--private")
+    done = fedopl("demo", tmp_path / "private", "--private")
     assert (done.code, done.err) == (0, "")
     together, alone, left, _ = [line for line in done.out.splitlines() if line]
     assert together.startswith("Together: The learned policy beats the best constant arm")
@@ -121,7 +121,7 @@ def rand(tmp_path_factory):
 
 
 def test_on_real_data_the_learned_policy_is_not_said_to_beat_the_best_arm(tmp_path):
-    done = installed("demo", tmp_path / "rand", "--data", "rand-hie", "--json")
+    done = fedopl("demo", tmp_path / "rand", "--data", "rand-hie", "--json")
     assert (done.code, done.err) == (0, "")
     verdict = done.json()["verdict"]
     assert verdict.startswith("The learned policy does not demonstrably beat the best constant arm")

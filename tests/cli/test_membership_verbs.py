@@ -4,6 +4,8 @@ import pytest
 
 from tiny_study import everything_in, fedopl, write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):

@@ -8,6 +8,8 @@ import fedopl as library
 from fedopl.report.page import render
 from tiny_study import CLIENT, NAMES, fedopl, rows, write_csv, write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 TARGET = '\n[target]\nclient = "new"\n'
 
 

@@ -893,18 +893,23 @@ def test_private_reasons_cross_as_one_and_only_the_ledger_tells_them_apart(draw)
     assert set(reasons.values()) == {codec.encode(withheld)}
 
 
-@pytest.mark.parametrize("code", RefusalCode, ids=lambda code: code.name)
-@pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
-def test_no_private_reason_crosses_where_the_server_chose_a_number(draw, monkeypatch, kind, code):
+def refusing(code):
     def refuse(_space, _query):
         raise RefusedError(code)
 
-    door = door_to(draw(), study_of(kind))
-    monkeypatch.setitem(HANDLERS, kind, refuse)
-    crossed = reason(decoded(door, door.handle(encoded_query(door, kind))))
-    withheld = code in PRIVATE_REASONS and kind not in FIXED
-    assert crossed == ("WITHHELD" if withheld else code.name)
-    assert door.ledger.entries()[-1].why == (code.name if withheld else "")
+    return refuse
+
+
+@pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)
+def test_no_private_reason_crosses_where_the_server_chose_a_number(draw, monkeypatch, kind):
+    data, study = draw(), study_of(kind)
+    for code in RefusalCode:
+        door = door_to(data, study)
+        monkeypatch.setitem(HANDLERS, kind, refusing(code))
+        crossed = reason(decoded(door, door.handle(encoded_query(door, kind))))
+        withheld = code in PRIVATE_REASONS and kind not in FIXED
+        assert crossed == ("WITHHELD" if withheld else code.name)
+        assert door.ledger.entries()[-1].why == (code.name if withheld else ""), code.name
 
 
 @pytest.mark.parametrize("kind", HANDLERS, ids=lambda kind: kind.__name__)

@@ -59,7 +59,7 @@ def tables(draw):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     data=tables(),
     n_folds=st.integers(2, 6),
@@ -85,7 +85,7 @@ def test_folds_on_disk_are_those_in_memory(data, n_folds, share, seed, per_bucke
         assert not list(Path(folder).glob(".*"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     keys=st.lists(st.sampled_from([0, 1, 5, 2**63, 2**64 - 1, 2**64 - 2]), max_size=60),
     at_most=st.integers(1, 10),

@@ -17,6 +17,8 @@ from fedopl.report.page import render
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def rare(seed=0, n_rows=600, least=0.01):
     """Rows whose second action is nearly never taken where the first feature is positive."""

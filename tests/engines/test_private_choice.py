@@ -26,6 +26,8 @@ from fedopl.privacy.sum_grid import FINE
 from fedopl.report.page import render
 from fedopl.study.private.private_setting import PrivateSetting
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FEATURES, ACTIONS = ("x0", "x1"), ("a", "b", "c")
 PLAN = fedopl.PrivacyPlan(epsilon=4, outcome=(-4, 4), ranges=dict.fromkeys(FEATURES, (-2.0, 2.0)))
 DECLARED = fedopl.Declared(overlap=1 / 3)

@@ -13,6 +13,8 @@ from fedopl.report.page import render
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.study.study_file import read_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FEATURES = ("x0", "x1", "x2")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
 SLOPES = np.array([[1.0, 0.0, 0.3], [-1.0, 0.5, 0.0]])

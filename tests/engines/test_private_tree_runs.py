@@ -20,6 +20,8 @@ from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.study_file import read_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FEATURES = ("x0", "x1", "x2", "x3")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
 ACTIONS = ("a", "b", "c")

@@ -13,6 +13,8 @@ from fedopl.server.exchange_counts import expected_trips
 from tiny_study import fedopl as said
 from tiny_study import write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FEATURES = ("x0", "x1", "x2")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
 SLOPES = np.array([[1.0, 0.0, 0.3], [0.0, 1.0, -0.3]])

@@ -9,6 +9,7 @@ import numpy as np
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import MemoryStore
 from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
@@ -81,3 +82,13 @@ class LyingServer:
     def policies(self, *parameters):
         """The fields of a query about these policies."""
         return {**packed([], self.study), "linear": np.array(parameters)}
+
+
+def servers_of(data, study=None, **options):
+    """A function that makes servers of one client, whose rows are scored once for all of them.
+
+    Each has a door with budgets and a ledger of its own.
+    """
+    kept = MemoryStore()
+    LyingServer(data, study, store=kept, **options).score()
+    return lambda: LyingServer(data, study, store=MemoryStore(kept), **options).score()

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with, with_row
+from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, servers_of, study_with, with_row
 
 import fedopl
 from fedopl.client.disclosure.private_draws import SEED_ALONE
@@ -126,15 +126,15 @@ N_HELD_OUT = 250
 def test_values_of_policies_that_overlap_in_one_person_do_not_tell_of_them(study):
     n_people = 60 if study is COMPARING else 150
     data, rng = rows(4 * N_HELD_OUT), np.random.default_rng(1)
-    server = LyingServer(data, study).score()
-    space = server.door._space
+    server = servers_of(data, study)
+    space = server().door._space
     held_out = np.arange(space.n_training, data.n_rows)
     held_out = held_out[space.data.actions[held_out] < 2][:n_people]  # whose effect is not zero
     scores, treated = space.scores[held_out], space.scores[space.n_training :, 1].mean()
     effects = scores[:, 1] - scores[:, 0]
     people = space.data.contexts[held_out]
-    asking = np.array([averaged(LyingServer(data, study).score(), p, rng) for p in people])
-    absent = np.array([averaged(LyingServer(data, study).score(), p + 0.5, rng) for p in people])
+    asking = np.array([averaged(server(), p, rng) for p in people])
+    absent = np.array([averaged(server(), p + 0.5, rng) for p in people])
     for way, sought in enumerate((effects, effects * (scores[:, 1] - treated))):
         explained = np.corrcoef(asking[:, way], sought)[0, 1] ** 2
         right = (np.abs(asking[:, way])[:, None] > np.abs(absent[:, way])).mean()

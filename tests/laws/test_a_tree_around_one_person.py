@@ -5,7 +5,7 @@ It stays open, and `docs/threats.md` says so; here is how much it is, and what o
 
 import numpy as np
 import pytest
-from lying_server import ACTIONS, N_FEATURES, LyingServer, rows
+from lying_server import ACTIONS, N_FEATURES, rows, servers_of
 from test_a_lying_server import N_HELD_OUT
 
 import fedopl
@@ -47,13 +47,13 @@ def averaged(server, person, rng):
 @pytest.mark.parametrize(("noise", "most"), [(2.0, 0.65), (8.0, 0.25)])
 def test_it_learns_about_half_of_the_effect_and_less_with_more_noise(noise, most):
     data, rng = rows(4 * N_HELD_OUT), np.random.default_rng(1)
-    limits = fedopl.Limits(value_noise=noise)
-    space = LyingServer(data, limits=limits).score().door._space
+    server = servers_of(data, limits=fedopl.Limits(value_noise=noise))
+    space = server().door._space
     held_out = np.arange(space.n_training, data.n_rows)
     held_out = held_out[space.data.actions[held_out] < 2][:60]
     effects = space.scores[held_out, 1] - space.scores[held_out, 0]
     people = space.data.contexts[held_out]
-    asking = [averaged(LyingServer(data, limits=limits).score(), one, rng) for one in people]
+    asking = [averaged(server(), one, rng) for one in people]
     explained = np.corrcoef(asking, effects)[0, 1] ** 2
     print(f"r² = {explained:.2f} with the effect")
     assert explained < most

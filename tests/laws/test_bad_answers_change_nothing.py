@@ -192,10 +192,6 @@ FAULTS = {
     "nothing": (lambda study: to_bad(lambda content: b""), "too short"),
     "cut off": (lambda study: to_bad(lambda content: content[:-1]), "cut off"),
     "too long": (lambda study: to_bad(lambda content: content + bytes(8)), "left over"),
-    "oversized": (
-        lambda study: to_bad(lambda content: bytes(codec.LARGEST_MESSAGE + 1)),
-        "at most 1,073,741,824 bytes",
-    ),
     "another version": (
         lambda study: to_bad(lambda content: content[:4] + b"\x07\x00" + content[6:]),
         f"expected version {VERSION}, came 7",
@@ -279,14 +275,28 @@ def said_of_bad(run):
     return dict(said)
 
 
-@pytest.mark.parametrize(("make", "why"), FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize(("study", "exchange"), EXCHANGES.values(), ids=EXCHANGES)
-def test_a_faulty_answer_is_named_and_counts_as_none(doors, without, study, exchange, make, why):
-    run = outcome(doors, study, exchange, make(study))
+def assert_named(run, exchange, why):
     assert BAD not in run.rounds[exchange].answered
     named = said_of_bad(run)
     assert why in named.pop(exchange)
     assert named == ({} if exchange else {1: "rejected: did not enrol"})
+
+
+@pytest.mark.parametrize(("make", "why"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("study", "exchange"), EXCHANGES.values(), ids=EXCHANGES)
+def test_a_faulty_answer_is_named_and_counts_as_none(doors, without, study, exchange, make, why):
+    run = outcome(doors, study, exchange, make(study))
+    assert_named(run, exchange, why)
+    assert_same(run, without(study, exchange))
+
+
+# A gigabyte each: what comes alone, and what comes with another answer.
+@pytest.mark.parametrize("kind", ["score sums", "description"])
+def test_an_answer_that_is_too_large_is_named_and_counts_as_none(doors, without, kind):
+    study, exchange = EXCHANGES[kind]
+    too_large = to_bad(lambda content: bytes(codec.LARGEST_MESSAGE + 1))
+    run = outcome(doors, study, exchange, too_large)
+    assert_named(run, exchange, "at most 1,073,741,824 bytes")
     assert_same(run, without(study, exchange))
 
 

@@ -15,6 +15,8 @@ from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.budget_words import point_in_words
 from fedopl.results.spending.weighed_curve import ClientCurve
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 ACTIONS = ("usual", "new", "both")
 EUROS = Costs(by_action={"new": 1.0, "both": "price"}, unit="euros")
 PLAN = {"basis": "linear", "nuisances": NuisancePlan(outcome="ols", kind="local")}

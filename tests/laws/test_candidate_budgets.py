@@ -17,6 +17,8 @@ from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.spending.priced_candidates import corners
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def some_new(x):
     return np.where(x[:, 0] > 0.5, 1, 0)

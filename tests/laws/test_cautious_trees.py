@@ -22,6 +22,8 @@ from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 CUTS = {"x0": (-0.5, 0.0, 0.5), "x1": (-0.5, 0.0, 0.5)}
 SIZES = {"north": 700, "south": 300}
 BETA = 1.0

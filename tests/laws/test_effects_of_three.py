@@ -7,6 +7,8 @@ import fedopl
 from fedopl.report.explain.curve_words import policy_as_json, policy_as_text
 from fedopl.report.page import render
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def effect(contexts):
     return np.tanh(2 * contexts[:, 0] * contexts[:, 1] * contexts[:, 2])

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from lying_server import ACTIONS, N_FEATURES, LyingServer, study_with
+from lying_server import ACTIONS, N_FEATURES, LyingServer, servers_of, study_with
 from test_a_lying_server import around, from_covariances, from_values
 
 import fedopl
@@ -252,16 +252,16 @@ def test_nobody_learns_who_had_a_rare_event(is_guarded):
     for seed in range(3):
         data, rng = logged(0.06, seed), np.random.default_rng(seed)
         data = data if is_guarded else harm_as_the_outcome(data)
-        space = LyingServer(data, study).score().door._space
+        server = servers_of(data, study)
+        space = server().door._space
         by_harm = OutcomeWorkspace(space, "harm") if is_guarded else space
         held_out = np.arange(space.n_training, data.n_rows)
         held_out = held_out[space.data.actions[held_out] < 2]  # whose effect is not zero
         harmed = by_harm.data.rewards[held_out] > 0
         people = np.concatenate([held_out[harmed][:9], held_out[~harmed][:9]])
         had += list(by_harm.data.rewards[people] > 0)
-        for person in space.data.contexts[people]:
-            server = LyingServer(data, study).score()
-            found.append(spent_on(server, person, rng, kinds))
+        contexts = space.data.contexts[people]
+        found += [spent_on(server(), person, rng, kinds) for person in contexts]
     sizes, is_harmed = np.abs(found), np.array(had)
     for way in range(2):
         right = (sizes[is_harmed, way][:, None] > sizes[~is_harmed, way]).mean()
@@ -271,15 +271,13 @@ def test_nobody_learns_who_had_a_rare_event(is_guarded):
 
 def test_an_outcome_under_another_name_tells_no_more_of_anybody():
     data, rng = logged(0.06, 0), np.random.default_rng(1)
-    space = LyingServer(data, GUARDED).score().door._space
+    server = servers_of(data, GUARDED)
+    space = server().door._space
     held_out = np.arange(space.n_training, data.n_rows)
     held_out = held_out[space.data.actions[held_out] < 2][:40]
     effects = space.scores[held_out, 1] - space.scores[held_out, 0]
     both = [(EstimateValues, {"split": RowSplit.EVALUATION}), (ValueOutcome, {"outcome": 1})]
-    asking = [
-        spent_on(LyingServer(data, GUARDED).score(), person, rng, both)[0]
-        for person in space.data.contexts[held_out]
-    ]
+    asking = [spent_on(server(), person, rng, both)[0] for person in space.data.contexts[held_out]]
     # As of a study with many policies, by which noise is averaged.
     assert np.corrcoef(asking, effects)[0, 1] ** 2 < 0.5
 

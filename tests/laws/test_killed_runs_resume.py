@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -331,22 +332,16 @@ def ran(how, oracle, folder, **environment):
     )
 
 
-@pytest.fixture
-def whole(tmp_path):
-    """A function that runs to the end, without a break, in this process."""
-
-    def _whole(how, oracle):
-        folder = tmp_path / "whole"
-        run = resumable_run.finished(how, oracle, folder)
-        return resumable_run.text_of(run), content_of(folder / "journal")
-
-    return _whole
+def ended(how, oracle, folder):
+    """What comes of a run in this process, and its journal."""
+    run = resumable_run.finished(how, oracle, folder)
+    return resumable_run.text_of(run), content_of(folder / "journal")
 
 
-def resumed(how, oracle, folder):
-    process = ran(how, oracle, folder)
-    assert process.returncode == 0, process.stderr
-    return (folder / "result").read_text(encoding="utf-8"), content_of(folder / "journal")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A function that runs to the end, without a break."""
+    return cache(lambda how, oracle: ended(how, oracle, tmp_path_factory.mktemp("whole")))
 
 
 # Three clients answer each trip: 1 is in the middle of enrolment, 4 of scores, 7 of values where
@@ -369,7 +364,7 @@ def test_a_killed_run_called_again_ends_with_the_same_bytes(
     assert killed.returncode == -signal.SIGKILL
     assert not (folder / "result").exists()
     assert list(content_of(folder / "journal")) == trip_files(kept)
-    assert resumed(how, oracle, folder) == whole(how, oracle)
+    assert ended(how, oracle, folder) == whole(how, oracle)
 
 
 @pytest.mark.parametrize(("after", "kept"), [(0, 0), (7, 2)], ids=["first trip", "last trip"])
@@ -387,7 +382,7 @@ def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(
     assert f"{names[kept]}: cannot be written: File too large" in full.stderr
     assert "what was there before is untouched" in full.stderr
     assert content_of(folder / "journal") == {name: files[name] for name in names[:kept]}
-    assert resumed("stores", "csoaa-exact", folder) == (expected, files)
+    assert ended("stores", "csoaa-exact", folder) == (expected, files)
 
 
 # --- the command, killed --------------------------------------------------------------------------
@@ -395,11 +390,11 @@ def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(
 RESULTS = ("policy.json", "values.csv", "gains.csv", "rounds.jsonl", "study.json")
 
 
-def commanded(tiny, *more, **environment):
-    arguments = ["run", tiny.study, "--clients", tiny.clients, "--out", tiny.out, *more]
+def killed_command(tiny, after):
+    arguments = ["run", tiny.study, "--clients", tiny.clients, "--out", tiny.out]
     return subprocess.run(
         [sys.executable, SCRIPT, "command", *map(str, arguments)],
-        env={**os.environ, **environment},
+        env={**os.environ, "KILL_AFTER": str(after)},
         capture_output=True,
         text=True,
     )
@@ -414,8 +409,8 @@ def small_study(folder):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     tiny = small_study(tmp_path_factory.mktemp("undisturbed") / "tiny")
-    done = commanded(tiny)
-    assert done.returncode == 0, done.stderr
+    done = tiny.run()
+    assert done.code == 0, done.err
     return {name: (tiny.out / name).read_bytes() for name in RESULTS}
 
 
@@ -424,12 +419,12 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize("after", [1, 4, 17, 25])
 def test_a_killed_command_that_resumes_ends_with_the_same_files(tmp_path, undisturbed, after):
     tiny = small_study(tmp_path / "tiny")
-    assert commanded(tiny, KILL_AFTER=str(after)).returncode == -signal.SIGKILL
+    assert killed_command(tiny, after).returncode == -signal.SIGKILL
     assert not (tiny.out / "run.json").exists()
     ledger = tiny.clients / "north" / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes() + b'{"when": "cut o')
-    done = commanded(tiny, "--resume")
-    assert done.returncode == 0, done.stderr
+    done = tiny.run("--resume")
+    assert done.code == 0, done.err
     assert {name: (tiny.out / name).read_bytes() for name in RESULTS} == undisturbed
 
 
@@ -440,12 +435,12 @@ def test_a_command_that_lost_its_quorum_resumes_once_clients_raise_their_limits(
     for name in ("north", "south"):
         tiny.add("[limits]\nscore_queries = 0\n", tiny.settings(name))
     for more in ([], ["--resume"]):
-        lost = commanded(tiny, *more)
-        assert lost.returncode != 0
-        assert "north refused (BUDGET_SPENT)" in " ".join(lost.stderr.split())
+        lost = tiny.run(*more)
+        assert lost.code != 0
+        assert "north refused (BUDGET_SPENT)" in " ".join(lost.err.split())
         assert not (tiny.out / "run.json").exists()
     for name in ("north", "south"):
         tiny.edit("score_queries = 0", "score_queries = 1", tiny.settings(name))
-    done = commanded(tiny, "--resume")
-    assert done.returncode == 0, done.stderr
+    done = tiny.run("--resume")
+    assert done.code == 0, done.err
     assert {name: (tiny.out / name).read_bytes() for name in RESULTS} == undisturbed

@@ -18,6 +18,8 @@ from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
 from fedopl.results.spending.priced_trees import tree_at
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 ACTIONS = ("usual", "new", "both")
 COST = np.array([0.0, 1.0, 3.0])
 EUROS = Costs(by_action={"new": 1.0, "both": 3.0}, unit="euros")

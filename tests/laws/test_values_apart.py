@@ -35,6 +35,8 @@ from fedopl.server.federation import run_study
 from fedopl.server.private_values import values_of
 from fedopl.study.private.private_setting import PrivateSetting
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 ACTIONS, FEATURES, NAMES = ("a", "b"), ("x0", "x1"), ("north", "south", "west")
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))
 SIZES = {"north": 2000, "south": 1200, "west": 40}

@@ -4,9 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from browsing import DESK, PHONE, chromium
-
-axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
+from browsing import DESK, PHONE, chromium, violations
 
 PAGES = ("lower", "hostile", "deep", "apart", "large")
 # Colours are all that differs in the dark.
@@ -132,9 +130,7 @@ def test_no_two_texts_of_a_figure_overlap(visit, viewport):
 def test_axe_finds_nothing_serious(visit, scheme, options):
     page = visit(scheme=scheme)
     unfold(page)
-    found = axe.Axe().run(page, options=options)["violations"]
-    grave = [v for v in found if v["impact"] in ("serious", "critical")]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in grave] == []
+    assert violations(page, ("serious", "critical"), **options) == []
 
 
 def test_headings_come_in_order_under_one_title(visit):

@@ -12,6 +12,8 @@ from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.found_thresholds import strongest_thresholds
 from fedopl.simulation.named_worlds import shaped_world
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 QUICK = fedopl.NuisancePlan(propensity="logistic")
 NOT_DESCRIBED = fedopl.EvaluationPlan(describe=False)
 

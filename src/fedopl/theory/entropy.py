@@ -10,7 +10,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import quad
 
 from fedopl.theory.checks import whole
 from fedopl.theory.covering import (
@@ -25,6 +24,7 @@ from fedopl.theory.distances import hamming_distances
 
 def entropy_integral(log_covering_number: Callable[[float], float]) -> float:
     """∫₀¹ √log N_H(ε²) dε for a class whose log N_H(ε) is given for every Hamming radius ε."""
+    from scipy.integrate import quad  # here, as it is slow to import
 
     # The substitution ε = t² makes the integrand less steep near ε = 0.
     def integrand(t: float) -> float:
