@@ -1,0 +1,368 @@
+"""Spark workers that sum a client's rows on disk, partition by partition. Needs the `spark` extra.
+
+The workers are the client's own. A Spark job is a few numbers of partitions; `mapInArrow` hands
+them to Python processes, which read the client's files by themselves and answer with sums.
+"""
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from fedopl.base.errors import FedoplError, OptionError, StorageError
+from fedopl.client.cluster.handles import answer_bytes, answered, computed, task_bytes
+from fedopl.client.cluster.workers import (
+    AHEAD,
+    all_gone,
+    check_asked,
+    check_size,
+    check_versions,
+    connection_lost,
+    died_of_rows,
+    no_worker,
+    results_in_order,
+    size_of,
+    versions,
+)
+from fedopl.client.disk.passes import Partition
+
+_Total = TypeVar("_Total")
+
+ON_THIS_MACHINE = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
+MASTERS = re.compile(
+    rf"{ON_THIS_MACHINE.pattern}|local-cluster\[\d+,\d+,\d+\]|spark://[^/]+:\d+|yarn|k8s://.+"
+)
+TRIES = 4  # of a task whose worker died; Spark's own number for clusters
+# Whoever reaches a driver can run programs by it, so it listens on this machine only, to those who
+# know its secret. Errors are raised here, and need not be printed by Spark as well.
+ALONE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+SILENT = """\
+status = off
+appender.nobody.type = Null
+appender.nobody.name = nobody
+rootLogger.level = off
+rootLogger.appenderRef.nobody.ref = nobody
+"""
+ANSWER = "number long, answer binary"
+
+
+class SparkEngine:
+    """Workers of Spark: of a cluster, by its master's address, or on this machine.
+
+    A Spark session that this process has already is used as it is, and goes on afterwards.
+
+    Args:
+        address: of a master: spark://lake.example.org:7077, yarn, k8s://... or local[2]. Without
+            it, workers are started on this machine, and end with this process.
+        workers: how many to start on this machine; default: as many as it has cores.
+        wait: for how many seconds to wait for the master, and for a first worker.
+
+    """
+
+    def __init__(
+        self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
+    ) -> None:
+        check_asked(address, workers, extra="spark", needs="pyspark")
+        if address is not None and not MASTERS.fullmatch(address):
+            raise OptionError(
+                f"engine: '{address}' is no address of a Spark master; expected one like "
+                "spark://lake.example.org:7077, yarn, k8s://https://lake.example.org:6443 or "
+                "local[2]"
+            )
+        self._address, self._workers, self._wait = address, workers, wait
+        self._is_ours, self._worked = True, False
+
+    @cached_property
+    def _session(self) -> Any:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        running = SparkContext._active_spark_context
+        if running is not None:
+            self._check_running(running.master)
+            self._is_ours = False
+            return SparkSession.builder.getOrCreate()
+        self._check_java()
+        self._check_reached()
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            session = self._builder(SparkSession.builder).getOrCreate()
+        except Exception as error:
+            raise OptionError(
+                f"engine: {self._name} did not start or did not answer ({first_line(error)}); "
+                "Spark needs Java 17 or newer, and a master of its own version"
+            ) from None
+        finally:
+            with contextlib.suppress(ValueError, TypeError):  # not in the main thread
+                signal.signal(signal.SIGINT, before)  # Spark puts its own in place
+        atexit.register(self.close)
+        if self._is_on_this_machine:
+            session.sparkContext.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        return session
+
+    @cached_property
+    def _jobs(self) -> ThreadPoolExecutor:
+        """Threads of this process that each wait for a job."""
+        return ThreadPoolExecutor(AHEAD, thread_name_prefix="spark-job")
+
+    @property
+    def _is_on_this_machine(self) -> bool:
+        return bool(ON_THIS_MACHINE.fullmatch(self._master))
+
+    @property
+    def _master(self) -> str:
+        """Spark's name of it; a task on this machine is tried again, as in a cluster."""
+        if self._address is None:
+            return f"local[{self._workers or '*'},{TRIES}]"
+        found = ON_THIS_MACHINE.fullmatch(self._address)
+        if found and "," not in self._address:
+            return f"local[{found[1] or 1},{TRIES}]"
+        return self._address
+
+    @property
+    def _name(self) -> str:
+        return self._address or "Spark on this machine"
+
+    def _builder(self, builder: Any) -> Any:
+        settings = {"spark.app.name": "fedopl", "spark.ui.enabled": "false"}
+        if self._address is None or self._address.startswith("local"):
+            settings |= ALONE | self._private_settings()
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.master(self._master)
+
+    def _private_settings(self) -> dict[str, str]:
+        """A folder that no other user can read: results that are large are written to files."""
+        folder = Path(self._folder.name)
+        log = folder / "log4j2.properties"
+        log.write_text(SILENT)
+        return {
+            "spark.local.dir": str(folder),
+            "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{folder}" '
+            f'-Dlog4j2.configurationFile="{log.as_uri()}"',
+        }
+
+    @cached_property
+    def _folder(self) -> TemporaryDirectory[str]:
+        return TemporaryDirectory(prefix="fedopl-spark-", ignore_cleanup_errors=True)
+
+    def _check_running(self, master: str) -> None:
+        """Refuse another master than that of the session that this process has."""
+        if self._workers or (self._address and master not in (self._address, self._master)):
+            raise OptionError(
+                f"engine: this process has a Spark session already, of {master}, and can have no "
+                f"second one, of {self._master}; stop it first, or leave out address and workers "
+                "to use it"
+            )
+
+    def _check_java(self) -> None:
+        home = os.environ.get("JAVA_HOME")
+        if shutil.which("java", path=str(Path(home) / "bin") if home else None) is None:
+            where = f"JAVA_HOME is {home}, where there is none" if home else "no java is found"
+            raise OptionError(
+                f"engine: Spark runs on Java, and {where}; install Java 17 or newer, or set "
+                "JAVA_HOME to its folder"
+            )
+
+    def _check_reached(self) -> None:
+        """Refuse a master of which no address can be reached: Spark itself would try for long."""
+        places = (self._address or "").removeprefix("spark://")
+        if places == (self._address or ""):
+            return
+        why = ""
+        for place in places.split(","):
+            host, _, port = place.rpartition(":")
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), self._wait):
+                    return
+            except (OSError, ValueError, OverflowError) as error:
+                why = type(error).__name__
+        raise OptionError(
+            f"engine: no Spark master could be reached at {self._address} in {self._wait:g} "
+            f"seconds ({why}); start one (sbin/start-master.sh), or correct the address"
+        )
+
+    def connect(self) -> None:
+        """Reach the cluster, or start it, and have its workers compare versions."""
+        try:
+            for _ in self._everywhere(_host):
+                pass
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, file: Path, n_bytes: int) -> None:
+        """Refuse workers that do not see this file as it is here."""
+        for worker, found in self._everywhere(partial(_size_there, file.absolute())):
+            check_size(file, n_bytes, worker, found)
+
+    def _everywhere(self, task: Callable[[Partition], _Total]) -> Iterator[_Total]:
+        """What the task finds in as many tasks as can run at once; Spark decides where."""
+        return self.map(task, [[]] * self._n_at_once())
+
+    def _n_at_once(self) -> int:
+        return max(1, int(self._session.sparkContext.defaultParallelism))
+
+    def map(
+        self, task: Callable[[Partition], _Total], partitions: Sequence[Partition]
+    ) -> Iterator[_Total]:
+        """What the task makes of each partition, in their order; some are under way meanwhile."""
+        content, context = task_bytes(task), self._session.sparkContext
+        work, group = context.broadcast((content, partitions, versions())), f"fedopl-{uuid4()}"
+
+        def submit(numbers: range) -> Future[list[bytes]]:
+            return self._jobs.submit(self._job, group, work, numbers)
+
+        jobs = self._numbers(len(partitions))
+        try:
+            for contents in results_in_order(submit, self._result, jobs, AHEAD):
+                yield from map(answered, contents)
+        except BaseException:
+            with contextlib.suppress(Exception):  # where the session is lost, nothing is left
+                context.cancelJobGroup(group)
+            raise
+        finally:
+            with contextlib.suppress(Exception):
+                work.destroy()
+
+    def _numbers(self, n_partitions: int) -> Iterator[range]:
+        """The numbers of partitions of each job: as many as can be computed at once."""
+        start = 0
+        while start < n_partitions:
+            stop = min(n_partitions, start + self._n_at_once())
+            yield range(start, stop)
+            start = stop
+
+    def _job(self, group: str, work: Any, numbers: range) -> list[bytes]:
+        """The answers for these partitions in order, each by a task of its own."""
+        session = self._session
+        session.sparkContext.setJobGroup(group, "fedopl: sums over rows", interruptOnCancel=True)
+        asked = session.range(numbers.start, numbers.stop, 1, len(numbers))
+        found = asked.mapInArrow(_answering(work), ANSWER).collect()
+        return [row.answer for row in sorted(found, key=lambda row: row.number)]
+
+    def _result(self, job: Future[list[bytes]]) -> list[bytes]:
+        """The answers of one job; Spark has a task tried again where a worker died."""
+        while not wait([job], timeout=self._wait).done:
+            if not self._has_workers():
+                raise all_gone(self._name) if self._worked else no_worker(self._name, self._wait)
+        try:
+            answers = job.result()
+        except Exception as error:
+            raise explained(self._name, error) from None
+        self._worked = True
+        return answers
+
+    def _has_workers(self) -> bool:
+        """Whether anybody could work: Spark itself waits for workers without end."""
+        java = self._session.sparkContext._jsc.sc()
+        return (
+            bool(java.isLocal()) or len(java.statusTracker().getExecutorInfos()) > 1
+        )  # the driver
+
+    def close(self) -> None:
+        """End the session, and with it the workers, unless it was there before."""
+        if "_jobs" in vars(self):
+            self._jobs.shutdown(wait=False, cancel_futures=True)
+        if "_session" in vars(self) and self._is_ours:
+            self._session.stop()
+            atexit.unregister(self.close)
+        if "_folder" in vars(self):
+            self._folder.cleanup()
+
+
+def explained(name: str, error: Exception) -> FedoplError:
+    """What Spark's error means to a client."""
+    text = str(error)
+    for pattern, meaning in MEANINGS.items():
+        if re.search(pattern, text):
+            return meaning(name)
+    return StorageError(f"{name}: Spark gave up a task ({first_line(text)}); see its logs")
+
+
+def first_line(error: object) -> str:
+    """The beginning of an error of Spark's, whose texts go on for pages."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line[:200] for line in lines if line), type(error).__name__)
+
+
+def _without_fedopl(name: str) -> OptionError:
+    return OptionError(
+        f"engine: workers of {name} cannot import what they need; install fedopl there with the "
+        "same versions, for the Python that PYSPARK_PYTHON names"
+    )
+
+
+def _with_other_python(name: str) -> OptionError:
+    here = ".".join(map(str, sys.version_info[:2]))
+    return OptionError(
+        f"engine: workers of {name} have another version of Python than {here}, which runs here; "
+        "let PYSPARK_PYTHON name the same"
+    )
+
+
+def _too_large(name: str) -> StorageError:
+    return StorageError(
+        f"{name}: results of a step take more than spark.driver.maxResultSize; set it higher in "
+        "spark-defaults.conf, and spark.driver.memory too"
+    )
+
+
+# In this order: what Spark says of a task that it gave up also quotes why.
+MEANINGS: dict[str, Callable[[str], FedoplError]] = {
+    "PYTHON_VERSION_MISMATCH": _with_other_python,
+    "ModuleNotFoundError|ImportError": _without_fedopl,
+    "maxResultSize": _too_large,
+    "exited unexpectedly|crashed|ExecutorLostFailure|EOFException": died_of_rows,
+    "stopped SparkContext|SparkContext was shut down|SparkContext has been shut": connection_lost,
+    "Error while sending or receiving|Answer from Java side is empty|refused": connection_lost,
+}
+
+
+# --- what workers run ----------------------------------------------------------------------------
+
+
+def _answering(work: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What a worker does with numbers of partitions, which come in Arrow's batches."""
+
+    def answers(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        schema = pa.schema([("number", pa.int64()), ("answer", pa.binary())])
+        task, partitions, here = work.value
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                answer = answer_bytes(partial(_checked, here, task), partitions[number])
+                yield pa.record_batch([[number], [answer]], schema=schema)
+
+    return answers
+
+
+def _checked(here: dict[str, str], task: bytes, partition: Partition) -> object:
+    """What the task makes of a partition, by a worker with the client's versions."""
+    check_versions(socket.gethostname(), versions(), here)
+    return computed(task, partition)
+
+
+def _host(_: Partition) -> str:
+    return socket.gethostname()
+
+
+def _size_there(file: Path, _: Partition) -> tuple[str, int | None]:
+    return socket.gethostname(), size_of(file)
