@@ -141,7 +141,7 @@ class SparkEngine:
 
     def _builder(self, builder: Any) -> Any:
         settings = {"spark.app.name": "fedopl", "spark.ui.enabled": "false"}
-        if self._address is None or self._address.startswith("local"):
+        if self._is_on_this_machine:
             settings |= ALONE | self._private_settings()
         for key, value in settings.items():
             builder = builder.config(key, value)
@@ -293,13 +293,14 @@ def explained(name: str, error: Exception) -> FedoplError:
     for pattern, meaning in MEANINGS.items():
         if re.search(pattern, text):
             return meaning(name)
-    return StorageError(f"{name}: Spark gave up a task ({first_line(text)}); see its logs")
+    return StorageError(f"{name}: Spark gave up a task ({first_line(error)}); see its logs")
 
 
 def first_line(error: object) -> str:
     """The beginning of an error of Spark's, whose texts go on for pages."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next((line[:200] for line in lines if line), type(error).__name__)
+    lines = [line.strip(": ") for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith("An error occurred while")]
+    return told[0][:200] if told else type(error).__name__
 
 
 def _without_fedopl(name: str) -> OptionError:
