@@ -45,6 +45,7 @@ class Standing:
         infos = [None] * executors
         tracker = SimpleNamespace(getExecutorInfos=lambda: infos)
         java = SimpleNamespace(isLocal=lambda: False, statusTracker=lambda: tracker)
+        java.isStopped = lambda: self.stopped
         self.sparkContext = SimpleNamespace(
             defaultParallelism=3,
             broadcast=lambda value: SimpleNamespace(value=as_sent(value), destroy=lambda: None),
@@ -118,6 +119,8 @@ def test_every_task_compares_versions_and_files(standing, tmp_path, monkeypatch)
     with pytest.raises(OptionError, match=r"has other versions.*: numpy 2.4, here 2.1\. Install"):
         engine.connect()
     assert engine._session.stopped == 1
+    with pytest.raises(StorageError, match="connection was lost"):
+        engine.check(file, 5)
 
 
 @pytest.mark.parametrize(

@@ -217,13 +217,13 @@ class SparkEngine:
         return self.map(task, [[]] * self._n_at_once())
 
     def _n_at_once(self) -> int:
-        return max(1, int(self._session.sparkContext.defaultParallelism))
+        return max(1, int(self._context.defaultParallelism))
 
     def map(
         self, task: Callable[[Partition], _Total], partitions: Sequence[Partition]
     ) -> Iterator[_Total]:
         """What the task makes of each partition, in their order; some are under way meanwhile."""
-        content, context = task_bytes(task), self._session.sparkContext
+        content, context = task_bytes(task), self._context
         work, group = context.broadcast((content, partitions, versions())), f"fedopl-{uuid4()}"
 
         def submit(numbers: range) -> Future[list[bytes]]:
@@ -240,6 +240,17 @@ class SparkEngine:
         finally:
             with contextlib.suppress(Exception):
                 work.destroy()
+
+    @property
+    def _context(self) -> Any:
+        """Spark's side of the session, if it still runs."""
+        context = self._session.sparkContext
+        try:
+            if not context._jsc.sc().isStopped():
+                return context
+        except Exception:
+            raise connection_lost(self._name) from None
+        raise connection_lost(self._name)
 
     def _numbers(self, n_partitions: int) -> Iterator[range]:
         """The numbers of partitions of each job: as many as can be computed at once."""
