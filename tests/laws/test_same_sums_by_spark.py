@@ -21,6 +21,7 @@ import fedopl
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.client.cluster import spark_engine
 from fedopl.client.cluster.spark_engine import SparkEngine
+from fedopl.client.cluster.spark_session import SparkMaster, check_java
 from fedopl.client.table.logged_data import with_engine
 from watching import sockets_of
 
@@ -41,11 +42,12 @@ class Standing:
     """What stands in for a Spark session of three tasks at a time."""
 
     def __init__(self, *, executors=2, error=None):
-        self.groups, self.cancelled, self.stopped, self.error = [], [], 0, error
+        self.groups, self.cancelled, self.closed, self.error = [], [], False, error
+        self.session = self
         infos = [None] * executors
         tracker = SimpleNamespace(getExecutorInfos=lambda: infos)
         java = SimpleNamespace(isLocal=lambda: False, statusTracker=lambda: tracker)
-        java.isStopped = lambda: self.stopped
+        java.isStopped = lambda: self.closed
         self.sparkContext = SimpleNamespace(
             defaultParallelism=3,
             broadcast=lambda value: SimpleNamespace(value=as_sent(value), destroy=lambda: None),
@@ -54,8 +56,8 @@ class Standing:
             _jsc=SimpleNamespace(sc=lambda: java),
         )
 
-    def stop(self):
-        self.stopped += 1
+    def close(self):
+        self.closed = True
 
     def range(self, start, stop, step, n_tasks):
         assert (step, n_tasks) == (1, stop - start)
@@ -83,7 +85,7 @@ def standing(monkeypatch):
 
     def engine(**more):
         found = SparkEngine("spark://lake:7077", wait=0.05)
-        found._session = Standing(**more)
+        found._opened = Standing(**more)
         return found
 
     return engine
@@ -92,8 +94,8 @@ def standing(monkeypatch):
 def test_jobs_in_any_order_give_the_same_bits(standing, rows):
     data, engine = rows(), standing()
     assert learned(with_engine(data, engine)) == learned(data)
-    assert len(set(engine._session.groups)) >= 4
-    assert not engine._session.cancelled
+    assert len(set(engine._opened.groups)) >= 4
+    assert not engine._opened.cancelled
 
 
 def test_an_error_of_a_task_is_raised_as_it_is(standing):
@@ -103,7 +105,7 @@ def test_an_error_of_a_task_is_raised_as_it_is(standing):
     engine = standing()
     with pytest.raises(StorageError, match="no space"):
         list(engine.map(failing, [[]] * 9))
-    assert engine._session.cancelled == engine._session.groups[:1]
+    assert engine._opened.cancelled == engine._opened.groups[:1]
 
 
 def test_every_task_compares_versions_and_files(standing, tmp_path, monkeypatch):
@@ -118,7 +120,7 @@ def test_every_task_compares_versions_and_files(standing, tmp_path, monkeypatch)
     monkeypatch.setattr(spark_engine, "versions", lambda: next(later))
     with pytest.raises(OptionError, match=r"has other versions.*: numpy 2.4, here 2.1\. Install"):
         engine.connect()
-    assert engine._session.stopped == 1
+    assert engine._opened.closed
     with pytest.raises(StorageError, match="connection was lost"):
         engine.check(file, 5)
 
@@ -153,12 +155,12 @@ def test_nobody_who_works_is_said_in_bounded_time(standing):
 
 def test_masters_are_named_as_spark_names_them(monkeypatch):
     installed(monkeypatch)
-    assert SparkEngine(workers=3)._master == "local[3,4]"  # a task is tried four times
-    assert SparkEngine()._master == "local[*,4]"
-    assert SparkEngine("local")._master == "local[1,4]"
-    assert SparkEngine("local[2]")._master == "local[2,4]"
-    assert SparkEngine("local[2,1]")._master == "local[2,1]"
-    assert SparkEngine("yarn")._master == "yarn"
+    assert SparkEngine(workers=3)._master.url == "local[3,4]"  # a task is tried four times
+    assert SparkEngine()._master.url == "local[*,4]"
+    assert SparkEngine("local")._master.url == "local[1,4]"
+    assert SparkEngine("local[2]")._master.url == "local[2,4]"
+    assert SparkEngine("local[2,1]")._master.url == "local[2,1]"
+    assert SparkEngine("yarn")._master.url == "yarn"
     for wrong in ("lake:7077", "spark://lake", "local[two]", "sc://lake:15002", "http://x"):
         with pytest.raises(OptionError, match="is no address of a Spark master; expected one like"):
             SparkEngine(wrong)
@@ -172,14 +174,14 @@ def test_what_is_missing_is_said_before_anything_starts(monkeypatch, tmp_path):
         SparkEngine()
     installed(monkeypatch)
     with pytest.raises(OptionError, match=r"no Spark master could be reached at spark://127.* 0.5"):
-        SparkEngine("spark://127.0.0.1:9", wait=0.5)._check_reached()
+        SparkMaster("spark://127.0.0.1:9", None).check_reached(0.5)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(OptionError, match=r"JAVA_HOME is .*, where there is none; install Java 17"):
-        SparkEngine()._check_java()
+        check_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OptionError, match="no java is found"):
-        SparkEngine()._check_java()
+        check_java()
 
 
 # --- with Spark -----------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ def two_workers():
     engine.connect()
     yield engine
     engine.close()
-    assert not Path(engine._folder.name).exists()
+    assert not engine._opened.folder.exists()
 
 
 def parent_of(process):
@@ -219,6 +221,35 @@ def killed_once(engine, mark, whom):
 
 
 @with_spark
+def test_a_single_worker_changes_no_bit(rows):
+    pytest.importorskip("pyspark")
+    data, engine = rows(), fedopl.SparkEngine(workers=1, wait=LONG)
+    found = sums_of(with_engine(data, engine))
+    java = engine._opened.session.sparkContext._gateway.proc
+    engine.close()
+    assert java.poll() is not None
+    assert found == sums_of(data)
+
+
+@with_spark
+def test_after_a_machine_of_a_cluster_died_every_bit_is_the_same(rows, tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    data, mark = rows(), tmp_path / "was killed"
+    engine = fedopl.SparkEngine("local-cluster[2,1,1024]", wait=LONG)
+    killing = killed_once(engine, mark, lambda: parent_of(os.getppid()))
+    try:
+        assert sums_of(with_engine(data, killing)) == sums_of(data)
+        assert mark.exists()
+        engine._opened.session.stop()
+        with pytest.raises(StorageError, match="connection was lost"):
+            list(engine.map(len, [[]]))
+    finally:
+        engine.close()
+
+
+@with_spark
 def test_two_workers_of_spark_change_no_bit(two_workers, rows):
     data = rows()
     assert learned(with_engine(data, two_workers)) == learned(data)
@@ -237,13 +268,13 @@ def test_after_a_worker_was_killed_every_bit_is_the_same(two_workers, rows, tmp_
 
 @with_spark
 def test_workers_of_this_machine_are_reached_from_it_alone(two_workers):
-    java = two_workers._session.sparkContext._gateway.proc.pid
+    java = two_workers._opened.session.sparkContext._gateway.proc.pid
     heard = {found.here for found in sockets_of([java, os.getpid()]) if found.listens}
     assert heard
     assert heard <= {"127.0.0.1", "::ffff:127.0.0.1"}
-    settings = two_workers._session.sparkContext.getConf()
+    settings = two_workers._opened.session.sparkContext.getConf()
     assert settings.get("spark.authenticate") == "true"
-    folder = Path(two_workers._folder.name)
+    folder = two_workers._opened.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert list(folder.glob("blockmgr-*"))
     mine = {found.owner() for found in folder.rglob("*")}
@@ -259,33 +290,3 @@ def test_one_process_has_one_session(two_workers):
     same.close()  # and it goes on, as it was not this engine's
     assert list(two_workers.map(len, [[1]])) == [1]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@with_spark
-def test_after_a_machine_of_a_cluster_died_every_bit_is_the_same(rows, tmp_path, monkeypatch):
-    pyspark = pytest.importorskip("pyspark")
-    running = pyspark.SparkContext._active_spark_context
-    if running is not None:
-        running.stop()  # of the tests above, which are done
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    data, mark = rows(), tmp_path / "was killed"
-    engine = fedopl.SparkEngine("local-cluster[2,1,1024]", wait=LONG)
-    killing = killed_once(engine, mark, lambda: parent_of(os.getppid()))
-    try:
-        assert sums_of(with_engine(data, killing)) == sums_of(data)
-        assert mark.exists()
-        engine._session.stop()
-        with pytest.raises(StorageError, match="connection was lost"):
-            list(engine.map(len, [[]]))
-    finally:
-        engine.close()
-
-
-@with_spark
-def test_a_single_worker_changes_no_bit(rows):
-    pytest.importorskip("pyspark")
-    data, engine = rows(), fedopl.SparkEngine(workers=1, wait=LONG)
-    found = sums_of(with_engine(data, engine))
-    engine.close()
-    assert found == sums_of(data)

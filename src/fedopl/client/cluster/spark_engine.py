@@ -4,24 +4,20 @@ The workers are the client's own. A Spark job is a few numbers of partitions; `m
 them to Python processes, which read the client's files by themselves and answer with sums.
 """
 
-import atexit
 import contextlib
-import os
 import re
-import shutil
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from fedopl.base.errors import FedoplError, OptionError, StorageError
 from fedopl.client.cluster.handles import answer_bytes, answered, computed, task_bytes
+from fedopl.client.cluster.spark_session import SparkMaster, SparkSessionHere, first_line
 from fedopl.client.cluster.workers import (
     AHEAD,
     all_gone,
@@ -39,26 +35,6 @@ from fedopl.client.disk.passes import Partition
 
 _Total = TypeVar("_Total")
 
-ON_THIS_MACHINE = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
-MASTERS = re.compile(
-    rf"{ON_THIS_MACHINE.pattern}|local-cluster\[\d+,\d+,\d+\]|spark://[^/]+:\d+|yarn|k8s://.+"
-)
-TRIES = 4  # of a task whose worker died; Spark's own number for clusters
-# Whoever reaches a driver can run programs by it, so it listens on this machine only, to those who
-# know its secret. Errors are raised here, and need not be printed by Spark as well.
-ALONE = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.authenticate": "true",
-    "spark.ui.showConsoleProgress": "false",
-}
-SILENT = """\
-status = off
-appender.nobody.type = Null
-appender.nobody.name = nobody
-rootLogger.level = off
-rootLogger.appenderRef.nobody.ref = nobody
-"""
 ANSWER = "number long, answer binary"
 
 
@@ -79,124 +55,20 @@ class SparkEngine:
         self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
     ) -> None:
         check_asked(address, workers, extra="spark", needs="pyspark")
-        if address is not None and not MASTERS.fullmatch(address):
-            raise OptionError(
-                f"engine: '{address}' is no address of a Spark master; expected one like "
-                "spark://lake.example.org:7077, yarn, k8s://https://lake.example.org:6443 or "
-                "local[2]"
-            )
-        self._address, self._workers, self._wait = address, workers, wait
-        self._is_ours, self._worked = True, False
+        self._master, self._wait, self._worked = SparkMaster(address, workers), wait, False
 
     @cached_property
-    def _session(self) -> Any:
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
+    def _opened(self) -> SparkSessionHere:
+        return SparkSessionHere(self._master, self._wait)
 
-        running = SparkContext._active_spark_context
-        if running is not None:
-            self._check_running(running.master)
-            self._is_ours = False
-            return SparkSession.builder.getOrCreate()
-        self._check_java()
-        self._check_reached()
-        before = signal.getsignal(signal.SIGINT)
-        try:
-            session = self._builder(SparkSession.builder).getOrCreate()
-        except Exception as error:
-            raise OptionError(
-                f"engine: {self._name} did not start or did not answer ({first_line(error)}); "
-                "Spark needs Java 17 or newer, and a master of its own version"
-            ) from None
-        finally:
-            with contextlib.suppress(ValueError, TypeError):  # not in the main thread
-                signal.signal(signal.SIGINT, before)  # Spark puts its own in place
-        atexit.register(self.close)
-        if self._is_on_this_machine:
-            session.sparkContext.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        return session
+    @property
+    def _name(self) -> str:
+        return str(self._master)
 
     @cached_property
     def _jobs(self) -> ThreadPoolExecutor:
         """Threads of this process that each wait for a job."""
         return ThreadPoolExecutor(AHEAD, thread_name_prefix="spark-job")
-
-    @property
-    def _is_on_this_machine(self) -> bool:
-        return bool(ON_THIS_MACHINE.fullmatch(self._master))
-
-    @property
-    def _master(self) -> str:
-        """Spark's name of it; a task on this machine is tried again, as in a cluster."""
-        if self._address is None:
-            return f"local[{self._workers or '*'},{TRIES}]"
-        found = ON_THIS_MACHINE.fullmatch(self._address)
-        if found and "," not in self._address:
-            return f"local[{found[1] or 1},{TRIES}]"
-        return self._address
-
-    @property
-    def _name(self) -> str:
-        return self._address or "Spark on this machine"
-
-    def _builder(self, builder: Any) -> Any:
-        settings = {"spark.app.name": "fedopl", "spark.ui.enabled": "false"}
-        if self._is_on_this_machine:
-            settings |= ALONE | self._private_settings()
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        return builder.master(self._master)
-
-    def _private_settings(self) -> dict[str, str]:
-        """A folder that no other user can read: results that are large are written to files."""
-        folder = Path(self._folder.name)
-        log = folder / "log4j2.properties"
-        log.write_text(SILENT)
-        return {
-            "spark.local.dir": str(folder),
-            "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{folder}" '
-            f'-Dlog4j2.configurationFile="{log.as_uri()}"',
-        }
-
-    @cached_property
-    def _folder(self) -> TemporaryDirectory[str]:
-        return TemporaryDirectory(prefix="fedopl-spark-", ignore_cleanup_errors=True)
-
-    def _check_running(self, master: str) -> None:
-        """Refuse another master than that of the session that this process has."""
-        if self._workers or (self._address and master not in (self._address, self._master)):
-            raise OptionError(
-                f"engine: this process has a Spark session already, of {master}, and can have no "
-                f"second one, of {self._master}; stop it first, or leave out address and workers "
-                "to use it"
-            )
-
-    def _check_java(self) -> None:
-        home = os.environ.get("JAVA_HOME")
-        if shutil.which("java", path=str(Path(home) / "bin") if home else None) is None:
-            where = f"JAVA_HOME is {home}, where there is none" if home else "no java is found"
-            raise OptionError(
-                f"engine: Spark runs on Java, and {where}; install Java 17 or newer, or set "
-                "JAVA_HOME to its folder"
-            )
-
-    def _check_reached(self) -> None:
-        """Refuse a master of which no address can be reached: Spark itself would try for long."""
-        places = (self._address or "").removeprefix("spark://")
-        if places == (self._address or ""):
-            return
-        why = ""
-        for place in places.split(","):
-            host, _, port = place.rpartition(":")
-            try:
-                with socket.create_connection((host.strip("[]"), int(port)), self._wait):
-                    return
-            except (OSError, ValueError, OverflowError) as error:
-                why = type(error).__name__
-        raise OptionError(
-            f"engine: no Spark master could be reached at {self._address} in {self._wait:g} "
-            f"seconds ({why}); start one (sbin/start-master.sh), or correct the address"
-        )
 
     def connect(self) -> None:
         """Reach the cluster, or start it, and have its workers compare versions."""
@@ -244,7 +116,7 @@ class SparkEngine:
     @property
     def _context(self) -> Any:
         """Spark's side of the session, if it still runs."""
-        context = self._session.sparkContext
+        context = self._opened.session.sparkContext
         try:
             if not context._jsc.sc().isStopped():
                 return context
@@ -262,7 +134,7 @@ class SparkEngine:
 
     def _job(self, group: str, work: Any, numbers: range) -> list[bytes]:
         """The answers for these partitions in order, each by a task of its own."""
-        session = self._session
+        session = self._opened.session
         session.sparkContext.setJobGroup(group, "fedopl: sums over rows", interruptOnCancel=True)
         asked = session.range(numbers.start, numbers.stop, 1, len(numbers))
         found = asked.mapInArrow(_answering(work), ANSWER).collect()
@@ -282,20 +154,16 @@ class SparkEngine:
 
     def _has_workers(self) -> bool:
         """Whether anybody could work: Spark itself waits for workers without end."""
-        java = self._session.sparkContext._jsc.sc()
-        return (
-            bool(java.isLocal()) or len(java.statusTracker().getExecutorInfos()) > 1
-        )  # the driver
+        java = self._opened.session.sparkContext._jsc.sc()
+        with_the_driver = java.statusTracker().getExecutorInfos()
+        return bool(java.isLocal()) or len(with_the_driver) > 1
 
     def close(self) -> None:
         """End the session, and with it the workers, unless it was there before."""
         if "_jobs" in vars(self):
             self._jobs.shutdown(wait=False, cancel_futures=True)
-        if "_session" in vars(self) and self._is_ours:
-            self._session.stop()
-            atexit.unregister(self.close)
-        if "_folder" in vars(self):
-            self._folder.cleanup()
+        if "_opened" in vars(self):
+            self._opened.close()
 
 
 def explained(name: str, error: Exception) -> FedoplError:
@@ -305,13 +173,6 @@ def explained(name: str, error: Exception) -> FedoplError:
         if re.search(pattern, text):
             return meaning(name)
     return StorageError(f"{name}: Spark gave up a task ({first_line(error)}); see its logs")
-
-
-def first_line(error: object) -> str:
-    """The beginning of an error of Spark's, whose texts go on for pages."""
-    lines = [line.strip(": ") for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith("An error occurred while")]
-    return told[0][:200] if told else type(error).__name__
 
 
 def _without_fedopl(name: str) -> OptionError:
