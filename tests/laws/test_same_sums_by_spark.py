@@ -19,7 +19,9 @@ from test_same_sums_by_workers import learned, rows, small_partitions, sums_of
 
 import fedopl
 from fedopl.base.errors import OptionError, StorageError
+from fedopl.client.client_file import read_client
 from fedopl.client.cluster import spark_engine
+from fedopl.client.cluster.engine_kinds import shared_engine
 from fedopl.client.cluster.spark_engine import SparkEngine
 from fedopl.client.cluster.spark_session import SparkMaster, check_java
 from fedopl.client.table.logged_data import with_engine
@@ -199,10 +201,6 @@ def two_workers():
     assert not engine._opened.folder.exists()
 
 
-def parent_of(process):
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def killed_once(engine, mark, whom):
     """The engine, one of whose workers is killed while it has the second partition."""
 
@@ -238,7 +236,11 @@ def test_after_a_machine_of_a_cluster_died_every_bit_is_the_same(rows, tmp_path,
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     data, mark = rows(), tmp_path / "was killed"
     engine = fedopl.SparkEngine("local-cluster[2,1,1024]", wait=LONG)
-    killing = killed_once(engine, mark, lambda: parent_of(os.getppid()))
+
+    def executor():  # of which the parent of this process is a child
+        return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+
+    killing = killed_once(engine, mark, executor)
     try:
         assert sums_of(with_engine(data, killing)) == sums_of(data)
         assert mark.exists()
@@ -290,3 +292,16 @@ def test_one_process_has_one_session(two_workers):
     same.close()  # and it goes on, as it was not this engine's
     assert list(two_workers.map(len, [[1]])) == [1]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@with_spark
+def test_a_client_file_names_spark(two_workers, rows, tmp_path):
+    data = rows()
+    folder = next(up for up in data.contexts.path.parents if (up / "rows.parquet").exists())
+    asked = '[engine]\nkind = "spark"\naddress = "local[2]"\n'
+    text = f'[data]\nfile = "{folder / "rows.parquet"}"\n{asked}'
+    (tmp_path / "client.toml").write_text(text)
+    read = read_client(tmp_path).read(data.schema)
+    assert isinstance(read.engine, SparkEngine)
+    assert sums_of(read) == sums_of(data)
+    shared_engine.cache_clear()

@@ -35,6 +35,7 @@ from fedopl.client.disk.passes import Partition
 
 _Total = TypeVar("_Total")
 
+PACKAGES = ("pyspark", "cloudpickle", "pandas")  # without pandas, Spark has no mapInArrow
 ANSWER = "number long, answer binary"
 
 
@@ -54,7 +55,7 @@ class SparkEngine:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
     ) -> None:
-        check_asked(address, workers, extra="spark", needs="pyspark")
+        check_asked(address, workers, extra="spark", packages=PACKAGES)
         self._master, self._wait, self._worked = SparkMaster(address, workers), wait, False
 
     @cached_property

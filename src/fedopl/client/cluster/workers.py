@@ -52,12 +52,17 @@ def results_in_order(
 # --- before they are asked -----------------------------------------------------------------------
 
 
-def check_asked(address: str | None, workers: int | None, *, extra: str, needs: str) -> None:
-    """Refuse what cannot be meant, and workers whose package is not installed here."""
+def check_asked(
+    address: str | None, workers: int | None, *, extra: str, packages: Iterable[str]
+) -> None:
+    """Refuse what cannot be meant, and workers whose packages are not installed here."""
     if address is not None and workers is not None:
         raise OptionError("workers: they are started on this machine; leave out the address")
-    if find_spec(needs) is None:
-        raise OptionError(f"engine: {extra} is not installed; run: pip install 'fedopl[{extra}]'")
+    for package in packages:
+        if find_spec(package) is None:
+            raise OptionError(
+                f"engine: {package} is not installed; run: pip install 'fedopl[{extra}]'"
+            )
 
 
 def versions() -> dict[str, str]:
