@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from fedopl.base.errors import FedoplError, OptionError, StorageError
 from fedopl.client.cluster.handles import answer_bytes, answered, computed, task_bytes
-from fedopl.client.cluster.spark_session import SparkMaster, SparkSessionHere, first_line
+from fedopl.client.cluster.spark_session import SparkMaster, SparkSessionHere, head_of_error
 from fedopl.client.cluster.workers import (
     AHEAD,
     all_gone,
@@ -35,7 +35,7 @@ from fedopl.client.disk.passes import Partition
 
 _Total = TypeVar("_Total")
 
-PACKAGES = ("pyspark", "cloudpickle", "pandas")  # without pandas, Spark has no mapInArrow
+SPARK_PACKAGES = ("pyspark", "cloudpickle", "pandas")  # without pandas, Spark has no mapInArrow
 ANSWER = "number long, answer binary"
 
 
@@ -55,7 +55,7 @@ class SparkEngine:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
     ) -> None:
-        check_asked(address, workers, extra="spark", packages=PACKAGES)
+        check_asked(address, workers, extra="spark", packages=SPARK_PACKAGES)
         self._master, self._wait, self._worked = SparkMaster(address, workers), wait, False
 
     @cached_property
@@ -149,7 +149,7 @@ class SparkEngine:
         try:
             answers = job.result()
         except Exception as error:
-            raise explained(self._name, error) from None
+            raise error_meant(self._name, error) from None
         self._worked = True
         return answers
 
@@ -167,13 +167,13 @@ class SparkEngine:
             self._opened.close()
 
 
-def explained(name: str, error: Exception) -> FedoplError:
+def error_meant(name: str, error: Exception) -> FedoplError:
     """What Spark's error means to a client."""
     text = str(error)
     for pattern, meaning in MEANINGS.items():
         if re.search(pattern, text):
             return meaning(name)
-    return StorageError(f"{name}: Spark gave up a task ({first_line(error)}); see its logs")
+    return StorageError(f"{name}: Spark gave up a task ({head_of_error(error)}); see its logs")
 
 
 def _without_fedopl(name: str) -> OptionError:

@@ -24,13 +24,13 @@ TRIES = 4  # of a task whose worker died; Spark's own number for clusters
 PATIENCE = 30  # seconds for Java to end
 # Whoever reaches a driver can run programs by it, so it listens on this machine only, to those who
 # know its secret. Errors are raised here, and need not be printed by Spark as well.
-ALONE = {
+LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-SILENT = """\
+SILENT_LOG = """\
 status = off
 appender.nobody.type = Null
 appender.nobody.name = nobody
@@ -135,7 +135,7 @@ class SparkSessionHere:
         except Exception as error:
             self._end_java()
             raise OptionError(
-                f"engine: {master} did not start or did not answer ({first_line(error)}); "
+                f"engine: {master} did not start or did not answer ({head_of_error(error)}); "
                 "Spark needs Java 17 or newer, and a master of its own version"
             ) from None
         finally:
@@ -179,7 +179,7 @@ def _configured(builder: Any, master: SparkMaster, folder: TemporaryDirectory[st
     # No page that tells what is computed.
     settings = {"spark.app.name": "fedopl", "spark.ui.enabled": "false"}
     if folder:
-        settings |= ALONE | _private(Path(folder.name))
+        settings |= LOCAL_SETTINGS | _private(Path(folder.name))
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.master(master.url)
@@ -188,7 +188,7 @@ def _configured(builder: Any, master: SparkMaster, folder: TemporaryDirectory[st
 def _private(folder: Path) -> dict[str, str]:
     """Spark writes into this folder: large results go through files, which others could read."""
     log = folder / "log4j2.properties"
-    log.write_text(SILENT)
+    log.write_text(SILENT_LOG)
     return {
         "spark.local.dir": str(folder),
         "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{folder}" '
@@ -196,7 +196,7 @@ def _private(folder: Path) -> dict[str, str]:
     }
 
 
-def first_line(error: object) -> str:
+def head_of_error(error: object) -> str:
     """The beginning of an error of Spark's, whose texts go on for pages."""
     lines = [line.strip(": ") for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith("An error occurred while")]
