@@ -8,7 +8,8 @@ threads read the next rows. Workers are processes on this machine, of one thread
 worker" compares within one run, in turns. "Processor seconds" are those of the workers, or of the
 own process; "cores" is that over time: where it is close to the number of workers, the processor
 limits them, and where it is far below, other programs used it. "Sent back" is what one partition's
-total takes. "Same bits": whether the totals are those of the own process.
+total takes. "Same bits": whether the totals are those of the own process. Two workers of Spark are
+measured too where PySpark and Java are installed; their processor time includes Java's.
 
 The second table says how much of `fedopl.learn` on rows on disk are passes that workers take, in
 the own process. The rest stays there: rows assigned to folds, the sample that propensities are
@@ -16,15 +17,18 @@ fitted to and the fits themselves, descriptions, and solving.
 """
 
 import pickle
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial, reduce
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from harness import Column, Options, Row, Table, options, spread, tell, write
 from memory import schema, write_parquet
 from problem import N_FEATURES
@@ -72,6 +76,7 @@ SHARES = (
     Column("in passes that workers take", "{share:.0%}"),
 )
 
+Engine = fedopl.DaskEngine | fedopl.SparkEngine | None
 Totalled = Callable[[Workspace, int], list[Any]]
 
 
@@ -106,7 +111,7 @@ def _scored_sums(new: Callable[[], ScoreTotals], chunks: Iterable[Any]) -> Any:
 PASSES: dict[str, Totalled] = {"outcome sums": outcome_sums, "scores and their sums": score_sums}
 
 
-def opened(folder: Path, n_rows: int, engine: fedopl.DaskEngine | None) -> LoggedData:
+def opened(folder: Path, n_rows: int, engine: Engine) -> LoggedData:
     """The rows on disk, read from the file at first."""
     path = folder / f"{n_rows}.parquet"
     if not path.exists():
@@ -125,15 +130,19 @@ def workspace(data: LoggedData) -> Workspace:
     return Workspace(data, study, limits, PrivateDraws(0, "", SEED_ALONE))
 
 
-def busy(engine: fedopl.DaskEngine | None) -> float:
+def busy(engine: Engine) -> float:
     """Processor time so far, of the workers or of this process."""
     if engine is None:
         return time.process_time()
+    if isinstance(engine, fedopl.SparkEngine):
+        java = psutil.Process(engine._opened.session.sparkContext._gateway.proc.pid)
+        times = [process.cpu_times() for process in (java, *java.children(recursive=True))]
+        return sum(own.user + own.system for own in times)
     return sum(engine._client.run(time.process_time).values())
 
 
 def measured(
-    space: Workspace, what: Totalled, times: int, engine: fedopl.DaskEngine | None
+    space: Workspace, what: Totalled, times: int, engine: Engine
 ) -> tuple[float, float, list[Any]]:
     """Seconds, processor time, and what came of it."""
     cpu, clock = busy(engine), time.perf_counter()
@@ -203,7 +212,10 @@ def main(given: Options) -> None:
         study_rows.ROWS_PER_CHUNK = 1_000
         passes.CHUNKS_PER_PARTITION = 8
     one, two = fedopl.DaskEngine(workers=1), fedopl.DaskEngine(workers=2)
-    ways = {"own process": None, "one worker": one, "two workers": two}
+    ways: dict[str, Engine] = {"own process": None, "one worker": one, "two workers": two}
+    spark = None
+    if find_spec("pyspark") and shutil.which("java"):
+        spark = ways["two workers of Spark"] = fedopl.SparkEngine(workers=2)
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         for rows in given.sizes(SIZES, QUICK):
@@ -214,6 +226,8 @@ def main(given: Options) -> None:
         parts = shares(Path(folder), n_rows // 4)
     one.close()
     two.close()
+    if spark:
+        spark.close()
     write(__file__, given, Table(COLUMNS, lines), Table(SHARES, parts))
 
 

@@ -10,7 +10,8 @@ SURFACE = """
     Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances
     OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Run
-    Running Schema SchemaError Scores StorageError Study StudyError TrainingPlan Tree TreePolicy
+    Running Schema SchemaError Scores SparkEngine
+    StorageError Study StudyError TrainingPlan Tree TreePolicy
     aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy
     load_run mixture overlap read_contexts read_logged read_study run search_tree
     self_normalised_aipw_scores

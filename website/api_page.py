@@ -34,6 +34,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "learn": (),
         "ClientFactory": (),
         "DaskEngine": (),
+        "SparkEngine": (),
         "Running": (),
         "PolicyLearner": ("fit", "predict", "score"),
     },

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedopl.base.estimates import Estimate
     from fedopl.base.schema import Schema
     from fedopl.client.cluster.dask_engine import DaskEngine
+    from fedopl.client.cluster.spark_engine import SparkEngine
     from fedopl.client.disclosure.limits import Limits
     from fedopl.client.local.local_tree import search_tree
     from fedopl.client.scoring.cross_fit import Nuisances, cross_fit
@@ -73,6 +74,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "fedopl.client.cluster.dask_engine": ("DaskEngine",),
+    "fedopl.client.cluster.spark_engine": ("SparkEngine",),
     "fedopl.client.disclosure.limits": ("Limits",),
     "fedopl.client.table.contexts": ("Contexts", "read_contexts"),
     "fedopl.client.table.logged_data": ("LoggedData",),
@@ -168,6 +170,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "Scores",
+    "SparkEngine",
     "StorageError",
     "Study",
     "StudyError",

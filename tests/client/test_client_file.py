@@ -63,7 +63,10 @@ PARQUET = 'file = "rows.parquet"'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{PARQUET}\n[engine]\nkind = 'ray'", "engine.kind: came 'ray'; expected one of dask"),
+        (
+            f"{PARQUET}\n[engine]\nkind = 'ray'",
+            "engine.kind: came 'ray'.* dask, spark",
+        ),
         (f"{PARQUET}\n[engine]\nworkers = 2", r"engine.kind"),
         (f"{PARQUET}\n[engine]\nkind = 'dask'\nworkers = 0", r"engine.workers"),
         (
@@ -79,8 +82,10 @@ def test_workers_are_of_a_known_kind_and_have_rows_on_disk(tmp_path, text, messa
         read_client(client_in(tmp_path / "north", f"[data]\n{text}\n"))
 
 
-def engine_of(folder, section):
-    return read_client(client_in(folder, f"[data]\n{PARQUET}\n[engine]\nkind = 'dask'\n{section}"))
+def engine_of(folder, section, kind="dask"):
+    return read_client(
+        client_in(folder, f"[data]\n{PARQUET}\n[engine]\nkind = '{kind}'\n{section}")
+    )
 
 
 def test_workers_that_cannot_be_had_are_said_with_the_line_of_the_file(tmp_path, monkeypatch):
@@ -88,9 +93,14 @@ def test_workers_that_cannot_be_had_are_said_with_the_line_of_the_file(tmp_path,
     away = engine_of(tmp_path / "north", 'address = "tcp://127.0.0.1:9"\nwait = 0.3\n')
     with pytest.raises(fedopl.OptionError, match=r"client.toml.*line 4.*no Dask scheduler.* 0.3 s"):
         away.read(SCHEMA)
-    monkeypatch.setattr("fedopl.client.cluster.dask_engine.find_spec", lambda _: None)
+    monkeypatch.setattr("fedopl.client.cluster.workers.find_spec", lambda _: None)
     with pytest.raises(fedopl.OptionError, match=r"client.toml.*pip install 'fedopl\[dask\]'"):
         engine_of(tmp_path / "south", "wait = 0.4\n").read(SCHEMA)
+    with pytest.raises(fedopl.OptionError, match=r"client.toml.*pip install 'fedopl\[spark\]'"):
+        engine_of(tmp_path / "west", "wait = 0.4\n", "spark").read(SCHEMA)
+    monkeypatch.setattr("fedopl.client.cluster.workers.find_spec", lambda _: "found")
+    with pytest.raises(fedopl.OptionError, match=r"client.toml.*line 4.*'lake' is no address of a"):
+        engine_of(tmp_path / "east", 'address = "lake"\n', "spark").read(SCHEMA)
 
 
 def test_a_client_with_workers_has_its_rows_on_disk(tmp_path, monkeypatch):
@@ -112,7 +122,7 @@ def test_a_client_with_workers_has_its_rows_on_disk(tmp_path, monkeypatch):
     data = client.read(SCHEMA)
     assert data.is_on_disk
     assert isinstance(data.engine, Workers)
-    assert found == [("tls://lake:8786", None, 30.0)]
+    assert found == [("dask", "tls://lake:8786", None, 30.0)]
 
 
 def test_clients_are_found_in_folders_and_have_names_of_their_own(tmp_path):

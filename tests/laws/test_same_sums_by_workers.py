@@ -209,7 +209,7 @@ def test_a_scheduler_that_is_not_there_is_said_in_bounded_time():
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("fedopl.client.cluster.dask_engine.find_spec", lambda _: None)
+    monkeypatch.setattr("fedopl.client.cluster.workers.find_spec", lambda _: None)
     with pytest.raises(OptionError, match=r"pip install 'fedopl\[dask\]'"):
         fedopl.DaskEngine()
 

@@ -20,10 +20,11 @@ from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked
-from fedopl.client.cluster.dask_engine import DaskEngine, shared_engine
+from fedopl.client.cluster.engine_kinds import EngineKind, shared_engine
 from fedopl.client.disclosure.approvals import Approvals
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
+from fedopl.client.disk.passes import PassEngine
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.snapshots import NewRows, Snapshots
 from fedopl.client.table.contexts import Contexts, contexts_in
@@ -96,12 +97,14 @@ class DataSection(Checked):
 class EngineSection(Checked):
     """The client's own workers, which sum rows on disk in place of this process."""
 
-    kind: Literal["dask"] = Field(
-        description="whose workers: those of Dask; needed only where there is an [engine]"
+    kind: EngineKind = Field(
+        description="whose workers: those of Dask or of Spark; needed only where there is an "
+        "[engine]"
     )
     address: str | None = Field(
         default=None,
-        description="of its scheduler, such as tls://lake.example.org:8786; ${NAME} stands for an "
+        description="of Dask's scheduler, such as tls://lake.example.org:8786, or of Spark's "
+        "master, such as spark://lake.example.org:7077 or yarn; ${NAME} stands for an "
         "environment variable; default: workers are started on this machine",
     )
     workers: int | None = Field(
@@ -113,7 +116,8 @@ class EngineSection(Checked):
         default=30.0,
         gt=0,
         le=600,
-        description="for how many seconds to wait for the scheduler, and for a first worker",
+        description="for how many seconds to wait for the scheduler or master, and for a first "
+        "worker",
     )
 
     @model_validator(mode="after")
@@ -288,14 +292,14 @@ class Client:
         check_outcomes(rows, schema.outcomes, form.name)
         return rows
 
-    def _engine(self) -> DaskEngine | None:
+    def _engine(self) -> PassEngine | None:
         """Its workers, if it has any, connected: what is wrong is said before rows are read."""
         asked = self.settings.engine
         if asked is None:
             return None
         address = asked.address and _with_environment(asked.address, str(self.path))
         try:
-            return shared_engine(address, asked.workers, asked.wait)
+            return shared_engine(asked.kind, address, asked.workers, asked.wait)
         except OptionError as error:
             why = str(error).removeprefix("engine: ")
             raise OptionError(self.file.complaint(("engine", "kind"), why)) from None

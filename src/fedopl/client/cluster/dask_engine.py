@@ -5,27 +5,31 @@ and send back what would be summed here: nothing that they do is seen by a feder
 """
 
 import logging
-import platform
 from asyncio import CancelledError as AsyncCancelled
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from functools import cached_property, lru_cache
-from importlib.metadata import version
-from importlib.util import find_spec
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedopl.base.errors import OptionError, StorageError
+from fedopl.base.errors import OptionError
 from fedopl.client.cluster.handles import computed, task_bytes
+from fedopl.client.cluster.workers import (
+    AHEAD,
+    all_gone,
+    check_asked,
+    check_size,
+    check_versions,
+    connection_lost,
+    died_of_rows,
+    no_worker,
+    results_in_order,
+    size_of,
+    versions,
+)
 from fedopl.client.disk.passes import Partition
 
 _Total = TypeVar("_Total")
-
-# Partitions that are under way for each thread of a worker: one, and one that waits for it.
-AHEAD = 2
-# The same bits need the same arithmetic.
-SAME_VERSIONS = ("fedopl", "numpy", "scipy", "scikit-learn")
 
 
 class DaskEngine:
@@ -42,10 +46,7 @@ class DaskEngine:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
     ) -> None:
-        if address is not None and workers is not None:
-            raise OptionError("workers: they are started on this machine; leave out the address")
-        if find_spec("distributed") is None:
-            raise OptionError("engine: dask is not installed; run: pip install 'fedopl[dask]'")
+        check_asked(address, workers, extra="dask", packages=("dask", "distributed"))
         self._address, self._workers, self._wait = address, workers, wait
 
     @cached_property
@@ -53,12 +54,12 @@ class DaskEngine:
         client = self._connected()
         try:
             client.wait_for_workers(1, timeout=self._wait)
-            self._check_versions(client)
+            here = versions()
+            for worker, there in client.run(versions).items():
+                check_versions(worker, there, here)
         except TimeoutError:
             client.close()
-            raise OptionError(
-                f"engine: {self._name} has no worker after {self._wait:g} seconds; start some"
-            ) from None
+            raise no_worker(self._name, self._wait) from None
         except BaseException:
             client.close()
             raise
@@ -106,20 +107,6 @@ class DaskEngine:
     def _name(self) -> str:
         return self._address or "the Dask cluster of this machine"
 
-    def _check_versions(self, client: Any) -> None:
-        here = versions()
-        for worker, there in client.run(versions).items():
-            if there != here:
-                apart = [
-                    f"{name} {there[name]}, here {here[name]}"
-                    for name in here
-                    if there[name] != here[name]
-                ]
-                raise OptionError(
-                    f"engine: the worker {worker} has other versions, with which sums may differ: "
-                    f"{'; '.join(apart)}. Install the same there"
-                )
-
     def connect(self) -> None:
         """Reach the cluster, or start it; the first pass over rows does so otherwise."""
         self._client  # noqa: B018
@@ -127,31 +114,20 @@ class DaskEngine:
     def check(self, file: Path, n_bytes: int) -> None:
         """Refuse workers that do not see this file as it is here."""
         for worker, found in self._client.run(size_of, file.absolute()).items():
-            if found != n_bytes:
-                seen = "cannot read it" if found is None else f"sees {found:,} bytes"
-                raise StorageError(
-                    f"{file}: has {n_bytes:,} bytes here, and the worker {worker} {seen}; put the "
-                    "client's folder where all workers can read and write it"
-                )
+            check_size(file, n_bytes, worker, found)
 
     def map(
         self, task: Callable[[Partition], _Total], partitions: Sequence[Partition]
     ) -> Iterator[_Total]:
         """What the task makes of each partition, in their order; some are under way meanwhile."""
         content, client = task_bytes(task), self._client
+
+        def submit(partition: Partition) -> Any:
+            # Not pure: whoever asks twice wants rows read twice.
+            return client.submit(computed, content, list(partition), pure=False)
+
         most = AHEAD * max(1, sum(client.nthreads().values()))
-        coming: deque[Any] = deque()
-        try:
-            for partition in partitions:
-                # Not pure: whoever asks twice wants rows read twice.
-                coming.append(client.submit(computed, content, list(partition), pure=False))
-                if len(coming) >= most:
-                    yield self._result(coming.popleft())
-            while coming:
-                yield self._result(coming.popleft())
-        finally:
-            for unwanted in coming:
-                unwanted.cancel()
+        return results_in_order(submit, self._result, partitions, most)
 
     def _result(self, future: Any) -> Any:
         """The result of one partition; Dask has it computed again where a worker died."""
@@ -162,18 +138,11 @@ class DaskEngine:
                 return future.result(timeout=self._wait)
             except TimeoutError:
                 if future.status == "pending" and not self._client.nthreads():
-                    raise StorageError(
-                        f"{self._name}: all workers are gone; start some, and start again"
-                    ) from None
+                    raise all_gone(self._name) from None
             except (AsyncCancelled, CancelledError):
-                raise StorageError(
-                    f"{self._name}: the connection was lost; see to the scheduler, and start again"
-                ) from None
+                raise connection_lost(self._name) from None
             except KilledWorker:
-                raise StorageError(
-                    f"{self._name}: several workers died of the same rows, perhaps for lack of "
-                    "memory; give each more, and start again"
-                ) from None
+                raise died_of_rows(self._name) from None
 
     def close(self) -> None:
         """End the connection, and the workers that were started for it."""
@@ -181,25 +150,3 @@ class DaskEngine:
             self._client.close()
         if "_local_cluster" in vars(self):
             self._local_cluster.close()
-
-
-@lru_cache(8)
-def shared_engine(address: str | None, workers: int | None, wait: float) -> DaskEngine:
-    """One engine for all clients of this process that ask for the same, connected."""
-    engine = DaskEngine(address, workers=workers, wait=wait)
-    engine.connect()
-    return engine
-
-
-def versions() -> dict[str, str]:
-    """What sums are computed with in this process."""
-    return {name: version(name) for name in SAME_VERSIONS} | {"processor": platform.machine()}
-
-
-def size_of(file: Path) -> int | None:
-    """How many bytes this process finds there; None if it cannot read the file."""
-    try:
-        with file.open("rb"):
-            return file.stat().st_size
-    except OSError:
-        return None

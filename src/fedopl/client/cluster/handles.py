@@ -1,7 +1,7 @@
 """Tasks as bytes, in which files stand for rows: a worker opens them by itself.
 
 Classes that hold rows refuse to be pickled. Of rows on disk, where the files are is written in
-their place; rows in memory are refused as everywhere. Needs the `dask` extra.
+their place; rows in memory are refused as everywhere. Needs the `dask` or the `spark` extra.
 """
 
 import io
@@ -41,6 +41,22 @@ def task_bytes(task: Callable[[Partition], object]) -> bytes:
 def computed(task: bytes, partition: Partition) -> object:
     """What a worker answers: numbers of the size of sums, whatever the number of rows."""
     return _task(task)(partition)
+
+
+def answer_bytes(task: Callable[[Partition], object], partition: Partition) -> bytes:
+    """The same as bytes; an error of the task is an answer too, to be raised by the client."""
+    try:
+        return pickle.dumps((task(partition), None))
+    except Exception as error:
+        return pickle.dumps((None, error))
+
+
+def answered(content: bytes) -> Any:
+    """What a worker of the client's own answered with these bytes."""
+    found, error = pickle.loads(content)  # noqa: S301
+    if error is not None:
+        raise error
+    return found
 
 
 @lru_cache(4)

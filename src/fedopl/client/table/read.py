@@ -55,7 +55,8 @@ def read_logged(
             instead of memory. They are used again as long as the rows and the way they are read
             stay the same.
         numbers: how contexts are stored there; float32 takes half the space.
-        engine: a `fedopl.DaskEngine`, whose workers go through the rows on disk.
+        engine: a `fedopl.DaskEngine` or `fedopl.SparkEngine`, whose workers go through the rows on
+            disk.
 
     """
     check_schema(schema)

@@ -1,0 +1,242 @@
+"""Spark workers that sum a client's rows on disk, partition by partition. Needs the `spark` extra.
+
+The workers are the client's own. A Spark job is a few numbers of partitions; `mapInArrow` hands
+them to Python processes, which read the client's files by themselves and answer with sums.
+"""
+
+import contextlib
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from fedopl.base.errors import FedoplError, OptionError, StorageError
+from fedopl.client.cluster.handles import answer_bytes, answered, computed, task_bytes
+from fedopl.client.cluster.spark_session import SparkMaster, SparkSessionHere, head_of_error
+from fedopl.client.cluster.workers import (
+    AHEAD,
+    all_gone,
+    check_asked,
+    check_size,
+    check_versions,
+    connection_lost,
+    died_of_rows,
+    no_worker,
+    results_in_order,
+    size_of,
+    versions,
+)
+from fedopl.client.disk.passes import Partition
+
+_Total = TypeVar("_Total")
+
+SPARK_PACKAGES = ("pyspark", "cloudpickle", "pandas")  # without pandas, Spark has no mapInArrow
+ANSWER = "number long, answer binary"
+
+
+class SparkEngine:
+    """Workers of Spark: of a cluster, by its master's address, or on this machine.
+
+    A Spark session that this process has already is used as it is, and goes on afterwards.
+
+    Args:
+        address: of a master: spark://lake.example.org:7077, yarn, k8s://... or local[2]. Without
+            it, workers are started on this machine, and end with this process.
+        workers: how many to start on this machine; default: as many as it has cores.
+        wait: for how many seconds to wait for the master, and for a first worker.
+
+    """
+
+    def __init__(
+        self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
+    ) -> None:
+        check_asked(address, workers, extra="spark", packages=SPARK_PACKAGES)
+        self._master, self._wait, self._worked = SparkMaster(address, workers), wait, False
+
+    @cached_property
+    def _opened(self) -> SparkSessionHere:
+        return SparkSessionHere(self._master, self._wait)
+
+    @property
+    def _name(self) -> str:
+        return str(self._master)
+
+    @cached_property
+    def _jobs(self) -> ThreadPoolExecutor:
+        """Threads of this process that each wait for a job."""
+        return ThreadPoolExecutor(AHEAD, thread_name_prefix="spark-job")
+
+    def connect(self) -> None:
+        """Reach the cluster, or start it, and have its workers compare versions."""
+        try:
+            for _ in self._everywhere(_host):
+                pass
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, file: Path, n_bytes: int) -> None:
+        """Refuse workers that do not see this file as it is here."""
+        for worker, found in self._everywhere(partial(_size_there, file.absolute())):
+            check_size(file, n_bytes, worker, found)
+
+    def _everywhere(self, task: Callable[[Partition], _Total]) -> Iterator[_Total]:
+        """What the task finds in as many tasks as can run at once; Spark decides where."""
+        return self.map(task, [[]] * self._n_at_once())
+
+    def _n_at_once(self) -> int:
+        return max(1, int(self._context.defaultParallelism))
+
+    def map(
+        self, task: Callable[[Partition], _Total], partitions: Sequence[Partition]
+    ) -> Iterator[_Total]:
+        """What the task makes of each partition, in their order; some are under way meanwhile."""
+        content, context = task_bytes(task), self._context
+        work, group = context.broadcast((content, partitions, versions())), f"fedopl-{uuid4()}"
+
+        def submit(numbers: range) -> Future[list[bytes]]:
+            return self._jobs.submit(self._job, group, work, numbers)
+
+        jobs = self._numbers(len(partitions))
+        try:
+            for contents in results_in_order(submit, self._result, jobs, AHEAD):
+                yield from map(answered, contents)
+        except BaseException:
+            with contextlib.suppress(Exception):  # where the session is lost, nothing is left
+                context.cancelJobGroup(group)
+            raise
+        finally:
+            with contextlib.suppress(Exception):
+                work.destroy()
+
+    @property
+    def _context(self) -> Any:
+        """Spark's side of the session, if it still runs."""
+        context = self._opened.session.sparkContext
+        try:
+            if not context._jsc.sc().isStopped():
+                return context
+        except Exception:
+            raise connection_lost(self._name) from None
+        raise connection_lost(self._name)
+
+    def _numbers(self, n_partitions: int) -> Iterator[range]:
+        """The numbers of partitions of each job: as many as can be computed at once."""
+        start = 0
+        while start < n_partitions:
+            stop = min(n_partitions, start + self._n_at_once())
+            yield range(start, stop)
+            start = stop
+
+    def _job(self, group: str, work: Any, numbers: range) -> list[bytes]:
+        """The answers for these partitions in order, each by a task of its own."""
+        session = self._opened.session
+        session.sparkContext.setJobGroup(group, "fedopl: sums over rows", interruptOnCancel=True)
+        asked = session.range(numbers.start, numbers.stop, 1, len(numbers))
+        found = asked.mapInArrow(_answering(work), ANSWER).collect()
+        return [row.answer for row in sorted(found, key=lambda row: row.number)]
+
+    def _result(self, job: Future[list[bytes]]) -> list[bytes]:
+        """The answers of one job; Spark has a task tried again where a worker died."""
+        while not wait([job], timeout=self._wait).done:
+            if not self._has_workers():
+                raise all_gone(self._name) if self._worked else no_worker(self._name, self._wait)
+        try:
+            answers = job.result()
+        except Exception as error:
+            raise error_meant(self._name, error) from None
+        self._worked = True
+        return answers
+
+    def _has_workers(self) -> bool:
+        """Whether anybody could work: Spark itself waits for workers without end."""
+        java = self._opened.session.sparkContext._jsc.sc()
+        with_the_driver = java.statusTracker().getExecutorInfos()
+        return bool(java.isLocal()) or len(with_the_driver) > 1
+
+    def close(self) -> None:
+        """End the session, and with it the workers, unless it was there before."""
+        if "_jobs" in vars(self):
+            self._jobs.shutdown(wait=False, cancel_futures=True)
+        if "_opened" in vars(self):
+            self._opened.close()
+
+
+def error_meant(name: str, error: Exception) -> FedoplError:
+    """What Spark's error means to a client."""
+    text = str(error)
+    for pattern, meaning in MEANINGS.items():
+        if re.search(pattern, text):
+            return meaning(name)
+    return StorageError(f"{name}: Spark gave up a task ({head_of_error(error)}); see its logs")
+
+
+def _without_fedopl(name: str) -> OptionError:
+    return OptionError(
+        f"engine: workers of {name} cannot import what they need; install fedopl there with the "
+        "same versions, for the Python that PYSPARK_PYTHON names"
+    )
+
+
+def _with_other_python(name: str) -> OptionError:
+    here = ".".join(map(str, sys.version_info[:2]))
+    return OptionError(
+        f"engine: workers of {name} have another version of Python than {here}, which runs here; "
+        "let PYSPARK_PYTHON name the same"
+    )
+
+
+def _too_large(name: str) -> StorageError:
+    return StorageError(
+        f"{name}: results of a step take more than spark.driver.maxResultSize; set it higher in "
+        "spark-defaults.conf, and spark.driver.memory too"
+    )
+
+
+# In this order: what Spark says of a task that it gave up also quotes why.
+MEANINGS: dict[str, Callable[[str], FedoplError]] = {
+    "PYTHON_VERSION_MISMATCH": _with_other_python,
+    "ModuleNotFoundError|ImportError": _without_fedopl,
+    "maxResultSize": _too_large,
+    "exited unexpectedly|crashed|ExecutorLostFailure|EOFException": died_of_rows,
+    "stopped SparkContext|SparkContext was shut down|SparkContext has been shut": connection_lost,
+    "Error while sending or receiving|Answer from Java side is empty|refused": connection_lost,
+}
+
+
+# --- what workers run ----------------------------------------------------------------------------
+
+
+def _answering(work: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What a worker does with numbers of partitions, which come in Arrow's batches."""
+
+    def answers(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        schema = pa.schema([("number", pa.int64()), ("answer", pa.binary())])
+        task, partitions, here = work.value
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                answer = answer_bytes(partial(_checked, here, task), partitions[number])
+                yield pa.record_batch([[number], [answer]], schema=schema)
+
+    return answers
+
+
+def _checked(here: dict[str, str], task: bytes, partition: Partition) -> object:
+    """What the task makes of a partition, by a worker with the client's versions."""
+    check_versions(socket.gethostname(), versions(), here)
+    return computed(task, partition)
+
+
+def _host(_: Partition) -> str:
+    return socket.gethostname()
+
+
+def _size_there(file: Path, _: Partition) -> tuple[str, int | None]:
+    return socket.gethostname(), size_of(file)
