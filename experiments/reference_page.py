@@ -18,7 +18,7 @@ from typer.models import OptionInfo
 
 from fedopl.base.schema import KnownPropensity, Label
 from fedopl.cli.app import app
-from fedopl.client.client_file import ClientFile
+from fedopl.client.client_settings import ClientFile
 from fedopl.study.feature_spec import Feature
 from fedopl.study.study_file import StudyFile
 

@@ -13,7 +13,8 @@ from pyarrow import parquet
 
 from fedopl.cli.app import app
 from fedopl.cli.init_verb import template
-from fedopl.client.client_file import ClientFile, read_client
+from fedopl.client.client_file import read_client
+from fedopl.client.client_settings import ClientFile
 from fedopl.client.disclosure.ledger import Entry, FileLedger
 from fedopl.engines.runs import load_run
 from fedopl.study.study_file import StudyFile

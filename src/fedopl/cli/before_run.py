@@ -20,7 +20,7 @@ def schema(
     kind: Annotated[Literal["study", "client"], typer.Argument(help="of which file")] = "study",
 ) -> None:
     """Print the JSON Schema of a file, for editors that check while you type."""
-    from fedopl.client.client_file import ClientFile
+    from fedopl.client.client_settings import ClientFile
     from fedopl.study.study_file import StudyFile
 
     content = (StudyFile if kind == "study" else ClientFile).model_json_schema()

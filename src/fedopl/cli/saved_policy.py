@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from fedopl.client.client_file import Client, ClientFile
+    from fedopl.client.client_file import Client
+    from fedopl.client.client_settings import ClientFile
     from fedopl.client.ranked_rows import Affordable, Ranking
     from fedopl.engines.runs import Run
     from fedopl.policies.policy import Policy
