@@ -23,7 +23,7 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.results.sums import noise_weights
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
-from fedopl.server.exchange import conversation, replies
+from fedopl.server.exchange import conversation, kept_messages, replies
 from fedopl.server.exchange.answers import Answers
 
 KNOWN = fedopl.NuisancePlan(propensity="known")
@@ -50,8 +50,9 @@ def numbers(run):
 @pytest.fixture
 def closing(monkeypatch):
     """No door stays open, and all answers of more than ten clients are in files."""
-    monkeypatch.setattr(in_process, "MOST_ROWS_OPEN", 0)
+    monkeypatch.setattr(in_process, "MOST_BYTES_OPEN", 0)
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
+    monkeypatch.setattr(kept_messages, "MOST_IN_MEMORY", 0)
 
 
 def both(n, **agreed):

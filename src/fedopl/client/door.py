@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import isfinite
 from typing import Any
@@ -26,7 +25,7 @@ from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
-from fedopl.messages.message import Message, Query
+from fedopl.messages.message import Message, Query, stamped
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
@@ -254,7 +253,7 @@ class Door:
         party = getattr(self._space, "party", None)
         if party is not None and is_masked(query, self.study):
             answer = party.masked(query, answer, asked)
-        return replace(answer, study=self._digest, exchange=query.exchange)
+        return stamped(answer, self._digest, query.exchange)
 
     @property
     def _handlers(self) -> dict[type[Query[Any]], Any]:

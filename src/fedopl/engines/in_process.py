@@ -21,8 +21,9 @@ MOST_THREADS = 1000
 
 
 QUESTIONS_AT_ONCE = 64  # questions in the queue, per thread
-MOST_ROWS_OPEN = 1 << 18  # total rows of the doors that stay open
-LEAST_ROWS = 200  # a smaller client counts for this many, as it also needs other memory
+# Doors stay open while all of them together take about this many bytes.
+MOST_BYTES_OPEN = 1 << 28
+BYTES_OF_DOOR = 1 << 14  # without its rows
 
 
 class Answering(Protocol):
@@ -66,7 +67,7 @@ class DoorsOnDemand(Mapping[str, Door]):
     """Doors that are opened for one question and closed after it, together with their rows.
 
     What a client keeps between questions stays in one file for all clients. The first doors, up to
-    `MOST_ROWS_OPEN` rows, stay open. So with few clients no rows are made again.
+    `MOST_BYTES_OPEN` together, stay open. So with few clients no rows are made again.
     """
 
     def __init__(
@@ -79,17 +80,17 @@ class DoorsOnDemand(Mapping[str, Door]):
         self._file, self._store = PackedArrays(), store
         self._stores: dict[str, Store] = {}
         self._open: dict[str, Door] = {}
-        self._rows_open = 0
+        self._bytes_open = 0
 
     def __getitem__(self, name: str) -> Door:
         if name in self._open:
             return self._open[name]
         data = self._clients[name]
         door = self._door_to(name, data)
-        rows = max(data.n_rows, LEAST_ROWS)
-        if self._rows_open + rows <= MOST_ROWS_OPEN:
+        n_bytes = BYTES_OF_DOOR + 2 * data.bytes_in_memory  # rows as given, and in the study's order
+        if self._bytes_open + n_bytes <= MOST_BYTES_OPEN:
             self._open[name] = door
-            self._rows_open += rows
+            self._bytes_open += n_bytes
         return door
 
     def _door_to(self, name: str, data: LoggedData) -> Door:

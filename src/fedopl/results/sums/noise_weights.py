@@ -83,14 +83,21 @@ class ClientNoise:
         With blocks, every action has features of its own, and no intercept.
         """
         names = tuple(sorted(sums))
-        shares = np.stack([sums[name].shares for name in names])
+        told = [(own.shares, len(own.grams)) for own in (sums[name] for name in names)]
+        shares = np.stack([share for share, _ in told])
         known = _known(shares)
         if len(names) < 2 or known.sum() < 2:
             return None
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
         tells = np.stack([~borrowed.get(name, np.zeros(len(known), bool)) for name in names])
-        regressions = _Regressions.of(Restricted(sums, names), known, n_rows, tells=tells[:, known])
+        regressions = _Regressions.of(
+            Restricted(sums, names),
+            known,
+            n_rows,
+            tells=tells[:, known],
+            n_grams=max(n_grams for _, n_grams in told),
+        )
         if is_compared:
             regressions = regressions.of_contrasts()
         return cls(
@@ -140,13 +147,13 @@ class _Regressions:
         n_rows: FloatArray,
         *,
         tells: BoolArray,
+        n_grams: int,  # the most of any client
     ) -> Self:
         """The regressions; with few rows a variance is uncertain, and shrunk to the clients' mean.
 
         So is the variance of scores that are only others' models, which carry no information about
         noise.
         """
-        n_grams = max(len(own.grams) for own in sums.values())
         first = next(iter(sums.values()))
         grams = np.empty((len(sums), n_grams, *first.grams.shape[1:]))
         products = np.empty((len(sums), *first.products[known].shape))
