@@ -9,7 +9,7 @@ _MILLISECONDS = slice(_SECONDS + 1, _SECONDS + 4)
 
 
 def now() -> str:
-    """This moment."""
+    """The present moment."""
     return timestamp(time.time_ns() // 1_000_000)
 
 

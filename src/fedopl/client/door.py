@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
@@ -282,7 +283,7 @@ class Door:
             agreed = self.study.agreed_digest
             require_survivors(self.ledger, agreed, self._space.store, party.unmasking_key)
 
-    @cached_property
+    @computed_once
     def _budgets(self) -> Budgets:
         self.check_history()
         found = {query: self._budget(query) for query in self._needed}

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -95,7 +95,7 @@ class Workspace:
         """The fold of each of these rows."""
         return self.study_rows.whole.folds
 
-    @cached_property
+    @computed_once
     def least_spread(self) -> float:
         """How far an event moves scores, for noise on values to hide it; 0 if events are not rare.
 
@@ -145,7 +145,7 @@ class Workspace:
         if self.rests_on_few:
             raise RefusedError(RefusalCode.DOMINATED)
 
-    @cached_property
+    @computed_once
     def rests_on_few(self) -> bool:
         """Whether a few training rows have too much of some combination of terms with waves."""
         if not self._minds_combinations:
@@ -177,7 +177,7 @@ class Workspace:
         if shares.max() > self.limits.dominance:
             raise RefusedError(RefusalCode.DOMINATED)
 
-    @cached_property
+    @computed_once
     def row_shares(self) -> RowShares | None:
         """How much of sums of squares rests on one training row; None if there is no such limit."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
@@ -217,7 +217,7 @@ class Workspace:
         """The number of rows of a split."""
         return self.study_rows.n_rows(split)
 
-    @property
+    @computed_once
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """Training rows that took each action."""
         return np.asarray(self.rows_by_fold_action.sum(axis=0))
@@ -233,12 +233,12 @@ class Workspace:
         # A copy: sums that are too small to release are removed, but own models need all of them.
         return measured_from_zero(sums), sums.squared_weights.copy()
 
-    @cached_property
+    @computed_once
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, if the policy has such columns."""
         return None if self.study.has_intercept else action_blocks(self.study_rows.given)
 
-    @cached_property
+    @computed_once
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
         """Which parameters an oracle may change; None if all."""
         return movable(self.blocks, self.study.n_features)
@@ -335,7 +335,7 @@ class Workspace:
         """The client's personal policy; None until it is solved for."""
         return kept_personal(self.store, self.study, self.client)
 
-    @cached_property
+    @computed_once
     def history(self) -> ReleaseHistory:
         """The history of answers that were released before, in this study.
 
@@ -353,18 +353,18 @@ class Workspace:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         return kept
 
-    @cached_property
+    @computed_once
     def _archive(self) -> ScoreArchive:
         return ScoreArchive(self.store, self.key, self.study_rows.given)
 
-    @cached_property
+    @computed_once
     def key(self) -> str:
         """The name under which it stores results for these rows, this study and these limits."""
         # A store that ends with the process has only these rows, and need not wait for their hash.
         rows = self.study_rows.fingerprint if self.store.is_lasting else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
-    @cached_property
+    @computed_once
     def propensities(self) -> Propensities:
         """The propensity of each action in each row: known, or fitted out of fold."""
         try:

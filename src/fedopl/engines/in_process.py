@@ -10,7 +10,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.packed_arrays import PackedArrays
 from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disk.packed_store import PackedStore
-from fedopl.client.disk.store import Store
+from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.linear import LinearPolicy
@@ -67,7 +67,8 @@ class DoorsOnDemand(Mapping[str, Door]):
     """Doors that are opened for one question and closed after it, together with their rows.
 
     What a client keeps between questions stays in one file for all clients. The first doors, up to
-    `MOST_BYTES_OPEN` together, stay open. So with few clients no rows are made again.
+    `MOST_BYTES_OPEN` together, stay open. So with few clients no rows are made again, and none of
+    them needs the file.
     """
 
     def __init__(
@@ -86,19 +87,21 @@ class DoorsOnDemand(Mapping[str, Door]):
         if name in self._open:
             return self._open[name]
         data = self._clients[name]
-        door = self._door_to(name, data)
-        n_bytes = BYTES_OF_DOOR + 2 * data.bytes_in_memory  # rows as given, and in the study's order
-        if self._bytes_open + n_bytes <= MOST_BYTES_OPEN:
+        # Rows are there as given, and in the study's order.
+        n_bytes = BYTES_OF_DOOR + 2 * data.bytes_in_memory
+        stays = name not in self._stores and self._bytes_open + n_bytes <= MOST_BYTES_OPEN
+        own = MemoryStore() if stays else self._packed_store(name)
+        door = self._opened(name, data, own if self._store is None else self._store)
+        if stays:
             self._open[name] = door
             self._bytes_open += n_bytes
         return door
 
-    def _door_to(self, name: str, data: LoggedData) -> Door:
-        if self._store is not None:
-            return self._opened(name, data, self._store)
+    def _packed_store(self, name: str) -> Store:
+        """A store that outlives the client's doors."""
         if name not in self._stores:
             self._stores[name] = PackedStore(self._file)
-        return self._opened(name, data, self._stores[name])
+        return self._stores[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._clients  # no door is opened for it

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.masking import Mask, find_mask
 from fedopl.client.disclosure.private_draws import PrivateDraws
@@ -60,7 +61,7 @@ class StudyRows:
         self._squares: FloatArray | None = None
         self._kept: FoldSums | None = None
 
-    @cached_property
+    @computed_once
     def fingerprint(self) -> str:
         """A hash of the rows, with a note on their order: it changes whenever either does."""
         order = f"by fold, {ROWS_PER_CHUNK} at a time" if self.given.is_on_disk else "by fold"
@@ -111,19 +112,19 @@ class StudyRows:
             start += chunk.data.n_rows
         return joined(pieces)
 
-    @cached_property
+    @computed_once
     def whole(self) -> Chunk:
         """All rows, if they are in memory."""
         return self._masked(self._unmasked)
 
-    @cached_property
+    @computed_once
     def order(self) -> IntArray:  # (n_rows,)
         """The place of each sorted row in the table as given, if rows are in memory."""
         if self.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         return sorted_order(Chunk(data=self.given, folds=self.folds_as_given))
 
-    @cached_property
+    @computed_once
     def _unmasked(self) -> Chunk:
         order = self.order
         data = self._with_outcome(self.given.taken(order))
@@ -132,12 +133,12 @@ class StudyRows:
     def _with_outcome(self, data: LoggedData) -> LoggedData:
         return data if self.outcome is None else data.valued_by(self.outcome)
 
-    @cached_property
+    @computed_once
     def folds_as_given(self) -> Folds:
         """The fold of each row in the order of the table; the seed decides, not that order."""
         return self._assigned(self._study.nuisances.folds)
 
-    @cached_property
+    @computed_once
     def _parts_as_given(self) -> Folds:
         """The training rows in `N_PARTS` parts; models are fitted without each of them."""
         return self._assigned(N_PARTS)
@@ -171,7 +172,7 @@ class StudyRows:
         """All rows with their terms, as sums are taken of them."""
         return self.chunks().spread(self.into_terms.chunks)
 
-    @cached_property
+    @computed_once
     def into_terms(self) -> IntoTerms:
         """Makes terms of chunks, without what few training rows have of one.
 
@@ -189,12 +190,12 @@ class StudyRows:
 
     # --- counting them -------------------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def rows_by_fold_action(self) -> IntArray:  # (n_folds + 1, n_actions)
         """Rows of each fold that took each action; held-out rows come last."""
         return self._by_fold_action(None).astype(np.int64, copy=False)
 
-    @cached_property
+    @computed_once
     def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
         """The same, in which each row counts by its weight."""
         if self.given.weights is None:
@@ -252,7 +253,7 @@ class StudyRows:
             total += float(weights[rows][is_held_out == are_held_out].sum())
         return total
 
-    @cached_property
+    @computed_once
     def _sizes(self) -> dict[RowSplit, int]:
         first, *others, held_out = self.rows_by_fold_action.sum(axis=1).tolist()
         return {
@@ -268,7 +269,7 @@ class StudyRows:
         """The same, with what is rare among all training rows masked."""
         return without_rare(self._rare, chunk)
 
-    @cached_property
+    @computed_once
     def _rare(self) -> Mask:
         """Values that few of all training rows have."""
 
@@ -279,7 +280,7 @@ class StudyRows:
 
     # --- summing them --------------------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def _rare_in_cells(self) -> Mask:
         """Values that few training rows of a fold and action have."""
 
@@ -327,7 +328,7 @@ class StudyRows:
         for chunk, parts in self.chunks_and_parts():
             yield without_rare(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
 
-    @cached_property
+    @computed_once
     def _rare_in_parts(self) -> Mask:
         """Values that few training rows of a part and action have."""
 

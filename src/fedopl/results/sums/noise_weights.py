@@ -51,12 +51,12 @@ class NoiseWeights:
     # (n_actions,), those with the same rows and features; None if actions have different ones.
     compared: BoolArray | None
 
-    def of(self, sums: ScoreSums) -> ScoreSums:
-        """The sums of what decides: scores less the mean score of their row, if all have it."""
+    def of(self, products: FloatArray) -> FloatArray:  # (…, n_actions, n_columns), as products
+        """The products of what decides: scores less the mean score of their row, if all have it."""
         if self.compared is None:
-            return sums
-        common = sums.products[self.compared].mean(axis=0)
-        return replace(sums, products=sums.products - self.compared[:, None] * common)
+            return products
+        common = products[..., self.compared, :].mean(axis=-2, keepdims=True)
+        return np.asarray(products - self.compared[:, None] * common)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,7 +90,10 @@ class ClientNoise:
             return None
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
-        tells = np.stack([~borrowed.get(name, np.zeros(len(known), bool)) for name in names])
+        tells = np.ones(shares.shape, np.bool_)
+        places = {name: place for place, name in enumerate(names)}
+        for name in borrowed.keys() & places.keys():
+            tells[places[name]] = ~borrowed[name]
         regressions = _Regressions.of(
             Restricted(sums, names),
             known,
@@ -158,9 +161,10 @@ class _Regressions:
         grams = np.empty((len(sums), n_grams, *first.grams.shape[1:]))
         products = np.empty((len(sums), *first.products[known].shape))
         squares = np.empty((len(sums), int(known.sum())))
+        every = slice(None) if known.all() else known
         for place, own in enumerate(sums.values()):
             grams[place] = own.grams
-            products[place], squares[place] = own.products[known], own.squares[known]
+            products[place], squares[place] = own.products[every], own.squares[every]
         grams = grams[:, known] if n_grams > 1 else grams
         some = CLIENTS_AT_ONCE
         parts = [slice(start, start + some) for start in range(0, len(n_rows), some)]
