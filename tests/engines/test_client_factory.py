@@ -20,7 +20,7 @@ from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import RefusalCode
-from fedopl.results.sums import noise_weights
+from fedopl.results.sums import noise_weights, term_choice
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
 from fedopl.server.exchange import conversation, kept_messages, replies
@@ -153,9 +153,9 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     # What waits for the disk is on the disk.
     monkeypatch.setattr(packed_arrays, "MOST_UNWRITTEN", 1)
     monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1)
-    monkeypatch.setattr(
-        noise_weights, "CLIENTS_AT_ONCE", 5
-    )  # as if there were thousands of clients
+    # As if there were thousands of clients.
+    monkeypatch.setattr(noise_weights, "CLIENTS_AT_ONCE", 5)
+    monkeypatch.setattr(term_choice, "NUMBERS_AT_ONCE", 100)
 
     def peak(n):
         gc.collect()

@@ -76,7 +76,8 @@ class Workspace:
         self.network_training = NetworkTraining(study, self.obeyed)
         # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
-        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)
+        kept = None if self.store.is_lasting else self.store.get(self._rows_key)
+        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws, derived=kept)
         self.regressor = regressor
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
         self.event_spread = 0.0  # an event's size in scores, which adds to the variance of values
@@ -230,6 +231,8 @@ class Workspace:
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
         sums = self.study_rows.outcome_sums()
+        if not self.store.is_lasting:  # then it has these rows alone
+            self.store.put(self._rows_key, self.study_rows.derived)
         # A copy: sums that are too small to release are removed, but own models need all of them.
         return measured_from_zero(sums), sums.squared_weights.copy()
 
@@ -363,6 +366,11 @@ class Workspace:
         # A store that ends with the process has only these rows, and need not wait for their hash.
         rows = self.study_rows.fingerprint if self.store.is_lasting else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
+
+    @property
+    def _rows_key(self) -> str:
+        """The name under which it stores what was derived from the rows before scores."""
+        return f"rows {self.study.digest.hex()} {self.limits.minimum_cell}"
 
     @computed_once
     def propensities(self) -> Propensities:

@@ -116,12 +116,13 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
         else:
             folds = stratified(keys, strata, n_folds)
         of_row = _of_rows(data, folds, f"folds {n_folds} {share!r} {seed}")
-    return Folds(
-        of_row=of_row,
-        n_folds=n_folds,
-        reason=f"{n_folds} folds as agreed",
-        any_held_out=bool(quotas.any()),
-    )
+    return as_agreed(of_row, n_folds, any_held_out=bool(quotas.any()))
+
+
+def as_agreed(of_row: FoldArray, n_folds: int, *, any_held_out: bool | None = None) -> Folds:
+    """The folds of rows that were assigned to exactly as many folds as were agreed."""
+    reason = f"{n_folds} folds as agreed"
+    return Folds(of_row=of_row, n_folds=n_folds, reason=reason, any_held_out=any_held_out)
 
 
 def stratified(keys: SortKeys, strata: IntArray, n_folds: int) -> FoldArray:

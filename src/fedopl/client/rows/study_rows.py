@@ -16,6 +16,7 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.rare_values import ContextPart
 from fedopl.client.disk.passes import Pass, has_partitions
 from fedopl.client.disk.prefetch import prefetched
+from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunk_reader import NOTHING, ChunkReader, IntoTerms, without_rare
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import (
@@ -25,7 +26,7 @@ from fedopl.client.rows.fold_sums import (
     no_sums,
     squares_from_zero,
 )
-from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
+from fedopl.client.rows.folds import Folds, as_agreed, assign_folds_and_hold_out
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.message import RowSplit
@@ -54,11 +55,13 @@ class StudyRows:
         *,
         outcome: str | None = None,  # a further outcome, in place of the reward
         held_out: float | None = None,  # the share of rows, if not the study's
+        derived: Arrays | None = None,  # what was `derived` before, from the same rows
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
         self._draws, self.outcome = draws, outcome
         self._held_out = study.evaluation.share if held_out is None else held_out
-        self._squares: FloatArray | None = None
+        self._derived = derived or {}
+        self._squares: FloatArray | None = self._derived.get("squares")
         self._kept: FoldSums | None = None
 
     @computed_once
@@ -136,7 +139,16 @@ class StudyRows:
     @computed_once
     def folds_as_given(self) -> Folds:
         """The fold of each row in the order of the table; the seed decides, not that order."""
-        return self._assigned(self._study.nuisances.folds)
+        n_folds, kept = self._study.nuisances.folds, self._derived.get("folds")
+        return self._assigned(n_folds) if kept is None else as_agreed(kept, n_folds)
+
+    @property
+    def derived(self) -> Arrays:
+        """What takes long to derive from a few rows in memory, so that it need not be again."""
+        if self.given.is_on_disk:
+            return {}
+        squares = {} if self._squares is None else {"squares": self._squares}
+        return {"folds": self.folds_as_given.of_row, **squares}
 
     @computed_once
     def _parts_as_given(self) -> Folds:
