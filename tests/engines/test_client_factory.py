@@ -14,6 +14,7 @@ from fedopl.client.disclosure.ledger import entry_for
 from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.disclosure.packed_ledger import EntryForms, PackedLedger, PackedLedgers
 from fedopl.client.door import Door
+from fedopl.client.rows import study_rows
 from fedopl.engines import in_process
 from fedopl.messages.codec import encode
 from fedopl.messages.derived_sizes import decoder_of
@@ -101,6 +102,50 @@ def test_budgets_outlive_a_door(closing):
 
     assert isinstance(answered(1), ScoreSums)
     assert answered(2).reason is RefusalCode.BUDGET_SPENT
+
+
+def test_a_door_that_is_opened_again_assigns_no_folds_again(closing, monkeypatch):
+    assigned = []
+    assign = study_rows.assign_folds_and_hold_out
+
+    def counted(data, *rest):
+        assigned.append(data)
+        return assign(data, *rest)
+
+    monkeypatch.setattr(study_rows, "assign_folds_and_hold_out", counted)
+    there, later = both(11, evaluation=BARE)
+    assert len(assigned) == 2 * 11
+    assert numbers(there) == numbers(later)
+
+
+def test_doors_stay_open_as_long_as_there_is_room(monkeypatch):
+    made_of = []
+
+    def make(name):
+        made_of.append(name)
+        return made(name)
+
+    own = in_process.BYTES_OF_DOOR + 2 * made("0000").bytes_in_memory
+    monkeypatch.setattr(in_process, "MOST_BYTES_OPEN", 5 * own)
+    fedopl.learn(
+        fedopl.ClientFactory(names(8), make), basis="linear", nuisances=KNOWN, evaluation=BARE
+    )
+    # Clients are also made to draft the study, the first one more often.
+    drafted = made_of.count("0001") - 1
+    assert [made_of.count(name) - drafted for name in names(8)[1:]] == [1, 1, 1, 1, 2, 2, 2]
+
+
+def test_some_answers_are_in_memory_and_others_in_a_file(monkeypatch):
+    def run():
+        return fedopl.learn(
+            fedopl.ClientFactory(names(12), made), basis="linear", nuisances=KNOWN, evaluation=BARE
+        )
+
+    in_memory = run()
+    monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
+    monkeypatch.setattr(kept_messages, "MOST_IN_MEMORY", 6 * kept_messages.BYTES_OF_MESSAGE)
+    monkeypatch.setattr(term_choice, "NUMBERS_AT_ONCE", 100)
+    assert numbers(run()) == numbers(in_memory)
 
 
 def test_threads_change_nothing(closing):
