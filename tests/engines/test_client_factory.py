@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.disclosure.packed_ledger import EntryForms, PackedLedger, PackedLedgers
 from fedopl.client.door import Door
 from fedopl.client.rows import study_rows
+from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.engines import in_process
 from fedopl.messages.codec import encode
 from fedopl.messages.derived_sizes import decoder_of
@@ -106,11 +107,10 @@ def test_budgets_outlive_a_door(closing):
 
 def test_a_door_that_is_opened_again_assigns_no_folds_again(closing, monkeypatch):
     assigned = []
-    assign = study_rows.assign_folds_and_hold_out
 
     def counted(data, *rest):
         assigned.append(data)
-        return assign(data, *rest)
+        return assign_folds_and_hold_out(data, *rest)
 
     monkeypatch.setattr(study_rows, "assign_folds_and_hold_out", counted)
     there, later = both(11, evaluation=BARE)

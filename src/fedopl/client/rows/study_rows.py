@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.masking import Mask, find_mask
+from fedopl.client.disclosure.masking import NOTHING, Mask, find_mask
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.rare_values import ContextPart
 from fedopl.client.disk.passes import Pass, has_partitions
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
-from fedopl.client.rows.chunk_reader import NOTHING, ChunkReader, IntoTerms, without_rare
+from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, without_rare
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import (
     MANY_BYTES,
@@ -360,7 +360,9 @@ class StudyRows:
         """Sums over all chunks about one origin, without these values."""
         if self._kept is not None and not rare:
             return self._kept
-        chunks = self.chunks_in_terms().mapped(partial(_without_in, rare, _fold_actions))
+        chunks = self.chunks_in_terms()
+        if rare:
+            chunks = chunks.mapped(partial(_without_in, rare, _fold_actions))
         nothing = None
         if has_partitions(chunks):
             first = next(iter(chunks))
