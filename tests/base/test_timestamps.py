@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fedopl.base.timestamps import milliseconds_of, now, timestamp
+from fedopl.base.timestamps import milliseconds_of, present_moment, timestamp
 
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 999, 1_000, 1_790_000_000_123, 4_102_444_799_999])
@@ -17,5 +17,5 @@ def test_a_moment_is_written_as_the_calendar_writes_it(milliseconds):
 
 def test_now_is_between_before_and_after():
     before = datetime.now(UTC).isoformat(timespec="milliseconds")
-    moment = now()
+    moment = present_moment()
     assert before <= moment <= datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -54,7 +54,7 @@ def closing(monkeypatch):
     """No door stays open, and all answers of more than ten clients are in files."""
     monkeypatch.setattr(in_process, "MOST_BYTES_OPEN", 0)
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
-    monkeypatch.setattr(kept_messages, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(kept_messages, "MOST_BYTES_KEPT", 0)
 
 
 def both(n, **agreed):
@@ -143,8 +143,8 @@ def test_some_answers_are_in_memory_and_others_in_a_file(monkeypatch):
 
     in_memory = run()
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
-    monkeypatch.setattr(kept_messages, "MOST_IN_MEMORY", 6 * kept_messages.BYTES_OF_MESSAGE)
-    monkeypatch.setattr(term_choice, "NUMBERS_AT_ONCE", 100)
+    monkeypatch.setattr(kept_messages, "MOST_BYTES_KEPT", 6 * kept_messages.BYTES_OF_MESSAGE)
+    monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
     assert numbers(run()) == numbers(in_memory)
 
 
@@ -200,7 +200,7 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1)
     # As if there were thousands of clients.
     monkeypatch.setattr(noise_weights, "CLIENTS_AT_ONCE", 5)
-    monkeypatch.setattr(term_choice, "NUMBERS_AT_ONCE", 100)
+    monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
 
     def peak(n):
         gc.collect()

@@ -8,7 +8,7 @@ _SECONDS = len("2026-01-31T23:59:59")
 _MILLISECONDS = slice(_SECONDS + 1, _SECONDS + 4)
 
 
-def now() -> str:
+def present_moment() -> str:
     """The present moment."""
     return timestamp(time.time_ns() // 1_000_000)
 

@@ -18,7 +18,7 @@ from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
 from fedopl.base.file_lock import locked
 from fedopl.base.files import owner_only
-from fedopl.base.timestamps import now
+from fedopl.base.timestamps import present_moment
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent
 from fedopl.messages.message import Message, Query, array_axes
@@ -176,7 +176,7 @@ def entry_for(
     """The entry for an answer to the query whose SHA-256 is `asked`, with `more` of its fields."""
     arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
     return Entry(
-        when=now(),
+        when=present_moment(),
         study=_text_of(answer.study),
         exchange=answer.exchange,
         query=type(query).__name__ if query else "unreadable",
@@ -195,7 +195,7 @@ def entry_for(
 def unlocking(study: str) -> Entry:
     """The entry with which a client's owner opens the door again for the study of this digest."""
     return Entry(
-        when=now(),
+        when=present_moment(),
         study=study,
         exchange=0,
         query=UNLOCK,

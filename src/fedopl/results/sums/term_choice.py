@@ -18,7 +18,7 @@ from fedopl.study.study import Study
 
 # Grams, products, squares and shares.
 Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-NUMBERS_AT_ONCE = 1 << 16  # of sums of squares that are stacked
+NUMBERS_STACKED = 1 << 16  # of sums of squares that are stacked
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -173,7 +173,7 @@ def pooled_means(
     n_grams = n_actions if per_action else 1
     shapes = (n_grams, width, width), (n_actions, width), (n_actions,), (n_actions,)
     totals = [np.zeros(shape) for shape in shapes]
-    at_once = max(1, NUMBERS_AT_ONCE // totals[0].size)
+    at_once = max(1, NUMBERS_STACKED // totals[0].size)
     for start in range(0, len(names), at_once):
         some = names[start : start + at_once]
         own = _Stacked.of([sums[name] for name in some])

@@ -12,7 +12,7 @@ from fedopl.messages.message import Message
 from fedopl.server.exchange.answers import Answer
 
 # The first answers stay in memory, up to this many bytes: a server reads each about ten times.
-MOST_IN_MEMORY = 1 << 26
+MOST_BYTES_KEPT = 1 << 26
 BYTES_OF_MESSAGE = 1 << 10  # without its numbers
 
 
@@ -28,7 +28,7 @@ class KeptMessages:
         """The answer, if it stays in memory; otherwise a function that reads it from the file."""
         arrays = (getattr(message, name) for name in ARRAYS[type(message)])
         n_bytes = BYTES_OF_MESSAGE + sum(array.nbytes for array in arrays)
-        if self._bytes_in_memory + n_bytes <= MOST_IN_MEMORY:
+        if self._bytes_in_memory + n_bytes <= MOST_BYTES_KEPT:
             self._bytes_in_memory += n_bytes
             return message
         numbers = {
