@@ -245,7 +245,9 @@ def options(doc: str, **own: tuple[str, ...] | type) -> Options:
     parser.add_argument("--out", type=Path, default=RESULTS, help="a folder for the results")
     parser.add_argument("--measure", nargs="+", default=[], help=argparse.SUPPRESS)
     for flag, what in own.items():
-        kind = {"choices": what} if isinstance(what, tuple) else {"type": what}
+        kind = {"type": what}
+        if isinstance(what, tuple):
+            kind = {"type": type(what[0]), "choices": what}
         parser.add_argument(f"--{flag}", nargs="+", default=[], **kind)
     given = parser.parse_args()
     chosen = {flag: tuple(getattr(given, flag)) for flag in own}

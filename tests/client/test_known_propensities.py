@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.scoring.known_propensities import contradiction
+from fedopl.client.scoring.known_propensities import _Sums, contradiction
 
 
 def trial(shares, given, n_rows=600, seed=0, groups=None):
@@ -87,3 +87,18 @@ def test_a_study_refuses_them_and_says_what_to_do():
     data = {"north": trial((0.3, 0.3, 0.4), always(0.9))}
     with pytest.raises(fedopl.FederationError, match=r"WRONG_PROPENSITIES.*not that of treatment"):
         fedopl.learn(data, basis="linear")
+
+
+def test_a_few_rows_contradict_nothing_so_they_are_not_looked_at():
+    """By Cauchy & Schwarz, a sum of n terms is at most √n of its standard errors off."""
+    rng = np.random.default_rng(0)
+    for place in range(300):
+        n_rows = int(rng.integers(1, 36))
+        shares = ((0.5, 0.5), (0.05, 0.95), (1.0, 0.0))[place % 3]
+        known = rng.choice([1e-3, 0.5, 1.0], n_rows)
+        data = trial(shares, lambda *_, known=known: known, n_rows=n_rows, seed=place)
+        assert contradiction(data) == ""
+        found = _Sums(data.n_actions, n_groups=0)
+        found.add(data.actions, known, None)
+        ratios, errors = found.ratios(n_rows)
+        assert (np.abs(ratios - 1) <= np.sqrt(n_rows) * errors * (1 + 1e-9)).all()

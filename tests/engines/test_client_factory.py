@@ -14,16 +14,18 @@ from fedopl.client.disclosure.ledger import entry_for
 from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.disclosure.packed_ledger import EntryForms, PackedLedger, PackedLedgers
 from fedopl.client.door import Door
+from fedopl.client.rows import study_rows
+from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.engines import in_process
 from fedopl.messages.codec import encode
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import RefusalCode
-from fedopl.results.sums import noise_weights
+from fedopl.results.sums import noise_weights, term_choice
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
-from fedopl.server.exchange import conversation, replies
+from fedopl.server.exchange import conversation, kept_messages, replies
 from fedopl.server.exchange.answers import Answers
 
 KNOWN = fedopl.NuisancePlan(propensity="known")
@@ -50,8 +52,9 @@ def numbers(run):
 @pytest.fixture
 def closing(monkeypatch):
     """No door stays open, and all answers of more than ten clients are in files."""
-    monkeypatch.setattr(in_process, "MOST_ROWS_OPEN", 0)
+    monkeypatch.setattr(in_process, "MOST_BYTES_OPEN", 0)
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
+    monkeypatch.setattr(kept_messages, "MOST_BYTES_KEPT", 0)
 
 
 def both(n, **agreed):
@@ -100,6 +103,49 @@ def test_budgets_outlive_a_door(closing):
 
     assert isinstance(answered(1), ScoreSums)
     assert answered(2).reason is RefusalCode.BUDGET_SPENT
+
+
+def test_a_door_that_is_opened_again_assigns_no_folds_again(closing, monkeypatch):
+    assigned = []
+
+    def counted(data, *rest):
+        assigned.append(data)
+        return assign_folds_and_hold_out(data, *rest)
+
+    monkeypatch.setattr(study_rows, "assign_folds_and_hold_out", counted)
+    there, later = both(11, evaluation=BARE)
+    assert len(assigned) == 2 * 11
+    assert numbers(there) == numbers(later)
+
+
+def test_doors_stay_open_as_long_as_there_is_room(monkeypatch):
+    made_of = []
+
+    def make(name):
+        made_of.append(name)
+        return made(name)
+
+    own = in_process.BYTES_OF_DOOR + 2 * made("0000").bytes_in_memory
+    monkeypatch.setattr(in_process, "MOST_BYTES_OPEN", 5 * own)
+    fedopl.learn(
+        fedopl.ClientFactory(names(8), make), basis="linear", nuisances=KNOWN, evaluation=BARE
+    )
+    # Clients are also made to draft the study, the first one more often.
+    drafted = made_of.count("0001") - 1
+    assert [made_of.count(name) - drafted for name in names(8)[1:]] == [1, 1, 1, 1, 2, 2, 2]
+
+
+def test_some_answers_are_in_memory_and_others_in_a_file(monkeypatch):
+    def run():
+        return fedopl.learn(
+            fedopl.ClientFactory(names(12), made), basis="linear", nuisances=KNOWN, evaluation=BARE
+        )
+
+    in_memory = run()
+    monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
+    monkeypatch.setattr(kept_messages, "MOST_BYTES_KEPT", 6 * kept_messages.BYTES_OF_MESSAGE)
+    monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
+    assert numbers(run()) == numbers(in_memory)
 
 
 def test_threads_change_nothing(closing):
@@ -152,9 +198,9 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     # What waits for the disk is on the disk.
     monkeypatch.setattr(packed_arrays, "MOST_UNWRITTEN", 1)
     monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1)
-    monkeypatch.setattr(
-        noise_weights, "CLIENTS_AT_ONCE", 5
-    )  # as if there were thousands of clients
+    # As if there were thousands of clients.
+    monkeypatch.setattr(noise_weights, "CLIENTS_AT_ONCE", 5)
+    monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
 
     def peak(n):
         gc.collect()

@@ -13,8 +13,10 @@ from fedopl.base.errors import DataError, OptionError
 
 # Spellings of "no value" in columns of labels, unless a label has that name.
 NO_LABEL = {"", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
-# Whole numbers in a range no wider than this are counted instead of sorted.
+# Whole numbers in a range no wider than this are counted instead of sorted; fewer than `FEW` are
+# neither, as operations on arrays would take longer than all of them.
 MOST_COUNTED = 1 << 16
+FEW = 200
 
 
 def label_text(label: object) -> str:
@@ -58,7 +60,8 @@ def _count_missing(array: NDArray[np.generic]) -> int:
 
 
 def _distinct(array: NDArray[np.generic]) -> tuple[list[object], IntArray]:
-    if array.dtype.kind == "O":
+    are_whole = array.dtype.kind in "iu"
+    if array.dtype.kind == "O" or (are_whole and len(array) < FEW):
         values = array.tolist()
         try:
             distinct = sorted(set(values))
@@ -66,7 +69,7 @@ def _distinct(array: NDArray[np.generic]) -> tuple[list[object], IntArray]:
             distinct = sorted(set(values), key=lambda label: (type(label).__name__, str(label)))
         position = {label: code for code, label in enumerate(distinct)}
         return distinct, np.fromiter((position[v] for v in values), np.int64, len(values))
-    if array.dtype.kind in "iu" and len(array):
+    if are_whole and len(array):
         low, high = int(array.min()), int(array.max())
         if high - low < MOST_COUNTED and high <= np.iinfo(np.int64).max:
             return _distinct_counted(array, low)

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import isfinite
+from types import MappingProxyType
 from typing import Any
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
@@ -26,7 +27,7 @@ from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
-from fedopl.messages.message import Message, Query
+from fedopl.messages.message import Message, Query, stamped
 from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
@@ -98,7 +99,7 @@ class Door:
         self._decoder, self._digest = decoder_of(study), study.digest
         agreed = study.before_screening
         self._agreed_on = "" if agreed is study else agreed.digest.hex()
-        self._needed = queries_of(study) & self._handlers.keys()
+        self._needed = frozenset(queries_of(study) & self._handlers.keys())
         self._largest = largest_query(study)
 
     def handle(self, content: bytes) -> bytes:
@@ -254,7 +255,7 @@ class Door:
         party = getattr(self._space, "party", None)
         if party is not None and is_masked(query, self.study):
             answer = party.masked(query, answer, asked)
-        return replace(answer, study=self._digest, exchange=query.exchange)
+        return stamped(answer, self._digest, query.exchange)
 
     @property
     def _handlers(self) -> dict[type[Query[Any]], Any]:
@@ -283,18 +284,11 @@ class Door:
             agreed = self.study.agreed_digest
             require_survivors(self.ledger, agreed, self._space.store, party.unmasking_key)
 
-    @cached_property
+    @computed_once
     def _budgets(self) -> Budgets:
         self.check_history()
-        found = {query: self._budget(query) for query in self._needed}
-        budgets = {query: budget for query, budget in found.items() if budget is not None}
+        budgets = _budgets_of(self.study, self.limits, self._needed)
         return Budgets(self.study, self.limits, budgets, self.ledger)
-
-    def _budget(self, query: type[Query[Any]]) -> int | None:
-        """How many different queries of a kind the limits allow and the study needs."""
-        allowed = getattr(self.limits, query.budget) if query.budget else None
-        bounds = [bound for bound in (allowed, query.most(self.study)) if bound is not None]
-        return min(bounds, default=None)
 
     def _check_sizes(self, answer: Message) -> None:
         numbers = (getattr(answer, name) for name in codec.ARRAYS[type(answer)])
@@ -330,6 +324,21 @@ class Door:
         if not isinstance(space, PrivateWorkspace):
             raise TypeError("personal policies are solved at home in private studies alone")
         return space
+
+
+# Cached, as many clients of one study may run in one process.
+@lru_cache(16)
+def _budgets_of(
+    study: Study, limits: Limits, needed: frozenset[type[Query[Any]]]
+) -> Mapping[type[Query[Any]], int]:
+    """How many different queries of each kind the limits allow and the study needs, if bounded."""
+    budgets = {}
+    for query in needed:
+        allowed = getattr(limits, query.budget) if query.budget else None
+        bounds = [bound for bound in (allowed, query.most(study)) if bound is not None]
+        if bounds:
+            budgets[query] = min(bounds)
+    return MappingProxyType(budgets)
 
 
 def _reason(error: BaseException) -> RefusalCode:

@@ -6,10 +6,10 @@ drawn anew, because noise that two answers share could be subtracted.
 
 import hashlib
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
+from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.rare_events import Events
@@ -55,7 +55,7 @@ class OutcomeWorkspace(Workspace):
         """A generator of its own: the same question about another outcome has other noise."""
         return super().noise_for("outcome", self._outcome, *asked)
 
-    @cached_property
+    @computed_once
     def _scores(self) -> StudyScores:
         main, study = self._main.scored, self.study
         few = self.rows_per_action < max(self.limits.minimum_cell, 1)

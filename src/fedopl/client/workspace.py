@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import DataError
 from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits, RefusedError
@@ -76,7 +76,8 @@ class Workspace:
         self.network_training = NetworkTraining(study, self.obeyed)
         # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
-        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws)
+        kept = None if self.store.is_lasting else self.store.get(self._rows_key)
+        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws, derived=kept)
         self.regressor = regressor
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
         self.event_spread = 0.0  # an event's size in scores, which adds to the variance of values
@@ -95,7 +96,7 @@ class Workspace:
         """The fold of each of these rows."""
         return self.study_rows.whole.folds
 
-    @cached_property
+    @computed_once
     def least_spread(self) -> float:
         """How far an event moves scores, for noise on values to hide it; 0 if events are not rare.
 
@@ -145,7 +146,7 @@ class Workspace:
         if self.rests_on_few:
             raise RefusedError(RefusalCode.DOMINATED)
 
-    @cached_property
+    @computed_once
     def rests_on_few(self) -> bool:
         """Whether a few training rows have too much of some combination of terms with waves."""
         if not self._minds_combinations:
@@ -177,7 +178,7 @@ class Workspace:
         if shares.max() > self.limits.dominance:
             raise RefusedError(RefusalCode.DOMINATED)
 
-    @cached_property
+    @computed_once
     def row_shares(self) -> RowShares | None:
         """How much of sums of squares rests on one training row; None if there is no such limit."""
         if self.limits.dominance >= 1 or not self.limits.minimum_cell:
@@ -217,7 +218,7 @@ class Workspace:
         """The number of rows of a split."""
         return self.study_rows.n_rows(split)
 
-    @property
+    @computed_once
     def rows_per_action(self) -> IntArray:  # (n_actions,)
         """Training rows that took each action."""
         return np.asarray(self.rows_by_fold_action.sum(axis=0))
@@ -230,15 +231,17 @@ class Workspace:
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
         sums = self.study_rows.outcome_sums()
+        if not self.store.is_lasting:  # then it has these rows alone
+            self.store.put(self._rows_key, self.study_rows.derived)
         # A copy: sums that are too small to release are removed, but own models need all of them.
         return measured_from_zero(sums), sums.squared_weights.copy()
 
-    @cached_property
+    @computed_once
     def blocks(self) -> list[IntArray] | None:
         """Each action's own columns, if the policy has such columns."""
         return None if self.study.has_intercept else action_blocks(self.study_rows.given)
 
-    @cached_property
+    @computed_once
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
         """Which parameters an oracle may change; None if all."""
         return movable(self.blocks, self.study.n_features)
@@ -335,7 +338,7 @@ class Workspace:
         """The client's personal policy; None until it is solved for."""
         return kept_personal(self.store, self.study, self.client)
 
-    @cached_property
+    @computed_once
     def history(self) -> ReleaseHistory:
         """The history of answers that were released before, in this study.
 
@@ -353,18 +356,23 @@ class Workspace:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         return kept
 
-    @cached_property
+    @computed_once
     def _archive(self) -> ScoreArchive:
         return ScoreArchive(self.store, self.key, self.study_rows.given)
 
-    @cached_property
+    @computed_once
     def key(self) -> str:
         """The name under which it stores results for these rows, this study and these limits."""
         # A store that ends with the process has only these rows, and need not wait for their hash.
         rows = self.study_rows.fingerprint if self.store.is_lasting else ""
         return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
 
-    @cached_property
+    @property
+    def _rows_key(self) -> str:
+        """The name under which it stores what was derived from the rows before scores."""
+        return f"rows {self.study.digest.hex()} {self.limits.minimum_cell}"
+
+    @computed_once
     def propensities(self) -> Propensities:
         """The propensity of each action in each row: known, or fitted out of fold."""
         try:

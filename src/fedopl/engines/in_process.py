@@ -10,7 +10,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.packed_arrays import PackedArrays
 from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disk.packed_store import PackedStore
-from fedopl.client.disk.store import Store
+from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.linear import LinearPolicy
@@ -21,8 +21,9 @@ MOST_THREADS = 1000
 
 
 QUESTIONS_AT_ONCE = 64  # questions in the queue, per thread
-MOST_ROWS_OPEN = 1 << 18  # total rows of the doors that stay open
-LEAST_ROWS = 200  # a smaller client counts for this many, as it also needs other memory
+# Doors stay open while all of them together take about this many bytes.
+MOST_BYTES_OPEN = 1 << 28
+BYTES_OF_DOOR = 1 << 14  # without its rows
 
 
 class Answering(Protocol):
@@ -66,7 +67,8 @@ class DoorsOnDemand(Mapping[str, Door]):
     """Doors that are opened for one question and closed after it, together with their rows.
 
     What a client keeps between questions stays in one file for all clients. The first doors, up to
-    `MOST_ROWS_OPEN` rows, stay open. So with few clients no rows are made again.
+    `MOST_BYTES_OPEN` together, stay open. So with few clients no rows are made again, and none of
+    them needs the file.
     """
 
     def __init__(
@@ -79,25 +81,27 @@ class DoorsOnDemand(Mapping[str, Door]):
         self._file, self._store = PackedArrays(), store
         self._stores: dict[str, Store] = {}
         self._open: dict[str, Door] = {}
-        self._rows_open = 0
+        self._bytes_open = 0
 
     def __getitem__(self, name: str) -> Door:
         if name in self._open:
             return self._open[name]
         data = self._clients[name]
-        door = self._door_to(name, data)
-        rows = max(data.n_rows, LEAST_ROWS)
-        if self._rows_open + rows <= MOST_ROWS_OPEN:
+        # Rows are there as given, and in the study's order.
+        n_bytes = BYTES_OF_DOOR + 2 * data.bytes_in_memory
+        stays = name not in self._stores and self._bytes_open + n_bytes <= MOST_BYTES_OPEN
+        own = MemoryStore() if stays else self._packed_store(name)
+        door = self._opened(name, data, own if self._store is None else self._store)
+        if stays:
             self._open[name] = door
-            self._rows_open += rows
+            self._bytes_open += n_bytes
         return door
 
-    def _door_to(self, name: str, data: LoggedData) -> Door:
-        if self._store is not None:
-            return self._opened(name, data, self._store)
+    def _packed_store(self, name: str) -> Store:
+        """A store that outlives the client's doors."""
         if name not in self._stores:
             self._stores[name] = PackedStore(self._file)
-        return self._opened(name, data, self._stores[name])
+        return self._stores[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._clients  # no door is opened for it

@@ -1,7 +1,10 @@
 """Answers that a policy is learned from: counts, sums of scores, local steps and a gradient."""
 
+from functools import lru_cache
+
 import numpy as np
 
+from fedopl.base.arrays import FloatArray, frozen
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import noisy_total, round_noise, values_with_noise
 from fedopl.client.disclosure.small_cells import (
@@ -89,9 +92,14 @@ def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
     for part in (query.supported[:n_used], query.supported[n_used:]):
         if space.limits.minimum_cell and (part != part[:1]).any():
             raise RefusedError(RefusalCode.SMALL_CELLS)
-    models = np.where(query.supported[..., None] > 0, query.models, np.nan)
-    space.new_scores = space.scored_with(models)
+    space.new_scores = space.scored_with(_models_in(query))
     return ScoreSums(**vars(space.score_means(space.new_scores)))
+
+
+@lru_cache(1)  # clients in one process get the same query
+def _models_in(query: SumScores) -> FloatArray:  # shaped as its models
+    """The models of the query, NaN where there is none."""
+    return frozen(np.where(query.supported[..., None] > 0, query.models, np.nan))
 
 
 def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:

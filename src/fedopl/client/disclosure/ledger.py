@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
 from fedopl.base.file_lock import locked
 from fedopl.base.files import owner_only
+from fedopl.base.timestamps import present_moment
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent
 from fedopl.messages.message import Message, Query, array_axes
@@ -176,7 +176,7 @@ def entry_for(
     """The entry for an answer to the query whose SHA-256 is `asked`, with `more` of its fields."""
     arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
     return Entry(
-        when=_now(),
+        when=present_moment(),
         study=_text_of(answer.study),
         exchange=answer.exchange,
         query=type(query).__name__ if query else "unreadable",
@@ -195,7 +195,7 @@ def entry_for(
 def unlocking(study: str) -> Entry:
     """The entry with which a client's owner opens the door again for the study of this digest."""
     return Entry(
-        when=_now(),
+        when=present_moment(),
         study=study,
         exchange=0,
         query=UNLOCK,
@@ -207,10 +207,6 @@ def unlocking(study: str) -> Entry:
         sha256="",
         query_sha256="",
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @lru_cache(16)

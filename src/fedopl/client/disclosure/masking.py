@@ -48,10 +48,13 @@ class Mask:
         return self.terms.of(features)
 
 
+NOTHING = Mask()
+
+
 def find_mask(parts: ContextParts, n_cells: int, minimum: int, terms: Terms | None = None) -> Mask:
     """All that must be masked in these rows; nothing if a cell may have a single row."""
     if minimum < 2:
-        return Mask()
+        return NOTHING
     moved = moved_numbers(parts, terms.knots, n_cells, minimum) if terms else ()
     mask = Mask(terms=terms, moved=moved)
     common = common_values(_masked(parts, mask))

@@ -4,15 +4,13 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
+from fedopl.base.timestamps import milliseconds_of, timestamp
 from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
 
 # The form of an entry, its time in milliseconds, and the hash of its answer.
 _HEAD = struct.Struct("<Iq32s")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _OWN = {"when", "sha256", "norms", "shapes"}  # fields that entries of a form do not simply share
 _shared = attrgetter(*(field.name for field in fields(Entry) if field.name not in _OWN))
 
@@ -35,8 +33,7 @@ class EntryForms:
             self._norms.append(struct.Struct(f"<{len(entry.norms)}d"))
             self._places[key] = len(self._forms) - 1
         place = self._places[key]
-        when = (datetime.fromisoformat(entry.when) - _EPOCH) // _MILLISECOND
-        head = _HEAD.pack(place, when, bytes.fromhex(entry.sha256))
+        head = _HEAD.pack(place, milliseconds_of(entry.when), bytes.fromhex(entry.sha256))
         return head + self._norms[place].pack(*entry.norms.values())
 
     def unpacked(self, content: bytes | bytearray) -> Iterator[Entry]:
@@ -51,7 +48,7 @@ class EntryForms:
             entry = object.__new__(Entry)  # `replace` takes several times as long
             vars(entry).update(
                 vars(form),
-                when=(_EPOCH + when * _MILLISECOND).isoformat(timespec="milliseconds"),
+                when=timestamp(when),
                 sha256=sha256.hex(),
                 norms=dict(zip(form.norms, norms, strict=True)),
                 shapes={name: list(shape) for name, shape in form.shapes.items()},

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, IntArray
-from fedopl.client.disclosure.masking import Mask
+from fedopl.client.disclosure.masking import NOTHING, Mask
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.terms import Terms
 
-NOTHING = Mask()
 # Many terms of these rows stay in a core's cache while they are made and summed.
 ROWS_IN_TERMS_AT_ONCE = 1 << 12
 
@@ -67,6 +66,8 @@ class IntoTerms:
 
 def without_rare(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
     """The chunk with what is rare masked, in the cell that a training row is in or among all."""
+    if not rare:
+        return chunk
     own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
     data = with_rare_masked(chunk.data, chunk.training, rare, own)
     return chunk if data is chunk.data else replace(chunk, data=data)

@@ -7,13 +7,13 @@ slice.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.computed_once import computed_once
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData, trusted
 from fedopl.messages.message import RowSplit
@@ -93,7 +93,7 @@ class ScoredRows:
     scores: FloatArray  # (n_rows, n_actions), NaN where there is none
     weights: FloatArray | None  # (n_rows,)
 
-    @cached_property
+    @computed_once
     def usable(self) -> BoolArray:  # (n_rows,)
         """The rows that have any score."""
         return np.asarray(np.isfinite(self.scores).any(axis=1))

@@ -68,6 +68,8 @@ def _in_one_sort(keys: SortKeys, strata: NDArray[Any]) -> IntArray | None:
     order = (packed & np.uint64((1 << for_position) - 1)).astype(np.int64)
     packed >>= behind
     alike = np.flatnonzero(packed[1:] == packed[:-1])
+    if not len(alike):
+        return order
     return None if (keys[order[alike]] > keys[order[alike + 1]]).any() else order
 
 

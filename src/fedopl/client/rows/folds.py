@@ -6,13 +6,13 @@ gives every row the same fold, and nobody's reward can change a fold. Only rows 
 contexts and action are distinguished by their position.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, IntArray, ascends, check_whole
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import DataError
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
@@ -25,6 +25,7 @@ FoldArray = NDArray[np.uint16]
 MOST_FOLDS = 1000
 # The fewest groups that are held out, and that stay: one group shows no spread.
 FEWEST_GROUPS = 2
+NOBODY = np.zeros(1, np.int64)  # is held out, of any stratum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,14 +51,19 @@ class Folds:
 
     def with_rows(self, of_row: FoldArray) -> "Folds":
         """The folds of some of the rows, which are given."""
-        return replace(self, of_row=of_row, any_held_out=self.n_parts > self.n_folds)
+        return Folds(
+            of_row=of_row,
+            n_folds=self.n_folds,
+            reason=self.reason,
+            any_held_out=self.n_parts > self.n_folds,
+        )
 
-    @cached_property
+    @computed_once
     def ascend(self) -> bool:
         """Whether the rows are sorted by fold."""
         return ascends(self.of_row)
 
-    @cached_property
+    @computed_once
     def begins(self) -> list[int]:
         """For sorted rows: where each fold begins, where held-out rows begin, and the end."""
         wanted = np.arange(self.n_folds + 2, dtype=self.of_row.dtype)
@@ -101,7 +107,8 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
         # A group's stratum may depend on the first key. So that key is the same whatever the share.
         purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)
         (*earlier, keys), strata = _units(data, seed, purposes)
-        quotas = _quotas(np.bincount(strata), share, 0 if data.groups is None else FEWEST_GROUPS)
+        fewest = 0 if data.groups is None else FEWEST_GROUPS
+        quotas = _quotas(np.bincount(strata), share, fewest) if share else NOBODY
         if quotas.any():
             stays = ~_held_out(earlier[0], strata, quotas)
             folds = np.full(len(keys), n_folds, np.uint16)
@@ -109,12 +116,13 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
         else:
             folds = stratified(keys, strata, n_folds)
         of_row = _of_rows(data, folds, f"folds {n_folds} {share!r} {seed}")
-    return Folds(
-        of_row=of_row,
-        n_folds=n_folds,
-        reason=f"{n_folds} folds as agreed",
-        any_held_out=bool(quotas.any()),
-    )
+    return as_agreed(of_row, n_folds, any_held_out=bool(quotas.any()))
+
+
+def as_agreed(of_row: FoldArray, n_folds: int, *, any_held_out: bool | None = None) -> Folds:
+    """The folds of rows that were assigned to exactly as many folds as were agreed."""
+    reason = f"{n_folds} folds as agreed"
+    return Folds(of_row=of_row, n_folds=n_folds, reason=reason, any_held_out=any_held_out)
 
 
 def stratified(keys: SortKeys, strata: IntArray, n_folds: int) -> FoldArray:

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.masking import Mask, find_mask
+from fedopl.client.disclosure.masking import NOTHING, Mask, find_mask
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.rare_values import ContextPart
 from fedopl.client.disk.passes import Pass, has_partitions
 from fedopl.client.disk.prefetch import prefetched
-from fedopl.client.rows.chunk_reader import NOTHING, ChunkReader, IntoTerms, without_rare
+from fedopl.client.disk.store import Arrays
+from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, without_rare
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import (
     MANY_BYTES,
@@ -24,7 +26,7 @@ from fedopl.client.rows.fold_sums import (
     no_sums,
     squares_by_fold,
 )
-from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
+from fedopl.client.rows.folds import Folds, as_agreed, assign_folds_and_hold_out
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.message import RowSplit
@@ -53,14 +55,16 @@ class StudyRows:
         *,
         outcome: str | None = None,  # a further outcome, in place of the reward
         held_out: float | None = None,  # the share of rows, if not the study's
+        derived: Arrays | None = None,  # what was `derived` before, from the same rows
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
         self._draws, self.outcome = draws, outcome
         self._held_out = study.evaluation.share if held_out is None else held_out
-        self._squares: FloatArray | None = None
+        self._derived = derived or {}
+        self._squares: FloatArray | None = self._derived.get("squares")
         self._kept: FoldSums | None = None
 
-    @cached_property
+    @computed_once
     def fingerprint(self) -> str:
         """A hash of the rows, with a note on their order: it changes whenever either does."""
         order = f"by fold, {ROWS_PER_CHUNK} at a time" if self.given.is_on_disk else "by fold"
@@ -111,19 +115,19 @@ class StudyRows:
             start += chunk.data.n_rows
         return joined(pieces)
 
-    @cached_property
+    @computed_once
     def whole(self) -> Chunk:
         """All rows, if they are in memory."""
         return self._masked(self._unmasked)
 
-    @cached_property
+    @computed_once
     def order(self) -> IntArray:  # (n_rows,)
         """The place of each sorted row in the table as given, if rows are in memory."""
         if self.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
         return sorted_order(Chunk(data=self.given, folds=self.folds_as_given))
 
-    @cached_property
+    @computed_once
     def _unmasked(self) -> Chunk:
         order = self.order
         data = self._with_outcome(self.given.taken(order))
@@ -132,12 +136,21 @@ class StudyRows:
     def _with_outcome(self, data: LoggedData) -> LoggedData:
         return data if self.outcome is None else data.valued_by(self.outcome)
 
-    @cached_property
+    @computed_once
     def folds_as_given(self) -> Folds:
         """The fold of each row in the order of the table; the seed decides, not that order."""
-        return self._assigned(self._study.nuisances.folds)
+        n_folds, kept = self._study.nuisances.folds, self._derived.get("folds")
+        return self._assigned(n_folds) if kept is None else as_agreed(kept, n_folds)
 
-    @cached_property
+    @property
+    def derived(self) -> Arrays:
+        """What takes long to derive from a few rows in memory, so that it need not be again."""
+        if self.given.is_on_disk:
+            return {}
+        squares = {} if self._squares is None else {"squares": self._squares}
+        return {"folds": self.folds_as_given.of_row, **squares}
+
+    @computed_once
     def _parts_as_given(self) -> Folds:
         """The training rows in `N_PARTS` parts; models are fitted without each of them."""
         return self._assigned(N_PARTS)
@@ -171,7 +184,7 @@ class StudyRows:
         """All rows with their terms, as sums are taken of them."""
         return self.chunks().spread(self.into_terms.chunks)
 
-    @cached_property
+    @computed_once
     def into_terms(self) -> IntoTerms:
         """Makes terms of chunks, without what few training rows have of one.
 
@@ -189,12 +202,12 @@ class StudyRows:
 
     # --- counting them -------------------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def rows_by_fold_action(self) -> IntArray:  # (n_folds + 1, n_actions)
         """Rows of each fold that took each action; held-out rows come last."""
         return self._by_fold_action(None).astype(np.int64, copy=False)
 
-    @cached_property
+    @computed_once
     def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
         """The same, in which each row counts by its weight."""
         if self.given.weights is None:
@@ -252,7 +265,7 @@ class StudyRows:
             total += float(weights[rows][is_held_out == are_held_out].sum())
         return total
 
-    @cached_property
+    @computed_once
     def _sizes(self) -> dict[RowSplit, int]:
         first, *others, held_out = self.rows_by_fold_action.sum(axis=1).tolist()
         return {
@@ -268,7 +281,7 @@ class StudyRows:
         """The same, with what is rare among all training rows masked."""
         return without_rare(self._rare, chunk)
 
-    @cached_property
+    @computed_once
     def _rare(self) -> Mask:
         """Values that few of all training rows have."""
 
@@ -279,7 +292,7 @@ class StudyRows:
 
     # --- summing them --------------------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def _rare_in_cells(self) -> Mask:
         """Values that few training rows of a fold and action have."""
         n_cells = self.rows_by_fold_action[:-1].size
@@ -294,7 +307,7 @@ class StudyRows:
         """The rows, without what is rare in a fold: as sums of scores by fold have them."""
         return self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_folds, _folds_of))
 
-    @cached_property
+    @computed_once
     def _rare_in_folds(self) -> Mask:
         """Values that few training rows of a fold have."""
         n_folds = self._study.nuisances.folds
@@ -329,7 +342,7 @@ class StudyRows:
         for chunk, parts in self.chunks_and_parts():
             yield without_rare(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
 
-    @cached_property
+    @computed_once
     def _rare_in_parts(self) -> Mask:
         """Values that few training rows of a part and action have."""
 
@@ -349,7 +362,9 @@ class StudyRows:
         """Sums over all chunks about one origin, without these values."""
         if self._kept is not None and not rare:
             return self._kept
-        chunks = self.chunks_in_terms().mapped(partial(_without_in, rare, _fold_actions))
+        chunks = self.chunks_in_terms()
+        if rare:
+            chunks = chunks.mapped(partial(_without_in, rare, _fold_actions))
         nothing = None
         if has_partitions(chunks):
             first = next(iter(chunks))

@@ -4,7 +4,7 @@
 chunks, perhaps to those of all clients. It then predicts chunk after chunk with them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedopl.base.arrays import BoolArray, FloatArray, frozen
 from fedopl.base.errors import OptionError, refuse_to_leave
@@ -59,14 +59,8 @@ class NuisanceModels:
     propensities: Propensities
 
     def of(self, chunk: Chunk) -> Nuisances:
-        """Both nuisances of these rows, from models that never saw the row's fold."""
+        """Both nuisances of these rows, from models that never saw their fold; without notes."""
         outcomes, propensities = self.outcomes, self.propensities
-        notes = (
-            chunk.folds.reason,
-            f"outcome: {outcomes.reason}",
-            f"propensity: {propensities.reason}",
-            *_support_notes(outcomes.supported, chunk.data.action_names),
-        )
         return Nuisances(
             outcome_means=frozen(outcomes.of(chunk)),
             propensities=frozen(propensities.of(chunk)),
@@ -74,7 +68,16 @@ class NuisanceModels:
             supported=frozen(outcomes.supported),
             outcome=outcomes.chosen,
             propensity=propensities.chosen,
-            notes=notes,
+            notes=(),
+        )
+
+    def notes(self, chunk: Chunk) -> tuple[str, ...]:
+        """What was chosen for these rows and why, as sentences."""
+        return (
+            chunk.folds.reason,
+            f"outcome: {self.outcomes.reason}",
+            f"propensity: {self.propensities.reason}",
+            *_support_notes(self.outcomes.supported, chunk.data.action_names),
         )
 
 
@@ -117,7 +120,7 @@ def fit_nuisances(chunk: Chunk, outcome: object, propensity: object, seed: int) 
         outcomes=fit_outcomes(chunk, outcome, seed),
         propensities=fit_propensities(chunk, propensity, seed),
     )
-    return models.of(chunk)
+    return replace(models.of(chunk), notes=models.notes(chunk))
 
 
 def _preset(name: str, outcome: object, propensity: object) -> tuple[object, object]:

@@ -15,7 +15,8 @@ SURELY, AT_LEAST = 6.0, 0.05
 
 def contradiction(data: LoggedData) -> str:
     """In words, the action whose propensities contradict how often it was taken; empty if none."""
-    if data.propensities is None:
+    # |Σ (1{A = a}/p − 1)| is at most √n standard errors, by Cauchy & Schwarz.
+    if data.propensities is None or data.n_rows < SURELY**2:
         return ""
     found = _Sums(data.n_actions, _n_groups(data))
     for rows in data.slices():  # no context is read

@@ -63,8 +63,8 @@ class Scorer:
         """The chunk with its scores, beside the nuisances that they were made from."""
         nuisances = self.models.of(chunk)
         values = aipw_scores(chunk.data, nuisances, clip=self.plan.clip).values
-        took_few = np.flatnonzero(self.few_took[chunk.data.actions])
-        if len(took_few):
+        if self.few_took.any():
+            took_few = np.flatnonzero(self.few_took[chunk.data.actions])
             values = values.copy()
             places = took_few, chunk.data.actions[took_few]
             values[places] = nuisances.outcome_means[places]
@@ -92,8 +92,10 @@ class Scorer:
             return np.empty(0, np.int64)  # they are clipped for either purpose
         actions = chunk.data.actions[chunk.training]
         logged = propensities[np.arange(len(actions)), actions]
-        unlikely = (logged > 0) & (logged < self.learning_floor)
-        return np.flatnonzero(unlikely & ~(self.few_took | self.masked)[actions])
+        unlikely = np.flatnonzero((logged > 0) & (logged < self.learning_floor))
+        if not len(unlikely):
+            return unlikely
+        return unlikely[~(self.few_took | self.masked)[actions[unlikely]]]
 
 
 class JustScored(NamedTuple):

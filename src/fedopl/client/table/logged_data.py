@@ -173,6 +173,12 @@ class LoggedData:
         """The number of actions, taken here or not, d in the paper."""
         return len(self.action_names)
 
+    @property
+    def bytes_in_memory(self) -> int:
+        """The bytes of all rows, 0 if they are in files."""
+        arrays = (getattr(self, name) for name in ROW_ARRAYS)
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
     def slices(self, *size: int) -> Iterable[slice]:
         """Slices of all rows, of at most `size` rows if they are on disk."""
         return slices(self.n_rows, *size) if self.is_on_disk else [slice(None)]

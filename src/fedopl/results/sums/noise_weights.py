@@ -51,12 +51,12 @@ class NoiseWeights:
     # (n_actions,), those with the same rows and features; None if actions have different ones.
     compared: BoolArray | None
 
-    def of(self, sums: ScoreSums) -> ScoreSums:
-        """The sums of what decides: scores less the mean score of their row, if all have it."""
+    def of(self, products: FloatArray) -> FloatArray:  # (…, n_actions, n_columns), as products
+        """The products of what decides: scores less the mean score of their row, if all have it."""
         if self.compared is None:
-            return sums
-        common = sums.products[self.compared].mean(axis=0)
-        return replace(sums, products=sums.products - self.compared[:, None] * common)
+            return products
+        common = products[..., self.compared, :].mean(axis=-2, keepdims=True)
+        return np.asarray(products - self.compared[:, None] * common)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,14 +83,24 @@ class ClientNoise:
         With blocks, every action has features of its own, and no intercept.
         """
         names = tuple(sorted(sums))
-        shares = np.stack([sums[name].shares for name in names])
+        told = [(own.shares, len(own.grams)) for own in (sums[name] for name in names)]
+        shares = np.stack([share for share, _ in told])
         known = _known(shares)
         if len(names) < 2 or known.sum() < 2:
             return None
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
-        tells = np.stack([~borrowed.get(name, np.zeros(len(known), bool)) for name in names])
-        regressions = _Regressions.of(Restricted(sums, names), known, n_rows, tells=tells[:, known])
+        tells = np.ones(shares.shape, np.bool_)
+        places = {name: place for place, name in enumerate(names)}
+        for name in borrowed.keys() & places.keys():
+            tells[places[name]] = ~borrowed[name]
+        regressions = _Regressions.of(
+            Restricted(sums, names),
+            known,
+            n_rows,
+            tells=tells[:, known],
+            n_grams=max(n_grams for _, n_grams in told),
+        )
         if is_compared:
             regressions = regressions.of_contrasts()
         return cls(
@@ -140,20 +150,21 @@ class _Regressions:
         n_rows: FloatArray,
         *,
         tells: BoolArray,
+        n_grams: int,  # the most of any client
     ) -> Self:
         """The regressions; with few rows a variance is uncertain, and shrunk to the clients' mean.
 
         So is the variance of scores that are only others' models, which carry no information about
         noise.
         """
-        n_grams = max(len(own.grams) for own in sums.values())
         first = next(iter(sums.values()))
         grams = np.empty((len(sums), n_grams, *first.grams.shape[1:]))
         products = np.empty((len(sums), *first.products[known].shape))
         squares = np.empty((len(sums), int(known.sum())))
+        every = slice(None) if known.all() else known
         for place, own in enumerate(sums.values()):
             grams[place] = own.grams
-            products[place], squares[place] = own.products[known], own.squares[known]
+            products[place], squares[place] = own.products[every], own.squares[every]
         grams = grams[:, known] if n_grams > 1 else grams
         some = CLIENTS_AT_ONCE
         parts = [slice(start, start + some) for start in range(0, len(n_rows), some)]

@@ -47,6 +47,9 @@ class ScoreStatistics:
     # Cached by clients, as many mixtures are solved for; statistics of fewer clients share it.
     _noise: dict[tuple[str, ...], ClientNoise | None] = field(default_factory=dict, repr=False)
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
+    _policy: dict[tuple[tuple[str, float], ...], LinearPolicy] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def clients(self) -> list[str]:
@@ -63,7 +66,17 @@ class ScoreStatistics:
         return replace(self, sums=only_of(self.sums, names))
 
     def solve(self, weights: Weights) -> LinearPolicy:
-        """The exact CSOAA policy for these weights; no client is asked."""
+        """The exact CSOAA policy for these weights; no client is asked.
+
+        The latest one is kept, as what rests on whom is found from it.
+        """
+        key = tuple(weights.items())
+        if key not in self._policy:
+            self._policy.clear()
+            self._policy[key] = self._solved_for(weights)
+        return self._policy[key]
+
+    def _solved_for(self, weights: Weights) -> LinearPolicy:
         parameters = self._solved(self._means(weights))
         if self.study.linear.precision == "clients":
             parameters = self._solved(self._by_precision(weights, parameters))

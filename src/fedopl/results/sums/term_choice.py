@@ -1,8 +1,9 @@
 """Chooses the terms of a basis that a policy uses, and their shrinkage, by out-of-fold loss."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fedopl.study.study import Study
 
 # Grams, products, squares and shares.
 Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+NUMBERS_STACKED = 1 << 16  # of sums of squares that are stacked
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -126,37 +128,67 @@ def means_by_noise(
     return pooled_means(sums, renormalised(weights, counting), by_noise.emphasis, by_noise.of)
 
 
+class _Stacked(NamedTuple):
+    """The sums of some clients, one behind the other."""
+
+    grams: FloatArray  # (n_clients, n_grams, n_columns, n_columns)
+    products: FloatArray  # (n_clients, n_actions, n_columns)
+    squares: FloatArray  # (n_clients, n_actions)
+    shares: FloatArray  # (n_clients, n_actions)
+
+    @classmethod
+    def of(cls, sums: Sequence[ScoreSums]) -> Self:
+        """The sums; where any client has a gram for each action, all have."""
+        n_grams = max(len(own.grams) for own in sums)
+        grams = [np.broadcast_to(own.grams, (n_grams, *own.grams.shape[1:])) for own in sums]
+        stacked = (np.array([getattr(own, name) for own in sums]) for name in cls._fields[1:])
+        return cls(np.array(grams), *stacked)
+
+
+def _added(total: FloatArray, parts: FloatArray) -> FloatArray:  # shaped as the total
+    """The total and these parts (n_parts, …), one after the other; the total may be written over.
+
+    Sums along a first axis are added in its order.
+    """
+    if len(parts) == 1:  # in place: sums of squares may take a gigabyte each
+        total += parts[0]
+        return total
+    return np.asarray(np.add.reduce(np.concatenate([total[None], parts]), axis=0))
+
+
 def pooled_means(
     sums: Mapping[str, ScoreSums],
     weights: Weights,
     emphasis: Mapping[str, FloatArray] | None = None,
-    deciding: Callable[[ScoreSums], ScoreSums] | None = None,
+    deciding: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Pooled:
     """Mixture means; a client's part in an action is as large as its share of scored rows.
 
-    Of clients with an emphasis alone, if there is one. Sums are taken one at a time and by name:
-    those of many clients are in a file, and float sums depend on order.
+    Of clients with an emphasis alone, if there is one. Sums are taken some at a time and added by
+    name: those of many clients are in a file, and float sums depend on order.
     """
     names = sorted(sums if emphasis is None else sums.keys() & emphasis.keys())
-    n_actions = len(sums[names[0]].products)
     per_action = emphasis is not None or any(len(sums[name].grams) > 1 for name in names)
+    n_actions, width = sums[names[0]].products.shape
     n_grams = n_actions if per_action else 1
-    totals: list[FloatArray] = []
-    for name in names:
-        own, weight = sums[name], weights[name]
-        own = deciding(own) if deciding else own
-        share = own.shares * (1.0 if emphasis is None else emphasis[name])
+    shapes = (n_grams, width, width), (n_actions, width), (n_actions,), (n_actions,)
+    totals = [np.zeros(shape) for shape in shapes]
+    at_once = max(1, NUMBERS_STACKED // totals[0].size)
+    for start in range(0, len(names), at_once):
+        some = names[start : start + at_once]
+        own = _Stacked.of([sums[name] for name in some])
+        weight = np.array([weights[name] for name in some])
+        share = own.shares
+        if emphasis is not None:
+            share = share * np.stack([emphasis[name] for name in some])
+        decides = deciding(own.products) if deciding else own.products
         parts = (
-            weight * (share[:n_grams, None, None] * own.grams),
-            weight * (share[:, None] * own.products),
-            weight * (share * own.squares),
-            weight * share,
+            weight[:, None, None, None] * (share[:, :n_grams, None, None] * own.grams),
+            weight[:, None, None] * (share[:, :, None] * decides),
+            weight[:, None] * (share * own.squares),
+            weight[:, None] * share,
         )
-        if totals:
-            for total, part in zip(totals, parts, strict=True):
-                total += part  # in place: sums of squares may take a gigabyte each
-        else:
-            totals = [0.0 + part for part in parts]
+        totals = [_added(total, part) for total, part in zip(totals, parts, strict=True)]
     grams, products, squares, shares = totals
     safe = np.where(shares > 0, shares, 1.0)  # nobody has a score of an action of share 0
     return (

@@ -26,7 +26,7 @@ from fedopl.study.study import Study
 
 # What a share of clients, times how many there are, may be off by.
 _ROUNDING = 1e-9
-# With more clients, answers are kept in a file, even if each client's own answer is needed.
+# With more clients, most answers are kept in a file, even if each client's own answer is needed.
 FEW_CLIENTS = 1_000
 # An error lists the reasons of at most this many clients.
 MOST_REASONS = 10

@@ -1,4 +1,4 @@
-"""Checked answers of very many clients, kept in a file and read one at a time."""
+"""Checked answers of very many clients: some in memory, others in a file and read when used."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.packed_arrays import PackedArrays, PackedPlace
-from fedopl.messages.codec import FIELDS
+from fedopl.messages.codec import ARRAYS, FIELDS
 from fedopl.messages.message import Message
 from fedopl.server.exchange.answers import Answer
+
+# The first answers stay in memory, up to this many bytes: a server reads each about ten times.
+MOST_BYTES_KEPT = 1 << 26
+BYTES_OF_MESSAGE = 1 << 10  # without its numbers
 
 
 class KeptMessages:
@@ -18,9 +22,15 @@ class KeptMessages:
     def __init__(self, study: bytes, exchange: int) -> None:
         self._stamp: dict[str, Any] = {"study": study, "exchange": exchange}
         self._file = PackedArrays()
+        self._bytes_in_memory = 0
 
-    def keeping(self, message: Answer) -> Callable[[], Answer]:
-        """Keep this answer in the file; return a function that reads it."""
+    def keeping(self, message: Answer) -> Answer | Callable[[], Answer]:
+        """The answer, if it stays in memory; otherwise a function that reads it from the file."""
+        arrays = (getattr(message, name) for name in ARRAYS[type(message)])
+        n_bytes = BYTES_OF_MESSAGE + sum(array.nbytes for array in arrays)
+        if self._bytes_in_memory + n_bytes <= MOST_BYTES_KEPT:
+            self._bytes_in_memory += n_bytes
+            return message
         numbers = {
             name: np.asarray(getattr(value := getattr(message, name), "value", value))
             for name, _ in FIELDS[type(message)]

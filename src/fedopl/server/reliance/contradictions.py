@@ -17,7 +17,6 @@ from fedopl.results.reliance import Contradiction
 from fedopl.results.value_tables import LOGGING, arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.outlying_steps import BY_MEDIAN_DEVIATION, outlying_lengths
-from fedopl.server.reliance.influential import gaps_to_solution, screened
 
 MeanAndVariance = tuple[float, float]  # mean and variance
 
@@ -116,14 +115,12 @@ def outlying_gains(
             )
 
 
-def outlying_sums(setting: Setting) -> Iterator[Contradiction]:
+def outlying_sums(gaps: Mapping[str, float], rows: Mapping[str, int]) -> Iterator[Contradiction]:
     """Clients whose sums are much further from the solution than those of most others."""
-    names = screened(setting)
-    if len(names) < ENOUGH_CLIENTS:
+    if len(gaps) < ENOUGH_CLIENTS:
         return
-    gaps = gaps_to_solution(setting, names)
     middle = float(np.median(list(gaps.values())))
-    for name, times in sorted(outlying_lengths(gaps, setting.rows).items()):
+    for name, times in sorted(outlying_lengths(gaps, rows).items()):
         yield Contradiction(
             client=name,
             about="how far its sums of scores are from everybody's solution",

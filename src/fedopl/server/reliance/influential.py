@@ -42,23 +42,24 @@ def screened(setting: Setting) -> list[str]:
     return [name for name in largest if sizes[name] > 0]
 
 
-def influential(setting: Setting) -> list[str]:
-    """The clients whose removal would change the exact solution most, largest change first."""
-    names, weights = screened(setting), setting.weights
-    if len(names) < 2:
-        return []
-    gaps = gaps_to_solution(setting, names)
-    pulls = {name: gaps[name] * weights[name] / max(1 - weights[name], 1e-9) for name in names}
+def influential(gaps: Mapping[str, float], weights: Weights) -> list[str]:
+    """The clients whose removal would change the exact solution most, largest change first.
+
+    These are found from their gaps to the solution.
+    """
+    pulls = {name: gap * weights[name] / max(1 - weights[name], 1e-9) for name, gap in gaps.items()}
     return heapq.nlargest(MOST_LEFT_OUT, pulls, key=lambda name: (pulls[name], name))
 
 
-def gaps_to_solution(setting: Setting, names: list[str]) -> dict[str, float]:
+def gaps_to_solution(setting: Setting) -> dict[str, float]:
     """How far each client's own sums are from the mixture's solution: |G_c θ_a − b_c(a)|.
 
     At the solution θ, the weighted gaps of all clients add up to zero. Gaps are in units of the
-    features.
+    features. They are those of `screened` clients; there are none without two such clients.
     """
-    statistics = setting.statistics
+    statistics, names = setting.statistics, screened(setting)
+    if len(names) < 2:
+        return {}
     policy = statistics.solve(setting.weights)
     usable = ~statistics.unknown(setting.weights)
     theta = least_squares.narrow(np.where(usable[:, None], policy.parameters, 0), statistics.blocks)
@@ -89,7 +90,7 @@ def without_each(learned: Learned) -> dict[str, Solved]:
     if setting.study.budget and isinstance(statistics, FiniteStatistics):
         return {}  # clients did not report what candidates spend on training rows
     found: dict[str, Solved] = {}
-    for client in influential(setting):
+    for client in influential(gaps_to_solution(setting), setting.weights):
         others = [name for name in statistics.clients if name != client]
         if any(setting.weights.get(name, 0.0) > 0 for name in others):
             weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)

@@ -13,7 +13,7 @@ from fedopl.server.reliance.contradictions import (
     outlying_gains,
     outlying_sums,
 )
-from fedopl.server.reliance.influential import influential
+from fedopl.server.reliance.influential import gaps_to_solution, influential
 from fedopl.server.reliance.left_out import WithoutOne
 
 # The most contradictions that are kept, those of clients with the largest weight first.
@@ -32,10 +32,12 @@ def what_rests_on_whom(
     if len(setting.weights) < 2:
         return None
     one_less = WithoutOne(learned, answers, places)
-    judged = (one_less.judged(client, solved.get(client)) for client in influential(setting))
+    gaps = gaps_to_solution(setting)
+    pulling = influential(gaps, setting.weights)
+    judged = (one_less.judged(client, solved.get(client)) for client in pulling)
     found = [
         *contradictions(setting, answers, places, outcomes),
-        *outlying_sums(setting),
+        *outlying_sums(gaps, setting.rows),
         *outlying_gains(answers, places, learned.chosen, arm_name(setting.best_arm)),
     ]
     found.sort(key=lambda one: (-setting.weights[one.client], one.client))

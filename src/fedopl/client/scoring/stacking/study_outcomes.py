@@ -1,10 +1,9 @@
 """A study's outcome models at one client: those of its rows alone, and those with everybody's."""
 
-from functools import cached_property
-
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.computed_once import computed_once
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.outcome import (
     Outcomes,
@@ -48,7 +47,7 @@ class StudyOutcomes:
         found = federated_outcomes(models, self._rows)
         return self._stack.with_regressors(found, stacked) if stacked else found
 
-    @cached_property
+    @computed_once
     def own(self) -> Outcomes:
         """Outcome models of these rows alone."""
         sums = self._rows.fold_sums()
@@ -66,7 +65,7 @@ class StudyOutcomes:
         taken = self._rows.rows_by_fold_action[:-1].sum(axis=0)
         return np.asarray(taken >= self._needed)
 
-    @cached_property
+    @computed_once
     def _stack(self) -> StackedOutcomes:
         """Own models, to be weighted alone or together with everybody's."""
         regressors, plan = None, self._study.nuisances
