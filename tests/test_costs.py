@@ -25,7 +25,7 @@ from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.local import local_training
 from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.rows import chunks
-from fedopl.engines import in_process, learn
+from fedopl.engines import in_process, run_in_memory
 from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
@@ -106,7 +106,7 @@ def travelled(monkeypatch):
                 found[name, "sends"] += len(content)
                 yield name, content
 
-    monkeypatch.setattr(learn, "InProcess", Weighed)
+    monkeypatch.setattr(run_in_memory, "InProcess", Weighed)
     return found
 
 

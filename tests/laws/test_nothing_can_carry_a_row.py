@@ -262,6 +262,8 @@ class TalkativeData:
 
 
 class TalkativeStore:
+    is_lasting = True
+
     def get(self, key):
         raise TalkativeError(SECRET, key)
 
