@@ -32,7 +32,7 @@ from fedopl.study.study_file import read_study
 FEDOPL = Path(sys.executable).with_name("fedopl")
 GOOD = ("north", "south", "west")
 ODD = ("another-study", "another-version", "no-trust", "unknown-key", "never-comes")
-DEADLINE, PATIENCE, SWEEP_SECONDS = 40, 150, 30
+DEADLINE, PATIENCE, SWEEP_SECONDS = 70, 240, 30
 
 SETTINGS = """
 [policy]
