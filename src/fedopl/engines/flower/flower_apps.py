@@ -18,7 +18,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedopl.base.errors import OptionError
 from fedopl.client.client_file import read_client
-from fedopl.engines.network.coordinate import coordinate
 from fedopl.engines.network.remote_doors import RemoteDoors, refused
 from fedopl.results.round import Round
 from fedopl.study.study_file import read_study
@@ -87,6 +86,9 @@ def server_app(study: Path) -> ServerApp:
 
 def serve(grid: Grid, study: Path, config: Mapping[str, Any]) -> None:
     """Wait for the clients, run the study, and write the run's folder."""
+    # Here, as a client's process, which starts for every message, needs none of it.
+    from fedopl.engines.network.coordinate import coordinate
+
     names = tuple(sorted(str(config["clients"]).split(",")))
     coordinate(
         study,
