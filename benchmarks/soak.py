@@ -164,7 +164,8 @@ def disturbed(
     for thread in threads:
         thread.start()
     command = [sys.executable, __file__, "--measure", str(keys), str(folder / "journal")]
-    while not (folder / "result").exists():
+    is_over = False
+    while not is_over:  # not even if the result is there: a server killed then has told nobody
         server = subprocess.Popen([*command, str(port), str(folder / "result")])
         try:
             if n_killed < most_kills:
@@ -179,6 +180,7 @@ def disturbed(
             continue
         if server.returncode:
             raise AssertionError(f"the server ended with {server.returncode}")
+        is_over = True
     for thread in threads:
         thread.join(60.0)
     if any(thread.is_alive() for thread in threads):

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import weakref
 from pathlib import Path
 
 import duckdb
@@ -252,16 +253,19 @@ def test_no_more_of_a_query_is_in_memory_than_a_few_batches(home, monkeypatch):
         "case when i % 2 = 0 then 'new' else 'usual' end as arm, (i % 7)::double as gain "
         "from range(600000) t(i)"
     )
-    before = pyarrow.total_allocated_bytes()
+    seen: list[weakref.ref[pyarrow.RecordBatch]] = []
     largest = 0
-    add = spool_writer._append
+    encode = spool_writer._batch
 
-    def watched(data, writers):
+    def watched(batch, job):
         nonlocal largest
-        largest = max(largest, pyarrow.total_allocated_bytes() - before)
-        add(data, writers)
+        seen.append(weakref.ref(batch))
+        alive = [kept for each in seen if (kept := each()) is not None]
+        # The whole of what a slice is a slice of.
+        largest = max(largest, sum(kept.get_total_buffer_size() for kept in alive))
+        return encode(batch, job)
 
-    monkeypatch.setattr(spool_writer, "_append", watched)
+    monkeypatch.setattr(spool_writer, "_batch", watched)
     data = on_disk(home, "duckdb", query)
     assert data.n_rows == 600_000
     assert 0 < largest < 600_000 * 8
