@@ -1,5 +1,6 @@
 """Regions in folders and over HTTPS: the same results, and every aggregator's own ledger."""
 
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -85,6 +86,61 @@ def test_what_is_wrong_with_folders_is_said_before_anybody_is_asked(nested, tmp_
     (own.clients / "outer" / "client.toml").write_text('[data]\nfile = "x.csv"\n')
     with pytest.raises(OptionError, match=r"client\.toml is there, too"):
         read_parties(own.clients)
+
+
+def test_check_refuses_what_a_run_refuses(nested, tmp_path):
+    own = copied(nested, tmp_path / "own")
+    file = own.clients / "outer" / "inner" / "aggregator.toml"
+
+    def checked(study=AGGREGATORS + STUDY, clients=own.clients):
+        own.study.write_text(study)
+        return fedopl("check", own.study, "--clients", clients)
+
+    done = checked('aggregators = ["inner"]\n' + STUDY)
+    assert (done.code, "'outer' adds up other clients' answers" in done.err) == (1, True)
+    done = checked('aggregators = ["far", "inner", "outer"]\n' + STUDY)
+    assert (done.code, "lists 'far'" in done.err) == (1, True)
+    file.write_text("minimum_member = 2\n")
+    done = checked()
+    assert (done.code, "unknown key 'minimum_member'" in done.err) == (1, True)
+    file.write_text("minimum_members = 2\n")
+    shares = '\n[mixture]\nkind = "given"\nshares = { outer = 0.5, d = 0.5 }\n'
+    assert checked(AGGREGATORS + STUDY + shares).code == 0
+    for path in (own.clients / "d").iterdir():  # what it released to all is no matter here
+        if path.name in ("ledger.jsonl", "scores", "snapshots"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    alone = checked(clients=own.clients / "d")  # who checks itself has no aggregator's folder
+    assert alone.code == 0, alone.text
+
+
+def test_an_aggregator_with_too_few_members_is_refused_before_anybody_is_asked(nested, tmp_path):
+    own = copied(nested, tmp_path / "own")
+    file = own.clients / "outer" / "inner" / "aggregator.toml"
+    file.write_text("")
+    for verb in ("check", "run"):
+        done = fedopl(verb, own.study, "--clients", own.clients)
+        assert done.code == 1
+        assert (
+            f"{file}: expected at least 3 members (minimum_members), came 2: 'a', 'b'" in done.err
+        )
+    keys = make_keys(tmp_path / "keys", ["inner", "a", "b"])
+    members = make_keys(tmp_path / "members", ["a", "b"])
+    call = ("aggregate", file.parent, "--study", own.study, "--server", "https://127.0.0.1:1")
+    done = fedopl(*call, "--certificates", keys, "--members", members)
+    assert (done.code, "at least 3 members" in done.err) == (1, True)
+
+
+def test_degrees_of_freedom_of_a_region_are_not_taken_for_groups(nested, run):
+    """Rows have no groups here, and no table, file or page may count any."""
+    assert "groups" not in str(run)
+    for table in (run.values, run.gains, run.improvements):
+        assert table.groups() == {}
+    loaded = package.load_run(nested.out)
+    assert (loaded.values, loaded.gains) == (run.values, run.gains)
+    assert "groups" not in str(loaded)
+    page = nested.folder / "groups.html"
+    assert fedopl("report", nested.out, "--out", page).code == 0
+    assert not re.search(r"in [\d,]+ groups|held-out groups", page.read_text(), re.IGNORECASE)
 
 
 def test_the_verb_refuses_before_it_listens(nested, tmp_path):

@@ -58,6 +58,16 @@ class Estimate:
         return f"{self.value:.4g} (95 % interval {low:.4g} to {high:.4g}, {self.n_rows:,} rows)"
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegionEstimate(Estimate):
+    """The same for a region: its members' degrees of freedom together do not count groups."""
+
+    @property
+    def n_groups(self) -> int | None:
+        """None: how many groups the members have, nobody above their aggregator knows."""
+        return None
+
+
 def median_estimate(found: Sequence[Estimate], *, share: float = 1.0) -> Estimate:
     """The median of estimates under several splits of the same rows, each on this share of them.
 
@@ -73,7 +83,7 @@ def median_estimate(found: Sequence[Estimate], *, share: float = 1.0) -> Estimat
         (v := one.standard_error**2) + max(0.0, (one.value - value) ** 2 - (1 - share) * v)
         for one in found
     ]
-    return Estimate(
+    return type(found[0])(
         value=value,
         standard_error=math.sqrt(median(variances)),
         n_rows=min(one.n_rows for one in found),

@@ -9,15 +9,18 @@ import numpy as np
 
 from fedopl.base.errors import StorageError
 from fedopl.base.tables import html_text
-from fedopl.client.client_file import Client, read_clients
+from fedopl.client.aggregator_file import read_parties
+from fedopl.client.client_file import FILE_NAME, Client, read_clients
 from fedopl.client.inspect_table import Examined, FeatureSummary, examine
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
+from fedopl.engines.regions import check_regions
 from fedopl.engines.run import check_history
 from fedopl.engines.unscored_actions import without_scores
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
+from fedopl.study.mixture import Empirical
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_named, read_study
 
@@ -84,8 +87,10 @@ def check(study: str | Path, clients: str | Path) -> Readiness:
     """Compare every client's data with a study file, before anything is learned."""
     agreed, candidates = read_study(study)
     check_packages(agreed)
-    found = read_clients(clients)
-    check_named(study, agreed, found)
+    parties, found = read_parties(clients), read_clients(clients)
+    check_named(study, agreed, parties)
+    if not (Path(clients) / FILE_NAME).is_file():  # a client that checks itself sees no others
+        check_regions(agreed, parties)
     return check_clients(agreed, found, candidates)
 
 
@@ -133,6 +138,9 @@ def _rehearsal(
     data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
     record, failure = None, ""
     if len(data) == len(examined):
+        if study.aggregators:  # members are asked one by one, and a mixture is of aggregators
+            counts = "weight" if study.mixture.counts_weight else "rows"
+            study = study.model_copy(update={"mixture": Empirical(count=counts)})
         rounds, record, failure = rehearse_together(study, clients, data, candidates)
         for latest in rounds:
             for name, code in latest.refused.items():

@@ -1,12 +1,12 @@
 """Clients in regions, as `learn` takes them: dictionaries of clients in place of rows."""
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.client.aggregator_file import LEAST_MEMBERS, RegionFolder
+from fedopl.client.aggregator_file import LEAST_MEMBERS, AggregatorFolder, RegionFolder
 from fedopl.client.client_file import AGGREGATOR_FILE, Client
 from fedopl.client.disclosure.ledger import FileLedger, Ledger
 from fedopl.client.disclosure.limits import Limits
@@ -113,7 +113,7 @@ def regions_in(parties: Mapping[str, Client | RegionFolder]) -> Iterator[RegionF
 
 
 def check_regions(study: Study, parties: Mapping[str, Client | RegionFolder]) -> None:
-    """Refuse folders of aggregators that the study does not list, or lists and are not there."""
+    """Refuse aggregators that the study does not list, or lists and are not there, or too small."""
     there = {region.name: region for region in regions_in(parties)}
     check_aggregators(study, sorted(there))
     missing = [name for name in study.aggregators if name not in there]
@@ -121,6 +121,19 @@ def check_regions(study: Study, parties: Mapping[str, Client | RegionFolder]) ->
         raise OptionError(
             f"aggregators: the study lists {quoted(missing)}, and no folder of this name has an "
             f"{AGGREGATOR_FILE}"
+        )
+    for region in there.values():
+        check_members(region, list(region.members))
+
+
+def check_members(own: AggregatorFolder, members: Sequence[str]) -> None:
+    """Refuse an aggregator that would release nothing, because it has too few members."""
+    fewest = own.settings.minimum_members
+    if len(members) < fewest:
+        raise OptionError(
+            f"{own.path}: expected at least {fewest} members (minimum_members), came "
+            f"{len(members)}: {quoted(members)}; of fewer it releases nothing. Add members, or "
+            f"say minimum_members = {len(members)}"
         )
 
 

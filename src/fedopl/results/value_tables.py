@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from fedopl.base.errors import OptionError
-from fedopl.base.estimates import Estimate
+from fedopl.base.estimates import Estimate, RegionEstimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.tables import Backend, frame_of, html_table, text_table
 
@@ -102,9 +102,14 @@ class _Table(Generic[AnyRow]):
         return frame_of(columns, backend)
 
     def groups(self) -> dict[str, int]:
-        """The number of groups by client, and overall; empty if rows are not grouped."""
+        """The number of groups by client, and overall.
+
+        Empty if rows are not grouped, or if a client is a region, whose groups nobody counted.
+        """
         found: dict[str, int] = {}
         single = [(row.client, row.estimate) for row in self.rows if row.client != GLOBAL]
+        if any(isinstance(estimate, RegionEstimate) for _, estimate in single):
+            return {}
         for client, estimate in single:
             # If two policies never differ, there is no spread, and no degree of freedom is lost.
             units = estimate.degrees_of_freedom + 1
@@ -113,6 +118,18 @@ class _Table(Generic[AnyRow]):
             return {}
         # A client whose single group shows no spread does not count in the total.
         return {**found, GLOBAL: sum(n for n in found.values() if n > 1)}
+
+    def with_regions(self, regions: Collection[str]) -> Self:
+        """The table, in which these clients are aggregators that speak for several."""
+        if not regions:
+            return self
+        rows = [
+            replace(row, estimate=RegionEstimate(**vars(row.estimate)))
+            if row.client in regions
+            else row
+            for row in self.rows
+        ]
+        return replace(self, rows=tuple(rows))
 
     def without_clients(self, policies: Collection[str]) -> Self:
         """The table without single clients' rows of these policies."""

@@ -210,12 +210,14 @@ class Candidates:
         names = [*self.names(), *([LOGGING] if GLOBAL in answers else self.own)]
         # If candidates are compared, intervals hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
-        return {
+        found: dict[str, Any] = {
             "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
             "gains": gain_table(answers, setting.weights, names, chosen),
             "improvements": improvement_table(answers, setting.weights, names),
             **self._personal_table(setting, answers, chosen),
         }
+        regions = self.study.aggregators
+        return {name: table.with_regions(regions) for name, table in found.items()}
 
     def _personal_table(
         self, setting: Setting, answers: Answers[Values], chosen: str

@@ -12,6 +12,7 @@ from fedopl.engines.https.https_protocol import client_context
 from fedopl.engines.https.https_run import address
 from fedopl.engines.https.https_server import HttpsTransport
 from fedopl.engines.network.remote_doors import refused
+from fedopl.engines.regions import check_members
 from fedopl.messages import codec
 from fedopl.messages.bundle import largest_bundle, unbundled
 from fedopl.messages.derived_sizes import largest_answer, largest_query
@@ -60,6 +61,7 @@ def run_aggregator(
         deadline=arrival,
         largest=largest_bundle(largest_answer(agreed)),
     )
+    check_members(own, transport.clients)
     answering = _Splits(own.name, own.settings, own.ledger_path, agreed, transport, server, tell)
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     with transport:

@@ -130,14 +130,25 @@ def load_record(folder: Path) -> Record:
             row_weights=summary.get("row_weights"),
             **load_sums(folder / "sums.npz", study, summary),
             **_who_may_change(folder, study, summary["files"]),
-            **{
-                file.field: _read(folder / name, file.read)
-                for name, file in TEXT_FILES.items()
-                if name in summary["files"]
-            },
+            **_with_regions(
+                {
+                    file.field: _read(folder / name, file.read)
+                    for name, file in TEXT_FILES.items()
+                    if name in summary["files"]
+                },
+                study,
+            ),
         )
     except (KeyError, TypeError):
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
+
+
+def _with_regions(found: dict[str, Any], study: Study) -> dict[str, Any]:
+    """What was read, in which tables know who is an aggregator."""
+    tables = ("values", "gains", "improvements", "personal")
+    return found | {
+        name: found[name].with_regions(study.aggregators) for name in tables if name in found
+    }
 
 
 def _who_may_change(folder: Path, study: Study, files: Mapping[str, str]) -> dict[str, Any]:
