@@ -326,3 +326,12 @@ def test_a_saved_run_solves_again_and_says_who_counted_for_what(tmp_path):
     assert "In learning, clients with noisier scores count less" in page
     assert "Weight in learning" in page
     assert "pooled scores would have given" not in page
+
+
+def test_a_client_with_one_row_says_nothing_of_noise_and_stops_nobody():
+    """One row has no error about a model of other rows; the others' mean stands in."""
+    few = {name: sums_of(EFFECTS, 200, seed=place) for place, name in enumerate(NAMES)}
+    few["north"] = sums_of(EFFECTS, 1, seed=7)
+    rows = {"east": 200, "north": 1, "west": 200}
+    found = statistics(few, rows).solve({"east": 0.499, "north": 0.002, "west": 0.499})
+    assert np.isfinite(found.parameters).all()

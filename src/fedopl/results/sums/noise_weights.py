@@ -155,7 +155,7 @@ class _Regressions:
         """The regressions; with few rows a variance is uncertain, and shrunk to the clients' mean.
 
         So is the variance of scores that are only others' models, which carry no information about
-        noise.
+        noise, and that of a single row, which has no error about a model of other rows.
         """
         first = next(iter(sums.values()))
         grams = np.empty((len(sums), n_grams, *first.grams.shape[1:]))
@@ -171,7 +171,8 @@ class _Regressions:
         errors = np.concatenate(
             [ridge_errors(grams[p], products[p], squares[p], n_rows[p]) for p in parts]
         )
-        telling = np.where(tells, n_rows, 0.0)
+        tells = tells & np.isfinite(errors)
+        telling, errors = np.where(tells, n_rows, 0.0), np.where(tells, errors, 0.0)
         mean = (telling * errors).sum(axis=0) / np.maximum(telling.sum(axis=0), 1e-300)
         errors = np.where(tells, errors, mean)
         variances = n_rows * errors + ROWS_FOR_EQUAL_NOISE * mean
