@@ -310,3 +310,28 @@ def test_a_packed_ledger_forgets_nothing():
     assert first.entries() == [entry, entry]
     assert first.since(position)[0] == [entry]
     assert second.entries() == [entry]
+
+
+def test_what_make_raises_names_the_client():
+    def unusable(name):
+        if name == "0003":
+            raise ValueError("no such table")
+        if name == "0005":
+            return fedopl.LoggedData([[np.nan]], ["a"], [1.0], action_names=("a", "b"))
+        return made(name)
+
+    with pytest.raises(DataError, match="^0005: contexts: missing or infinite"):
+        fedopl.ClientFactory(["0005"], unusable)["0005"]
+    with pytest.raises(ValueError, match="no such table") as raised:
+        fedopl.learn(fedopl.ClientFactory(names(4), unusable), nuisances=KNOWN, evaluation=BARE)
+    assert raised.value.__notes__ == ["raised by make('0003') of a ClientFactory"]
+
+
+@pytest.mark.parametrize("as_clients", [dict, lambda own: fedopl.ClientFactory(own, own.get)])
+def test_whoever_holds_all_rows_is_told_why_answers_are_withheld(as_clients):
+    """There is no folder whose ledger could be read once the call has failed."""
+    own = {name: made(name, n_rows=1) for name in names(5)}
+    with pytest.raises(fedopl.FederationError) as raised:
+        fedopl.learn(as_clients(own), basis="linear")
+    said = "NOTHING_TO_SAY in the ledger of '0000', '0001', '0002' and others: "
+    assert said in str(raised.value)

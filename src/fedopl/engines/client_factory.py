@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from fedopl.base.errors import DataError, OptionError, StudyError
+from fedopl.base.errors import DataError, FedoplError, OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 
@@ -31,7 +31,7 @@ class ClientFactory(Mapping[str, LoggedData]):
 
     def __getitem__(self, name: str) -> LoggedData:
         before = self._hashes[name]
-        data = self._make(name)
+        data = self._made(name)
         if not isinstance(data, LoggedData):
             raise OptionError(
                 f"make: expected LoggedData for '{name}', came {type(data).__name__}; return "
@@ -56,6 +56,16 @@ class ClientFactory(Mapping[str, LoggedData]):
 
     def __len__(self) -> int:
         return len(self._hashes)
+
+    def _made(self, name: str) -> LoggedData:
+        """What the user's function makes; whatever it raises says for which client."""
+        try:
+            return self._make(name)
+        except FedoplError as error:
+            raise type(error)(f"{name}: {error}") from error
+        except Exception as error:
+            error.add_note(f"raised by make('{name}') of a ClientFactory")
+            raise
 
     def _check_alike(self, name: str, data: LoggedData) -> None:
         if self._first is None:

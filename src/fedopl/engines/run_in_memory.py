@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedopl.base.errors import OptionError
+from fedopl.base.errors import FederationError, OptionError
+from fedopl.base.labels import quoted
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.packed_ledger import PackedLedgers
@@ -26,6 +27,7 @@ from fedopl.engines.in_process import (
 )
 from fedopl.engines.regions import Nested, fewest_members, in_regions
 from fedopl.engines.runs import Run
+from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.policies.kinds import other_permissions
 from fedopl.policies.policy import Policy
 from fedopl.results.files.run_folder import writing
@@ -35,6 +37,8 @@ from fedopl.server.exchange.journal import Journal
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
+
+MOST_NAMED = 3  # clients that an error names with one reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +114,28 @@ def run_in_memory(
         if (fault := other_permissions(one, study)) is not None:
             raise OptionError(f"candidates: '{name}': {fault}")
     with writing(journal) if journal else nullcontext():
-        record = run_splits(study, begin, policies=policies)
+        try:
+            record = run_splits(study, begin, policies=policies)
+        except FederationError as error:
+            raise FederationError(f"{error}{_in_ledgers(ledgers)}") from None
     found = personal_policies(opened[0], record.policy) if opened else {}
     return replace(Run.of(record, ledgers), solved_for_clients=found)
+
+
+def _in_ledgers(ledgers: Mapping[str, Ledger]) -> str:
+    """Why clients withheld their last answer: whoever holds all rows may read all ledgers."""
+    by_reason: dict[str, list[str]] = {}
+    for name, ledger in ledgers.items():
+        latest = ledger.entries()[-1:]
+        if latest and latest[0].reason and latest[0].why in RefusalCode.__members__:
+            by_reason.setdefault(latest[0].why, []).append(name)
+    lines = [
+        f"\n  {code} in the ledger of {quoted(names[:MOST_NAMED])}"
+        f"{' and others' if len(names) > MOST_NAMED else ''}: {in_words(code).why}. "
+        f"{in_words(code).remedy}"
+        for code, names in by_reason.items()
+    ]
+    return "".join(lines)
 
 
 def with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:
