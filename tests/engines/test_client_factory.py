@@ -320,7 +320,7 @@ def test_what_make_raises_names_the_client():
             return fedopl.LoggedData([[np.nan]], ["a"], [1.0], action_names=("a", "b"))
         return made(name)
 
-    with pytest.raises(DataError, match="^0005: contexts: missing or infinite"):
+    with pytest.raises(DataError, match=r"^0005: contexts: missing or infinite"):
         fedopl.ClientFactory(["0005"], unusable)["0005"]
     with pytest.raises(ValueError, match="no such table") as raised:
         fedopl.learn(fedopl.ClientFactory(names(4), unusable), nuisances=KNOWN, evaluation=BARE)
