@@ -208,6 +208,16 @@ def test_a_scheduler_that_is_not_there_is_said_in_bounded_time():
         fedopl.DaskEngine("tcp://127.0.0.1:9", wait=0.5).connect()
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "spark://lake:7077", "tls://lake:port"])
+def test_an_address_that_is_none_of_a_scheduler_is_refused_before_dask_has_it(address, monkeypatch):
+    """A client of Dask that fails on it prints a traceback when the process ends."""
+    import distributed
+
+    monkeypatch.setattr(distributed, "Client", None)
+    with pytest.raises(OptionError, match="expected that of a Dask scheduler"):
+        fedopl.DaskEngine(address, wait=0.3).connect()
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr("fedopl.client.cluster.workers.find_spec", lambda _: None)
     with pytest.raises(OptionError, match=r"pip install 'fedopl\[dask\]'"):

@@ -71,6 +71,7 @@ class DaskEngine:
         connect: Any = distributed.Client  # which has no types
         if self._address is None:
             return connect(self._local_cluster, set_as_default=False, timeout=self._wait)
+        _check_address(self._address)
         try:
             return connect(self._address, set_as_default=False, timeout=self._wait)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
@@ -150,3 +151,19 @@ class DaskEngine:
             self._client.close()
         if "_local_cluster" in vars(self):
             self._local_cluster.close()
+
+
+def _check_address(address: str) -> None:
+    """Refuse what is no scheduler's address: a client of Dask that fails on it prints an error."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+    from distributed.comm.registry import get_backend
+
+    try:
+        scheme, place = parse_address(address)
+        get_backend(scheme)
+        parse_host_port(place)
+    except ValueError:
+        raise OptionError(
+            f"engine: address: expected that of a Dask scheduler, such as "
+            f"tls://lake.example.org:8786, came {address!r}"
+        ) from None
