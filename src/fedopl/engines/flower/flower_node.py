@@ -19,11 +19,9 @@ from fedopl.engines.flower.local_federation import (
     program,
     start_watcher,
 )
-from fedopl.engines.flower.warm_programs import WarmPrograms, can_fork
+from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
 from fedopl.engines.network.early_imports import modules_for_answers
 from fedopl.study.study_file import read_study
-
-CLIENT_APP = "flwr-clientapp"  # what Flower starts for every message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +99,8 @@ class FlowerNode:
         if not can_fork():
             return []
         agreed, _ = read_study(self.files.study)
-        modules = ("fedopl.engines.flower.flower_apps", *modules_for_answers(agreed))
-        programs = WarmPrograms([Path(program(CLIENT_APP))], modules, self._environment([]))
+        modules = (*CLIENT_APP, *modules_for_answers(agreed))
+        programs = WarmPrograms([Path(program("flwr-clientapp"))], modules, self._environment([]))
         return [str(self._opened.enter_context(programs).folder)]
 
     def _environment(self, first: list[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from fedopl.engines.flower.forked_program import SIZE_BYTES
@@ -28,8 +29,9 @@ N_FILES = 3  # standard input, output and error
 
 @dataclass(frozen=True)
 class Request:
-    """A program that is to run, and with what."""
+    """A program that is to run, with what, and the process that asks for it."""
 
+    asker: int
     program: str
     arguments: list[str]
     folder: str
@@ -50,13 +52,18 @@ class Request:
 
 @dataclass
 class ForkServer:
-    """Answers requests on a socket; imports modules while nobody asks."""
+    """Answers requests on a socket; imports modules while nobody asks.
 
+    As long as a fork runs, a file in `folder` with the number of who asks has its number.
+    """
+
+    folder: Path
     listener: socket.socket
     programs: Sequence[str]
     modules: list[str]
     _starts: dict[str, Callable[[], Any]] = field(default_factory=dict, init=False)
     _askers: dict[int, socket.socket] = field(default_factory=dict, init=False)  # by fork
+    _notes: dict[int, Path] = field(default_factory=dict, init=False)  # by fork
 
     def serve(self) -> None:
         """Answer requests until this process is ended; a fork returns when its program ends."""
@@ -120,6 +127,8 @@ class ForkServer:
         for handle in request.files:
             os.close(handle)
         self._askers[fork] = asker
+        self._notes[fork] = self.folder / str(request.asker)
+        self._notes[fork].write_text(str(fork))
         with suppress(OSError):
             asker.sendall(f"{fork}\n".encode())
         return None
@@ -130,6 +139,7 @@ class ForkServer:
             ended, status = os.waitpid(fork, os.WNOHANG)
             if ended:
                 del self._askers[fork]
+                self._notes.pop(fork).unlink(missing_ok=True)
                 with suppress(OSError):
                     asker.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
                 with suppress(KeyError):
@@ -156,9 +166,9 @@ def received(asker: socket.socket) -> Request:
 
 def main() -> None:
     """Serve on the socket with this file number, for these programs, with these modules."""
-    number, programs, modules = sys.argv[1:4]
+    folder, number, programs, modules = sys.argv[1:5]
     with socket.socket(fileno=int(number)) as listener:
-        ForkServer(listener, programs.split(","), modules.split(",")).serve()
+        ForkServer(Path(folder), listener, programs.split(","), modules.split(",")).serve()
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def asked(place: str, program: str, arguments: list[str]) -> tuple[socket.socket
     server = socket.socket(socket.AF_UNIX)
     server.connect(place)
     request = {
+        "asker": os.getpid(),
         "program": program,
         "arguments": arguments,
         "folder": str(Path.cwd()),

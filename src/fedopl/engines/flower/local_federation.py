@@ -22,7 +22,7 @@ from fedopl.base.errors import FederationError
 from fedopl.base.files import write_atomically
 from fedopl.engines.flower import federation_watcher
 from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
-from fedopl.engines.flower.warm_programs import WarmPrograms, can_fork
+from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 from fedopl.engines.network.early_imports import modules_for_answers
 from fedopl.study.study_file import read_study
@@ -31,9 +31,12 @@ HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
 REGISTERED_AT_ONCE = 4  # clients that are registered in parallel
 CONNECTION = "local-federation"
-# Programs that start often, or that somebody waits for, and what they import beside Flower.
-WARM = ("flwr", "flwr-clientapp", "flwr-serverapp")
-APPS = ("fedopl.engines.flower.flower_apps", "fedopl.engines.network.coordinate")
+# Flower's programs, and what a ServerApp imports beside Flower.
+WARM = (
+    *("flower-superlink", "flower-supernode", "flower-superexec"),
+    *("flwr", "flwr-clientapp", "flwr-serverapp"),
+)
+SERVER_APP = ("fedopl.engines.network.coordinate",)
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -139,10 +142,13 @@ class LocalFederation:
     def kill(self, part: str) -> None:
         """Kill one part with all its descendants, as a power cut would."""
         process = self._processes.pop(part)
-        for pid in [process.pid, *_children_of(process.pid)]:
+        for pid in [process.pid, *self._descendants_of(process.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+        end = time.monotonic() + STOP_SECONDS
+        while self._fork_of(process.pid) is not None and time.monotonic() < end:
+            time.sleep(POLL_SECONDS / 10)
         self._tell_watcher(f"-{process.pid}")
 
     def end(self, part: str) -> None:
@@ -163,7 +169,7 @@ class LocalFederation:
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """Run a Flower command, and return the JSON it prints; its exit code is not used."""
-        command = [program("flwr") if self._programs is None else "flwr", *arguments]
+        command = [self._program("flwr"), *arguments]
         try:
             done = subprocess.run(
                 [*command, "--format", "json"],
@@ -215,7 +221,7 @@ class LocalFederation:
         log = self._opened.enter_context(self._log("programs"))
         programs = WarmPrograms(
             [Path(program(name)) for name in WARM],
-            (*APPS, *modules_for_answers(agreed)),
+            (*CLIENT_APP, *SERVER_APP, *modules_for_answers(agreed)),
             self._environment(),
             log,
         )
@@ -243,17 +249,33 @@ class LocalFederation:
         self, part: str, command: str, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> None:
         # Forks have imported what they need, so a change of PYTHONPATH comes too late for them.
-        own = self._environment() if environment is None else self._environment(warm=False)
+        warm = environment is None
         with self._log(part) as log:
             self._processes[part] = subprocess.Popen(
-                [program(command), *arguments],
+                [self._program(command) if warm else program(command), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**own, **(environment or {})},
+                env={**self._environment(warm=warm), **(environment or {})},
                 start_new_session=True,  # Ctrl-C goes to us; then we stop all parts in order
             )
         self._tell_watcher(f"+{self._processes[part].pid}")
+
+    def _program(self, name: str) -> str:
+        """The program's path, or its name, by which a fork is found first on PATH."""
+        return program(name) if self._programs is None else name
+
+    def _fork_of(self, pid: int) -> int | None:
+        return None if self._programs is None else self._programs.fork_of(pid)
+
+    def _descendants_of(self, pid: int) -> list[int]:
+        """All descendants of a process, and the forks that it and they asked for."""
+        fork = self._fork_of(pid)
+        children = [] if fork is None else [fork]
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                children += map(int, path.read_text().split())
+        return [*children, *(one for child in children for one in self._descendants_of(child))]
 
     def _tell_watcher(self, line: str) -> None:
         if self._watcher is not None and self._watcher.stdin is not None:
@@ -304,13 +326,3 @@ def start_watcher(token: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # a signal that ends us must not end the watcher
     )
-
-
-def _children_of(pid: int) -> list[int]:
-    """All descendants of a process."""
-    found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, path.read_text().split()):
-                found += [child, *_children_of(child)]
-    return found

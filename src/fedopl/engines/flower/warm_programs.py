@@ -20,7 +20,12 @@ from fedopl.engines.flower import fork_server, forked_program
 from fedopl.engines.flower.federation_watcher import marks_are_seen
 
 SCRIPT = '#!/bin/sh\nexec {python} -IS {asking} {socket} {own} "$@"\n'
-WAITING = 128  # requests that may wait while modules are imported
+WAITING = 128  # requests that may wait while a module is imported
+# What a ClientApp imports beside Flower, in parts: requests are answered between them.
+CLIENT_APP = (
+    *("fedopl.study.study_file", "fedopl.client.door"),
+    "fedopl.engines.flower.flower_apps",
+)
 
 
 def can_fork() -> bool:
@@ -52,13 +57,14 @@ class WarmPrograms:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self._socket))
             listener.listen(WAITING)
+            self._forks.mkdir()
             for own in self.programs:
                 self._write_script(own)
             names = ",".join(own.name for own in self.programs)
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", fork_server.__file__),
-                    *(str(listener.fileno()), names, ",".join(self.modules)),
+                    *(str(self._forks), str(listener.fileno()), names, ",".join(self.modules)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
@@ -74,9 +80,20 @@ class WarmPrograms:
         self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def fork_of(self, process: int) -> int | None:
+        """The running fork that this process asked for, if it asked for one."""
+        try:
+            return int((self._forks / str(process)).read_text())
+        except (OSError, ValueError):
+            return None
+
     @property
     def _socket(self) -> Path:
         return self.folder / "socket"
+
+    @property
+    def _forks(self) -> Path:
+        return self.folder / "forks"
 
     def _write_script(self, own: Path) -> None:
         words = {

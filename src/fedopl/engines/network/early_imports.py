@@ -10,7 +10,10 @@ from importlib.util import find_spec
 from fedopl.study.study import Study
 
 MODULES_FOR_SOLVING = ("scipy.optimize", "scipy.special")
-MODULES_FOR_PROPENSITIES = ("sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline")
+MODULES_FOR_PROPENSITIES = (
+    "scipy.stats",  # half of what scikit-learn takes
+    *("sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline"),
+)
 
 
 def modules_for_answers(study: Study) -> tuple[str, ...]:
@@ -19,7 +22,7 @@ def modules_for_answers(study: Study) -> tuple[str, ...]:
     reading = ("pandas",) if find_spec("pandas") else ()
     estimates = study.nuisances.propensity not in ("known", "marginal")
     scoring = MODULES_FOR_PROPENSITIES if estimates else ()
-    return (*reading, *scoring, *MODULES_FOR_SOLVING)
+    return (*reading, *MODULES_FOR_SOLVING, *scoring)
 
 
 def import_for_answers(study: Study) -> None:
