@@ -9,9 +9,9 @@ pytest.importorskip("flwr")
 
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.flower import flower_node
 from fedopl.engines.flower.federation_watcher import marked
 from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
+from fedopl.engines.flower.local_federation import program
 from fedopl.engines.flower.warm_programs import can_fork
 
 # As a SuperNode does, it finds the ClientApp on PATH.
@@ -38,11 +38,12 @@ def files(tmp_path):
 
 @pytest.mark.skipif(not can_fork(), reason="the system cannot fork, or shows no marks")
 def test_a_message_finds_the_warm_client_app_and_nothing_is_left(files, tmp_path, monkeypatch):
-    supernode, own = tmp_path / "flower-supernode", flower_node.program
+    supernode = tmp_path / "flower-supernode"
     supernode.write_text(SUPERNODE.format(folder=tmp_path))
     supernode.chmod(0o700)
     monkeypatch.setattr(
-        flower_node, "program", lambda name: str(supernode) if name == supernode.name else own(name)
+        "fedopl.engines.flower.flower_node.program",
+        lambda name: str(supernode) if name == supernode.name else program(name),
     )
     with (
         FlowerNode("127.0.0.1:1", files) as node,
@@ -50,7 +51,7 @@ def test_a_message_finds_the_warm_client_app_and_nothing_is_left(files, tmp_path
     ):
         node.wait()
     found = Path((tmp_path / "found").read_text().strip())
-    assert found != Path(own("flwr-clientapp"))
+    assert found != Path(program("flwr-clientapp"))
     assert not found.exists()
     assert "Run a Flower ClientApp" in (tmp_path / "printed").read_text()
     assert not marked(node._token)

@@ -114,9 +114,11 @@ def test_a_fork_that_is_killed_is_told_as_a_shell_would(programs):
 def test_whoever_asks_takes_its_fork_along_when_it_is_killed(programs):
     asker = started(programs, "sleep")
     fork = int(asker.stdout.readline())
+    assert programs.fork_of(asker.pid) == fork
     asker.kill()
     asker.communicate(timeout=SECONDS)
     wait_until(lambda: not is_alive(fork), SECONDS, "the end of the fork")
+    wait_until(lambda: programs.fork_of(asker.pid) is None, SECONDS, "no note of the fork")
 
 
 def is_alive(process):
