@@ -5,9 +5,10 @@ dial in over HTTPS, each a process of its own; and with a SuperLink and three Su
 the cores of this machine, and all but the first use TLS and keys. The study is learned by the exact
 solver, and what is learned is the same, byte for byte. *Start* is until everybody is there, which
 is mostly imports. *Run* is from then to the written record. Over HTTPS a trip is two requests on a
-connection that is open. Over Flower it is a poll every three seconds and a new process at every
-client, with all its imports. Seconds are medians of the turns; the ratio is to HTTPS in the same
-turns.
+connection that is open. Over Flower, a node looks for messages every three seconds, which is
+Flower's and cannot be set, and starts a process for each: a fork of one that has imported Flower
+and fedopl. Of the start, the imports of the SuperLink, of three SuperNodes and of what each of them
+starts are Flower's. Seconds are medians of the turns; the ratio is to HTTPS in the same turns.
 """
 
 import shutil

@@ -7,7 +7,7 @@ import pytest
 
 from fedopl.client.client_file import read_client
 from fedopl.engines import in_process
-from fedopl.engines.run import door_of
+from fedopl.engines.folder_doors import door_of
 from fedopl.study.study_file import read_study
 from tiny_study import fedopl, write_csv, write_tiny
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedopl.client.client_file import read_client
-from fedopl.engines.run import door_of
+from fedopl.engines.folder_doors import door_of
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.score_sums import SumScores

@@ -12,7 +12,7 @@ from fedopl.client.disclosure import approvals as module
 from fedopl.client.disclosure.approvals import Approvals, Question
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.run import door_of
+from fedopl.engines.folder_doors import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import decoder_of

@@ -7,7 +7,7 @@ import pytest
 from browsing import DESK, PHONE, violations
 from fedopl.client.client_file import read_client
 from fedopl.client.door import Door
-from fedopl.engines.run import door_of
+from fedopl.engines.folder_doors import door_of
 from fedopl.live.client_page import ClientPage
 from fedopl.live.page_server import PageServer
 from fedopl.messages import codec

@@ -6,7 +6,7 @@ from fedopl.client.disk.personal_store import keep_personal, kept_personal
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.personal_at_home import AtHome
-from fedopl.engines.run import door_of
+from fedopl.engines.folder_doors import door_of
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record

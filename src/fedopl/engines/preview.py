@@ -15,8 +15,8 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.engines.folder_doors import door_of
 from fedopl.engines.in_process import InProcess, only_policy
-from fedopl.engines.run import door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes

@@ -8,11 +8,11 @@ from fedopl.base.errors import StorageError, StudyError
 from fedopl.base.files import write_atomically
 from fedopl.client.aggregator_file import read_parties
 from fedopl.client.client_file import Client, read_clients
-from fedopl.client.disclosure.ledger import FileLedger, Ledger, MemoryLedger
-from fedopl.client.disk.store import FolderStore
+from fedopl.client.disclosure.ledger import FileLedger, Ledger
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.in_process import InProcess, check_packages, fingerprint_of, only_policy
+from fedopl.engines.folder_doors import THIS_MACHINE, check_client, door_of
+from fedopl.engines.in_process import InProcess, fingerprint_of, only_policy
 from fedopl.engines.regions import check_regions, in_folders, regions_in
 from fedopl.engines.runs import Run
 from fedopl.policies.policy import Policy
@@ -25,9 +25,6 @@ from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_named, read_study
-
-# The ledger's name for the asker if client and server are one process.
-THIS_MACHINE = "a run on this machine"
 
 Watch = Callable[[Study, tuple[str, ...], int], AbstractContextManager[Progress | None]]
 
@@ -60,93 +57,11 @@ def _check_approvals(clients: Mapping[str, Client]) -> None:
         client.check_approvals()
 
 
-def check_client(study: Study, client: Client) -> None:
-    """Refuse a client that lacks packages, or whose limits or sharing do not fit the study."""
-    check_packages(study)
-    check_sharing(client, study)
-    check_has_rows(client, study)
-    lacking = client.settings.limits.lacking(study.requires)
-    if lacking:
-        message = f"limits: {'; '.join(lacking)}"
-        raise StudyError(client.file.complaint(("limits",), message))
-
-
-def check_has_rows(client: Client, study: Study) -> None:
-    """An error if the study lists this client's name among its aggregators."""
-    if client.name in study.aggregators:
-        message = (
-            f"'{client.name}' is an aggregator in this study (aggregators), and has rows "
-            "here; give one of both another name"
-        )
-        raise StudyError(client.file.complaint(("name",), message))
-
-
-def check_sharing(client: Client, study: Study) -> None:
-    """Raise an error if the owner wants to share a policy that privacy does not cover."""
-    if client.settings.share_personal and study.personalises_at_home:
-        message = (
-            "share_personal: with [privacy] a personal policy is solved from exact rows at home, "
-            "and what was promised of these does not cover it; leave it out"
-        )
-        raise StudyError(client.file.complaint(("share_personal",), message))
-
-
 def _opened(
     study: Study, clients: Mapping[str, Client], tables: Mapping[str, LoggedData]
 ) -> Opened:
     data = {name: client.pinned(study, tables[name]) for name, client in clients.items()}
     return data, {name: door_of(study, clients[name], data[name]) for name in clients}
-
-
-def door_of(
-    study: Study,
-    client: Client,
-    data: LoggedData,
-    rehearsing: MemoryLedger | None = None,
-    asker: str = THIS_MACHINE,
-) -> Door:
-    """The client's door for this study and the rows that are pinned for it.
-
-    Ledger and scores are in the client's folder, except in a rehearsal. It is an error if the
-    ledger has answers of this study but their history is lost. The ledger records the `asker`.
-    """
-    is_rehearsal = rehearsing is not None
-    door = Door(
-        client.name,
-        data,
-        study,
-        limits=client.settings.limits,
-        store=None if is_rehearsal else FolderStore(client.store_path),
-        ledger=FileLedger(client.ledger_path, asker) if rehearsing is None else rehearsing,
-        secret=client.secret(rehearsing=is_rehearsal),
-        approvals=None if is_rehearsal else client.approvals(asker),
-    )
-    _check_history(client, door)
-    return door
-
-
-def check_history(study: Study, client: Client, pinned: LoggedData) -> None:
-    """Raise an error if the ledger has answers of the study but their history is lost.
-
-    Nothing is written.
-    """
-    door = Door(
-        client.name,
-        pinned,
-        study,
-        limits=client.settings.limits,
-        store=FolderStore(client.store_path),
-        ledger=FileLedger(client.ledger_path),
-        secret=client.secret(rehearsing=True),
-    )
-    _check_history(client, door)
-
-
-def _check_history(client: Client, door: Door) -> None:
-    try:
-        door.check_history()
-    except StorageError as error:
-        raise StorageError(f"{client.path.parent}: {error}") from None
 
 
 def run(

@@ -4,7 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -19,6 +19,9 @@ from fedopl.engines.flower.local_federation import (
     program,
     start_watcher,
 )
+from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
+from fedopl.engines.network.early_imports import modules_for_answers
+from fedopl.study.study_file import read_study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,7 @@ class FlowerNode:
     superlink: str  # HOST:PORT
     files: NodeFiles
     _token: str = field(default_factory=lambda: secrets.token_hex(16), init=False)
+    _opened: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
         files = self.files
@@ -59,7 +63,7 @@ class FlowerNode:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            env=self._environment(),
+            env=self._environment(self._warm_programs()),
             start_new_session=True,  # Ctrl-C goes to us; then we stop the node
         )
         self._tell_watcher(f"+{self._process.pid}")
@@ -72,6 +76,7 @@ class FlowerNode:
         end_marked(self._token, STOP_SECONDS)
         self._process.kill()
         self._process.wait()
+        self._opened.close()
         self._tell_watcher(FINISHED)
         self._watcher.communicate()
 
@@ -89,7 +94,15 @@ class FlowerNode:
                 self._watcher.stdin.write(f"{line}\n".encode())
                 self._watcher.stdin.flush()
 
-    def _environment(self) -> dict[str, str]:
-        beside = str(Path(sys.executable).parent)
-        path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
-        return {**os.environ, **QUIET, "PATH": path, MARK: self._token}
+    def _warm_programs(self) -> list[str]:
+        """The folder of a ClientApp that has imported what it needs, if the system can fork."""
+        if not can_fork():
+            return []
+        agreed, _ = read_study(self.files.study)
+        modules = (*CLIENT_APP, *modules_for_answers(agreed))
+        programs = WarmPrograms([Path(program("flwr-clientapp"))], modules, self._environment([]))
+        return [str(self._opened.enter_context(programs).folder)]
+
+    def _environment(self, first: list[str]) -> dict[str, str]:
+        folders = [*first, str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        return {**os.environ, **QUIET, "PATH": os.pathsep.join(folders), MARK: self._token}

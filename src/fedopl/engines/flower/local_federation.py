@@ -13,28 +13,38 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from fedopl.base.errors import FederationError
 from fedopl.base.files import write_atomically
 from fedopl.engines.flower import federation_watcher
 from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
+from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
 from fedopl.engines.network.certificates import make_certificates, make_client_key
+from fedopl.engines.network.early_imports import modules_for_answers
+from fedopl.study.study_file import read_study
 
 HOST = "127.0.0.1"
 START_SECONDS, STOP_SECONDS, POLL_SECONDS = 60.0, 15.0, 0.2
 REGISTERED_AT_ONCE = 4  # clients that are registered in parallel
 CONNECTION = "local-federation"
+# Flower's programs, and what a ServerApp imports beside Flower.
+WARM = (
+    *("flower-superlink", "flower-supernode", "flower-superexec"),
+    *("flwr", "flwr-clientapp", "flwr-serverapp"),
+)
+SERVER_APP = ("fedopl.engines.network.coordinate",)
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-# How often a part looks for work, in seconds. Flower's default of one second suits many machines.
-PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+# How often a part looks for work, in seconds. Flower's default of one second suits many machines;
+# with a tenth, four parts that look and find nothing would take a third of a core.
+PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
 
 @dataclass
@@ -55,12 +65,15 @@ class LocalFederation:
     _token: str = field(default_factory=lambda: secrets.token_hex(16), init=False)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
     _watcher: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _programs: WarmPrograms | None = field(default=None, init=False)
+    _opened: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
         try:
             self.port = self.port or free_port()
             self._make_keys()
             self._watcher = start_watcher(self._token)
+            self._warm_programs()
             self.start_superlink()
             # In parallel, as each registration is a Flower process that mostly imports and waits.
             with ThreadPoolExecutor(REGISTERED_AT_ONCE) as pool:
@@ -109,7 +122,10 @@ class LocalFederation:
     def start_node(
         self, name: str, *, study: Path | None = None, ca: Path | None = None, **environment: str
     ) -> None:
-        """Start a client's node; only this process gets the paths of the client's files."""
+        """Start a client's node; only this process gets the paths of the client's files.
+
+        A node with an `environment` of its own starts Flower's programs anew for every message.
+        """
         config = (
             f'client="{self.clients[name].resolve()}" study="{(study or self.study).resolve()}"'
         )
@@ -120,16 +136,19 @@ class LocalFederation:
             *("--root-certificates", str(ca or self.keys / "ca.crt")),
             *("--auth-supernode-private-key", str(self.keys / f"{name}.key")),
             *("--node-config", config),
-            environment=environment,
+            environment=environment or None,
         )
 
     def kill(self, part: str) -> None:
         """Kill one part with all its descendants, as a power cut would."""
         process = self._processes.pop(part)
-        for pid in [process.pid, *_children_of(process.pid)]:
+        for pid in [process.pid, *self._descendants_of(process.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+        end = time.monotonic() + STOP_SECONDS
+        while self._fork_of(process.pid) is not None and time.monotonic() < end:
+            time.sleep(POLL_SECONDS / 10)
         self._tell_watcher(f"-{process.pid}")
 
     def end(self, part: str) -> None:
@@ -150,10 +169,10 @@ class LocalFederation:
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """Run a Flower command, and return the JSON it prints; its exit code is not used."""
-        command = [program("flwr"), *arguments, "--format", "json"]
+        command = [self._program("flwr"), *arguments]
         try:
             done = subprocess.run(
-                command,
+                [*command, "--format", "json"],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -185,12 +204,33 @@ class LocalFederation:
             process.kill()
             process.wait()
         self._processes.clear()
+        self._opened.close()
+        self._programs = None
         self._tell_watcher(FINISHED)
         if self._watcher is not None:
             self._watcher.communicate()
             self._watcher = None
 
     # --- how they are started ------------------------------------------------------------------
+
+    def _warm_programs(self) -> None:
+        """Import what Flower's programs need, once for all of them, while the server starts."""
+        if not can_fork():
+            return
+        agreed, _ = read_study(self.study)
+        log = self._opened.enter_context(self._log("programs"))
+        programs = WarmPrograms(
+            [Path(program(name)) for name in WARM],
+            (*CLIENT_APP, *SERVER_APP, *modules_for_answers(agreed)),
+            self._environment(),
+            log,
+        )
+        self._programs = self._opened.enter_context(programs)
+
+    def _log(self, part: str) -> BinaryIO:
+        path = self.folder / "logs" / f"{part}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
 
     def _make_keys(self) -> None:
         if not (self.keys / "ca.key").exists():
@@ -208,18 +248,34 @@ class LocalFederation:
     def _start(
         self, part: str, command: str, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> None:
-        path = self.folder / "logs" / f"{part}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as log:
+        # Forks have imported what they need, so a change of PYTHONPATH comes too late for them.
+        warm = environment is None
+        with self._log(part) as log:
             self._processes[part] = subprocess.Popen(
-                [program(command), *arguments],
+                [self._program(command) if warm else program(command), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**self._environment(), **(environment or {})},
+                env={**self._environment(warm=warm), **(environment or {})},
                 start_new_session=True,  # Ctrl-C goes to us; then we stop all parts in order
             )
         self._tell_watcher(f"+{self._processes[part].pid}")
+
+    def _program(self, name: str) -> str:
+        """The program's path, or its name, by which a fork is found first on PATH."""
+        return program(name) if self._programs is None else name
+
+    def _fork_of(self, pid: int) -> int | None:
+        return None if self._programs is None else self._programs.fork_of(pid)
+
+    def _descendants_of(self, pid: int) -> list[int]:
+        """All descendants of a process, and the forks that it and they asked for."""
+        fork = self._fork_of(pid)
+        children = [] if fork is None else [fork]
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                children += map(int, path.read_text().split())
+        return [*children, *(one for child in children for one in self._descendants_of(child))]
 
     def _tell_watcher(self, line: str) -> None:
         if self._watcher is not None and self._watcher.stdin is not None:
@@ -227,13 +283,15 @@ class LocalFederation:
                 self._watcher.stdin.write(f"{line}\n".encode())
                 self._watcher.stdin.flush()
 
-    def _environment(self) -> dict[str, str]:
-        beside = str(Path(sys.executable).parent)
+    def _environment(self, *, warm: bool = True) -> dict[str, str]:
+        folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        if warm and self._programs is not None:
+            folders.insert(0, str(self._programs.folder))
         return {
             **os.environ,
             **QUIET,
             **PROMPT,
-            "PATH": f"{beside}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PATH": os.pathsep.join(folders),
             "FLWR_HOME": str((self.folder / "home").resolve()),
             MARK: self._token,
         }
@@ -268,13 +326,3 @@ def start_watcher(token: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # a signal that ends us must not end the watcher
     )
-
-
-def _children_of(pid: int) -> list[int]:
-    """All descendants of a process."""
-    found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, path.read_text().split()):
-                found += [child, *_children_of(child)]
-    return found

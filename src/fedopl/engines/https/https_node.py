@@ -17,6 +17,7 @@ import httpx
 
 from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.client.client_file import read_client
+from fedopl.engines.folder_doors import check_client
 from fedopl.engines.https.https_protocol import (
     ANSWERS,
     NEXT,
@@ -27,7 +28,6 @@ from fedopl.engines.https.https_protocol import (
 )
 from fedopl.engines.network.early_imports import import_for_answers
 from fedopl.engines.network.remote_doors import RemoteDoors, refused
-from fedopl.engines.run import check_client
 from fedopl.messages.bundle import largest_bundle
 from fedopl.messages.derived_sizes import largest_query
 from fedopl.study.study_file import read_study

@@ -7,7 +7,7 @@ from fedopl.base.errors import OptionError, StudyError, WireError
 from fedopl.client.client_file import Client
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.engines.run import check_has_rows, door_of
+from fedopl.engines.folder_doors import check_has_rows, door_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.message import Axis
