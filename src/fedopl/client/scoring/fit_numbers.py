@@ -82,7 +82,12 @@ class FittedRows:
     def spread(self, most: int) -> "FittedRows":
         """Evenly spread rows of these, at most `most`."""
         step = -(-len(self.actions) // most)
-        return self if step <= 1 else _thinned(self, slice(None, None, step))
+        return self if step <= 1 else self.taken(slice(None, None, step))
+
+    def taken(self, rows: slice | IntArray) -> "FittedRows":
+        """These rows, in this order."""
+        own: dict[str, Any] = {n: None if a is None else a[rows] for n, a in vars(self).items()}
+        return FittedRows(**own)
 
 
 def sampled_rows(counts: Sequence[int]) -> list[slice]:  # of each chunk
@@ -102,11 +107,6 @@ def joined_rows(parts: Sequence[FittedRows]) -> FittedRows:
     """All these rows."""
     first, *others = parts
     return _joined(first, others) if others else first
-
-
-def _thinned(part: FittedRows, rows: slice) -> FittedRows:
-    fewer: dict[str, Any] = {n: None if a is None else a[rows] for n, a in vars(part).items()}
-    return FittedRows(**fewer)
 
 
 def _joined(first: FittedRows, others: list[FittedRows]) -> FittedRows:
