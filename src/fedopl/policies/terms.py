@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.waves import Waves
@@ -185,36 +185,50 @@ class Terms:
         wanted = self.n_terms if n_terms is None else n_terms
         if wanted <= len(self.features):
             return contexts[:, :wanted]
-        found = np.empty((len(contexts), self.n_terms), order="F")  # written term by term
-        found[:, : len(self.features)] = contexts
-        start = self._write_jumps(contexts, found)
+        found = np.empty((self.n_terms, len(contexts)))  # written term by term
+        self._write(contexts, found, wanted)
+        return found[:wanted].T
+
+    def _write(self, contexts: FloatArray, found: FloatArray, wanted: int) -> None:
+        """Write at least the first terms that are wanted, (n_terms, n_rows)."""
+        n_features = len(self.features)
+        found[:n_features] = contexts.T
+        start = self._write_jumps(found)
         if start >= wanted:
-            return found[:, :wanted]
-        scaled = self._scaled(contexts)
-        for position, (place, knot) in enumerate(self._hinges, start):
-            hinge = found[:, position]
-            np.subtract(scaled[:, place], self._scaled.at(place, knot), out=hinge)
-            np.maximum(hinge, 0.0, out=hinge)
-        start += len(self._hinges)
+            return
+        scaled = self._scaled.of_columns(found[:n_features])
+        places, knots = self._hinge_places
+        hinges = found[start : start + len(places)]
+        np.take(scaled, places, axis=0, out=hinges, mode="clip")
+        hinges -= knots
+        np.clip(hinges, 0.0, np.inf, out=hinges)  # in half the time of np.maximum
+        start += len(places)
         if start < wanted:
             start = _multiply(scaled, self._products, found, start)
         if start < wanted:
-            risen = np.zeros_like(scaled)
-            risen[:, self._steps] = _smooth_step(scaled[:, self._steps])
-            found[:, start : start + len(self._steps)] = risen[:, self._steps]
+            risen = found[start : start + len(self._steps)]
+            _smooth_steps(scaled, self._steps, risen)
             start += len(self._steps)
-            start = _multiply(risen, self._step_products, found, start)
+            at = {place: n for n, place in enumerate(self._steps)}
+            pairs = [(at[a], at[b]) for a, b in self._step_products]
+            start = _multiply(risen, pairs, found, start)
         if start < wanted:
-            self._waves.write(scaled, found[:, start:])
-        return found[:, :wanted]
+            self._waves.write(scaled.T, found[start:].T)
 
-    def _write_jumps(self, contexts: FloatArray, onto: FloatArray) -> int:
+    @cached_property
+    def _hinge_places(self) -> tuple[IntArray, FloatArray]:  # (n_hinges,), (n_hinges, 1)
+        """The place of each hinge's feature, and its knot in the unit of that feature."""
+        knots = [self._scaled.at(place, knot) for place, knot in self._hinges]
+        places = np.array([place for place, _ in self._hinges], np.int64)
+        return places, np.array(knots).reshape(-1, 1)
+
+    def _write_jumps(self, onto: FloatArray) -> int:
         """Write whether numbers exceed thresholds; return where the next terms begin."""
         start = len(self.features)
         for position, (place, cut) in enumerate(self._jumps, start):
-            np.greater(contexts[:, place], cut, out=onto[:, position], casting="unsafe")
+            np.greater(onto[place], cut, out=onto[position], casting="unsafe")
         after = start + len(self._jumps)
-        return _multiply(onto[:, start:after], self._corners, onto, after)
+        return _multiply(onto[start:after], self._corners, onto, after)
 
     def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
         """The terms of the simplest family with at least `n_terms` terms, in another language."""
@@ -299,6 +313,13 @@ class _Scaling:
         clamped /= self.unit
         return clamped
 
+    def of_columns(self, columns: FloatArray) -> FloatArray:  # shaped as columns
+        """The same of columns, (n_features, n_rows)."""
+        clamped = np.clip(columns, self.lowest[:, None], self.highest[:, None])
+        clamped -= self.middle[:, None]
+        clamped /= self.unit[:, None]
+        return clamped
+
     def written_in(self, target: Target[Term], number: Term, place: int) -> Term:
         """One number, in another language."""
         if not np.isfinite(self.lowest[place]):
@@ -310,15 +331,14 @@ class _Scaling:
         return float((value - self.middle[place]) / self.unit[place])
 
 
-def _smooth_step(scaled: FloatArray) -> FloatArray:  # shaped as scaled
+def _smooth_steps(scaled: FloatArray, places: list[int], onto: FloatArray) -> None:
     """From 0, half a unit below the middle, to 1 half a unit above it: u²(3 − 2u)."""
-    share = np.clip(scaled, -0.5, 0.5)
+    share = np.clip(scaled[places], -0.5, 0.5)
     share += 0.5
-    risen = np.square(share)
+    np.square(share, out=onto)
     share -= 1.5
-    share /= -0.5
-    risen *= share
-    return risen
+    share *= -2.0
+    onto *= share
 
 
 def _multiply(
@@ -326,5 +346,5 @@ def _multiply(
 ) -> int:
     """Write products of these columns from term `start` on; return where the next terms begin."""
     for position, (first, second) in enumerate(pairs, start):
-        np.multiply(columns[:, first], columns[:, second], out=onto[:, position])
+        np.multiply(columns[first], columns[second], out=onto[position])
     return start + len(pairs)

@@ -9,6 +9,7 @@ rows support it.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -99,13 +100,19 @@ class _Fit:
         """What is left of products, (n_own, n_rows), of one feature with all later ones at once."""
         features = _with_constant(part.scaled)
         squares = np.square(part.scaled) - self.squares.T @ features
+        # The square of a pair's first feature is one for all its pairs, so it goes with features.
+        beside = np.vstack([features, features[:1]])
         for place, own in enumerate(_pairs_of(len(part.scaled))):
-            left = _products(part.scaled, place)
+            beside[-1] = squares[place]
+            left = self.explained[own] @ beside
+            np.subtract(_products(part.scaled, place), left, out=left)
             left -= self.by_squares[1, own, None] * squares[place + 1 :]
-            # The square of the first feature is one for all, so it goes with the features.
-            explained = np.vstack([self.products[:, own], self.by_squares[:1, own]])
-            left -= explained.T @ np.vstack([features, squares[place]])
             yield own, left
+
+    @cached_property
+    def explained(self) -> FloatArray:  # (n_pairs, n_features + 2)
+        """Of each product, the slopes on features and on the square of its first one."""
+        return np.ascontiguousarray(np.vstack([self.products, self.by_squares[:1]]).T)
 
 
 def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit | None:
