@@ -4,11 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.waves import Waves
@@ -196,18 +197,19 @@ class Terms:
         start = self._write_jumps(found)
         if start >= wanted:
             return
+        # One number at a time, as its values stay in a core's cache.
         scaled = self._scaled.of_columns(found[:n_features])
-        places, knots = self._hinge_places
-        hinges = found[start : start + len(places)]
-        np.take(scaled, places, axis=0, out=hinges, mode="clip")
-        hinges -= knots
-        np.clip(hinges, 0.0, np.inf, out=hinges)  # in half the time of np.maximum
-        start += len(places)
+        for place, own, knots in self._hinges_by_number:
+            hinges = found[start + own.start : start + own.stop]
+            np.subtract(scaled[place], knots, out=hinges)
+            np.clip(hinges, 0.0, np.inf, out=hinges)  # in half the time of np.maximum
+        start += len(self._hinges)
         if start < wanted:
             start = _multiply(scaled, self._products, found, start)
         if start < wanted:
             risen = found[start : start + len(self._steps)]
-            _smooth_steps(scaled, self._steps, risen)
+            for place, onto in zip(self._steps, risen, strict=True):
+                _write_smooth_step(scaled[place], onto)
             start += len(self._steps)
             at = {place: n for n, place in enumerate(self._steps)}
             pairs = [(at[a], at[b]) for a, b in self._step_products]
@@ -216,11 +218,14 @@ class Terms:
             self._waves.write(scaled.T, found[start:].T)
 
     @cached_property
-    def _hinge_places(self) -> tuple[IntArray, FloatArray]:  # (n_hinges,), (n_hinges, 1)
-        """The place of each hinge's feature, and its knot in the unit of that feature."""
-        knots = [self._scaled.at(place, knot) for place, knot in self._hinges]
-        places = np.array([place for place, _ in self._hinges], np.int64)
-        return places, np.array(knots).reshape(-1, 1)
+    def _hinges_by_number(self) -> list[tuple[int, slice, FloatArray]]:
+        """Each number's place, which hinges are its own, and their knots, (n_own, 1), in its unit."""
+        found, start = [], 0
+        for place, own in groupby(self._hinges, key=lambda hinge: hinge[0]):
+            knots = np.array([[self._scaled.at(place, knot)] for _, knot in own])
+            found.append((place, slice(start, start + len(knots)), knots))
+            start += len(knots)
+        return found
 
     def _write_jumps(self, onto: FloatArray) -> int:
         """Write whether numbers exceed thresholds; return where the next terms begin."""
@@ -315,9 +320,11 @@ class _Scaling:
 
     def of_columns(self, columns: FloatArray) -> FloatArray:  # shaped as columns
         """The same of columns, (n_features, n_rows)."""
-        clamped = np.clip(columns, self.lowest[:, None], self.highest[:, None])
-        clamped -= self.middle[:, None]
-        clamped /= self.unit[:, None]
+        clamped = np.empty(columns.shape)
+        for place, (own, onto) in enumerate(zip(columns, clamped, strict=True)):
+            np.clip(own, self.lowest[place], self.highest[place], out=onto)
+            onto -= self.middle[place]
+            onto /= self.unit[place]
         return clamped
 
     def written_in(self, target: Target[Term], number: Term, place: int) -> Term:
@@ -331,9 +338,9 @@ class _Scaling:
         return float((value - self.middle[place]) / self.unit[place])
 
 
-def _smooth_steps(scaled: FloatArray, places: list[int], onto: FloatArray) -> None:
+def _write_smooth_step(scaled: FloatArray, onto: FloatArray) -> None:
     """From 0, half a unit below the middle, to 1 half a unit above it: u²(3 − 2u)."""
-    share = np.clip(scaled[places], -0.5, 0.5)
+    share = np.clip(scaled, -0.5, 0.5)
     share += 0.5
     np.square(share, out=onto)
     share -= 1.5
