@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -185,36 +186,54 @@ class Terms:
         wanted = self.n_terms if n_terms is None else n_terms
         if wanted <= len(self.features):
             return contexts[:, :wanted]
-        found = np.empty((len(contexts), self.n_terms), order="F")  # written term by term
-        found[:, : len(self.features)] = contexts
-        start = self._write_jumps(contexts, found)
+        found = np.empty((self.n_terms, len(contexts)))  # written term by term
+        self._write(contexts, found, wanted)
+        return found[:wanted].T
+
+    def _write(self, contexts: FloatArray, found: FloatArray, wanted: int) -> None:
+        """Write at least the first terms that are wanted, (n_terms, n_rows)."""
+        n_features = len(self.features)
+        found[:n_features] = contexts.T
+        start = self._write_jumps(found)
         if start >= wanted:
-            return found[:, :wanted]
-        scaled = self._scaled(contexts)
-        for position, (place, knot) in enumerate(self._hinges, start):
-            hinge = found[:, position]
-            np.subtract(scaled[:, place], self._scaled.at(place, knot), out=hinge)
-            np.maximum(hinge, 0.0, out=hinge)
+            return
+        # One number at a time, as its values stay in a core's cache.
+        scaled = self._scaled.of_columns(found[:n_features])
+        for place, own, knots in self._hinges_by_number:
+            hinges = found[start + own.start : start + own.stop]
+            np.subtract(scaled[place], knots, out=hinges)
+            np.clip(hinges, 0.0, np.inf, out=hinges)  # in half the time of np.maximum
         start += len(self._hinges)
         if start < wanted:
             start = _multiply(scaled, self._products, found, start)
         if start < wanted:
-            risen = np.zeros_like(scaled)
-            risen[:, self._steps] = _smooth_step(scaled[:, self._steps])
-            found[:, start : start + len(self._steps)] = risen[:, self._steps]
+            risen = found[start : start + len(self._steps)]
+            for place, onto in zip(self._steps, risen, strict=True):
+                _write_smooth_step(scaled[place], onto)
             start += len(self._steps)
-            start = _multiply(risen, self._step_products, found, start)
+            at = {place: n for n, place in enumerate(self._steps)}
+            pairs = [(at[a], at[b]) for a, b in self._step_products]
+            start = _multiply(risen, pairs, found, start)
         if start < wanted:
-            self._waves.write(scaled, found[:, start:])
-        return found[:, :wanted]
+            self._waves.write(scaled.T, found[start:].T)
 
-    def _write_jumps(self, contexts: FloatArray, onto: FloatArray) -> int:
+    @cached_property
+    def _hinges_by_number(self) -> list[tuple[int, slice, FloatArray]]:
+        """Each number's place, which hinges are its own, and their knots, (n_own, 1), in its unit."""
+        found, start = [], 0
+        for place, own in groupby(self._hinges, key=lambda hinge: hinge[0]):
+            knots = np.array([[self._scaled.at(place, knot)] for _, knot in own])
+            found.append((place, slice(start, start + len(knots)), knots))
+            start += len(knots)
+        return found
+
+    def _write_jumps(self, onto: FloatArray) -> int:
         """Write whether numbers exceed thresholds; return where the next terms begin."""
         start = len(self.features)
         for position, (place, cut) in enumerate(self._jumps, start):
-            np.greater(contexts[:, place], cut, out=onto[:, position], casting="unsafe")
+            np.greater(onto[place], cut, out=onto[position], casting="unsafe")
         after = start + len(self._jumps)
-        return _multiply(onto[:, start:after], self._corners, onto, after)
+        return _multiply(onto[start:after], self._corners, onto, after)
 
     def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
         """The terms of the simplest family with at least `n_terms` terms, in another language."""
@@ -299,6 +318,15 @@ class _Scaling:
         clamped /= self.unit
         return clamped
 
+    def of_columns(self, columns: FloatArray) -> FloatArray:  # shaped as columns
+        """The same of columns, (n_features, n_rows)."""
+        clamped = np.empty(columns.shape)
+        for place, (own, onto) in enumerate(zip(columns, clamped, strict=True)):
+            np.clip(own, self.lowest[place], self.highest[place], out=onto)
+            onto -= self.middle[place]
+            onto /= self.unit[place]
+        return clamped
+
     def written_in(self, target: Target[Term], number: Term, place: int) -> Term:
         """One number, in another language."""
         if not np.isfinite(self.lowest[place]):
@@ -310,15 +338,14 @@ class _Scaling:
         return float((value - self.middle[place]) / self.unit[place])
 
 
-def _smooth_step(scaled: FloatArray) -> FloatArray:  # shaped as scaled
+def _write_smooth_step(scaled: FloatArray, onto: FloatArray) -> None:
     """From 0, half a unit below the middle, to 1 half a unit above it: u²(3 − 2u)."""
     share = np.clip(scaled, -0.5, 0.5)
     share += 0.5
-    risen = np.square(share)
+    np.square(share, out=onto)
     share -= 1.5
-    share /= -0.5
-    risen *= share
-    return risen
+    share *= -2.0
+    onto *= share
 
 
 def _multiply(
@@ -326,5 +353,5 @@ def _multiply(
 ) -> int:
     """Write products of these columns from term `start` on; return where the next terms begin."""
     for position, (first, second) in enumerate(pairs, start):
-        np.multiply(columns[:, first], columns[:, second], out=onto[:, position])
+        np.multiply(columns[first], columns[second], out=onto[position])
     return start + len(pairs)

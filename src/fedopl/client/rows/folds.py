@@ -83,6 +83,13 @@ class Folds:
             return self.n_folds + bool(self.held_out.any())
         return self.n_folds + self.any_held_out
 
+    def rows_in(self, part: int) -> BoolArray | slice:
+        """The rows of a fold, or those held out; a slice if rows are sorted by fold."""
+        if self.ascend:
+            return slice(self.begins[part], self.begins[part + 1])
+        rows: BoolArray = self.of_row == part
+        return rows
+
     def learns_from(self, part: int) -> BoolArray:  # (n_rows,)
         """The rows from which the models for this part are learned."""
         rows: BoolArray = (self.of_row != part) & ~self.held_out

@@ -8,7 +8,7 @@ but chance. If h makes up for what was missed, it is the error of the value (Hau
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -82,7 +82,12 @@ class FittedRows:
     def spread(self, most: int) -> "FittedRows":
         """Evenly spread rows of these, at most `most`."""
         step = -(-len(self.actions) // most)
-        return self if step <= 1 else _thinned(self, slice(None, None, step))
+        return self if step <= 1 else self.taken(slice(None, None, step))
+
+    def taken(self, rows: slice | IntArray) -> "FittedRows":
+        """These rows, in this order."""
+        own: dict[str, Any] = {n: None if a is None else a[rows] for n, a in vars(self).items()}
+        return FittedRows(**own)
 
 
 def sampled_rows(counts: Sequence[int]) -> list[slice]:  # of each chunk
@@ -104,11 +109,6 @@ def joined_rows(parts: Sequence[FittedRows]) -> FittedRows:
     return _joined(first, others) if others else first
 
 
-def _thinned(part: FittedRows, rows: slice) -> FittedRows:
-    fewer: dict[str, Any] = {n: None if a is None else a[rows] for n, a in vars(part).items()}
-    return FittedRows(**fewer)
-
-
 def _joined(first: FittedRows, others: list[FittedRows]) -> FittedRows:
     parts = [vars(part) for part in (first, *others)]
     together: dict[str, Any] = {
@@ -122,7 +122,9 @@ def fit_numbers(rows: FittedRows) -> FitNumbers:
     """How well the models fit these rows, by action."""
     n_actions = rows.means.shape[1]
     standard = standardised(rows)
-    richer = richer_rest(rows)
+    balanced = [_Columns.of(columns, rows.weights) for columns in (standard, standard**2)]
+    is_binary = _is_binary(standard)
+    richer = _richer(rows, _basis(standard))
     numbers = np.full((n_actions, len(FIT_NUMBERS)), np.nan)
     imbalance = np.full((2, n_actions, standard.shape[1] + 1), np.nan)
     for action in range(n_actions):
@@ -130,7 +132,8 @@ def fit_numbers(rows: FittedRows) -> FitNumbers:
         if not inverse.any():
             continue
         numbers[action] = _numbers(rows, action, inverse, residuals, richer[:, action])
-        imbalance[:, action] = _imbalance(rows, standard, inverse)
+        imbalance[:, action] = _imbalance(rows.weights, balanced, inverse)
+        imbalance[1, action, :-1][is_binary] = 0.0  # the square of a binary feature says the same
     return FitNumbers(numbers=numbers, imbalance=imbalance)
 
 
@@ -203,22 +206,34 @@ def standardised(rows: FittedRows) -> FloatArray:  # (n_rows, n_features)
     return np.clip(centred / np.where(tiny, np.inf, scale), -FARTHEST, FARTHEST)
 
 
+class _Columns(NamedTuple):
+    """Features, or their squares, and how they are spread over all rows."""
+
+    values: FloatArray  # (n_rows, n_features)
+    mean: FloatArray  # (n_features,)
+    scale: FloatArray  # (n_features,)
+
+    @classmethod
+    def of(cls, values: FloatArray, weights: FloatArray) -> Self:
+        mean = np.average(values, axis=0, weights=weights)
+        apart = values - mean
+        return cls(values, mean, np.sqrt(np.average(apart**2, axis=0, weights=weights)))
+
+
 def _imbalance(
-    rows: FittedRows, standard: FloatArray, inverse: FloatArray
+    all_weights: FloatArray, balanced: list[_Columns], inverse: FloatArray
 ) -> FloatArray:  # (2, n_features + 1)
     """How far rows that took an action, weighted by 1/ê, are from all rows, in deviations.
 
     The last number is how far their weights are from adding up to all rows, as a share.
     """
-    weights = rows.weights * inverse
-    found = np.zeros((2, standard.shape[1] + 1))
-    for place, columns in enumerate((standard, standard**2)):
-        mean = np.average(columns, axis=0, weights=rows.weights)
-        scale = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=rows.weights))
-        apart = weights @ columns / weights.sum() - mean
-        found[place, :-1] = np.divide(apart, scale, out=np.zeros_like(scale), where=scale > 1e-9)
-    found[1, :-1][_is_binary(standard)] = 0.0  # the square of a binary feature says the same again
-    found[0, -1] = weights.sum() / rows.weights.sum() - 1
+    weights = all_weights * inverse
+    found = np.zeros((2, len(balanced[0].mean) + 1))
+    for place, own in enumerate(balanced):
+        apart = weights @ own.values / weights.sum() - own.mean
+        known = own.scale > 1e-9
+        found[place, :-1] = np.divide(apart, own.scale, out=np.zeros_like(apart), where=known)
+    found[0, -1] = weights.sum() / all_weights.sum() - 1
     return found
 
 

@@ -12,17 +12,17 @@ is too high by the mean of (1{A=a}/ê − 1)·s̃ times the slope of residuals o
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.scoring.fit_numbers import FittedRows, of_takers, standardised
 from fedopl.messages.evaluation.interactions_left import feature_products
 
 _MOST_ROWS = 10_000  # evenly spread; more rows would hardly show more
-_MOST_AT_ONCE = 1 << 19  # the most numbers of products held in memory
+_NUMBERS_AT_ONCE = 1 << 18  # of products: few enough for a cache, enough for fast matrix products
 _LEAST_LEFT = 1e-6  # the share of a product's squares below which the rest is rounding
 INTERACTION_TESTS = (
     "weights",  # the statistic of those who took the action, against everybody
@@ -36,20 +36,22 @@ INTERACTION_TESTS = (
 def interaction_tests(rows: FittedRows) -> FloatArray:  # (n_actions, n_products, n_tests)
     """The `INTERACTION_TESTS` of each action and product; zeros where there is nothing to say."""
     rows = rows.spread(_MOST_ROWS)
+    rows = rows.taken(np.argsort(rows.actions, kind="stable"))  # those of an action in a slice
     n_actions, (n_rows, n_features) = rows.means.shape[1], rows.contexts.shape
     products = feature_products(n_features)
     found = np.zeros((n_actions, len(products), len(INTERACTION_TESTS)))
     signs = np.ascontiguousarray(_signs(rows.contexts).T)
-    features = np.column_stack([np.ones(n_rows), standardised(rows)])
-    at_once = max(1, _MOST_AT_ONCE // max(n_rows, 1))
+    features = np.vstack([np.ones(n_rows), standardised(rows).T])
+    tested = [_Tested.of(rows, action, features) for action in range(n_actions)]
+    everybody = _Some.of(rows, slice(None), features)
+    at_once = max(1, _NUMBERS_AT_ONCE // max(n_rows, 1))
     for start in range(0, len(products), at_once):
         some = products[start : start + at_once]
-        columns = np.stack([signs[list(places)].prod(axis=0) for places in some], axis=1)
-        everybody = _Left.of(rows, np.ones(n_rows, bool), features, columns)
-        for action in range(n_actions):
-            tested = _tested(rows, action, everybody, features, columns)
-            if tested is not None:
-                found[action, start : start + at_once] = tested
+        columns = np.stack([reduce(np.multiply, signs[list(places)]) for places in some])
+        of_all = everybody.left_of(columns)
+        for action, own in enumerate(tested):
+            if own is not None:
+                found[action, start : start + at_once] = own.tests(columns, of_all)
     return found
 
 
@@ -61,24 +63,6 @@ def _signs(contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
     return np.where(beyond, 1.0, -1.0)
 
 
-def _tested(
-    rows: FittedRows, action: int, everybody: "_Left", features: FloatArray, products: FloatArray
-) -> FloatArray | None:  # (n_products, n_tests)
-    """The tests of these products for one action; None if few rows took it."""
-    inverse, residuals = of_takers(rows, action)
-    took, known = inverse > 0, rows.propensities[:, action] > 0  # False for NaN
-    if took.sum() <= features.shape[1]:
-        return None
-    everybody = everybody if known.all() else _Left.of(rows, known, features, products)
-    takers = _Left.of(rows, took, features, products)
-    weights, rests = everybody.against(inverse[known] - 1), takers.against(residuals[took])
-    slope = _ratio(rests.size, takers.total)
-    unit = weights.size / everybody.weights.sum() * slope
-    both = (weights.value != 0) & (rests.value != 0)
-    columns = [weights.value, rests.value, unit, weights.rests_on, rests.rests_on]
-    return np.where(both[:, None], np.column_stack(columns), 0.0)
-
-
 class _Statistics(NamedTuple):
     value: FloatArray  # (n_products,)  Σv / √Σv²
     size: FloatArray  # √Σv²
@@ -86,44 +70,102 @@ class _Statistics(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Left:
-    """The part of products that features do not explain, in some rows."""
+class _Some:
+    """Some rows, and what it takes to find the part of products that features do not explain."""
 
-    left: FloatArray  # (n_rows, n_products)  s̃
-    squares: FloatArray  # (n_rows, n_products)  s̃²
+    rows: slice | IntArray
+    features: FloatArray  # (n_features + 1, n_rows)
+    solved: FloatArray  # (n_rows, n_features + 1)  of a product, the slopes on features
     weights: FloatArray  # (n_rows,)
     groups: IntArray | None  # (n_rows,)
 
     @classmethod
-    def of(
-        cls, rows: FittedRows, some: BoolArray, features: FloatArray, products: FloatArray
-    ) -> "_Left":
-        """The unexplained part in these rows; zero if only rounding is left."""
-        weights, features = rows.weights[some], features[some]
-        weighted = features * weights[:, None]
-        inverse = np.linalg.pinv(weighted.T @ features, rcond=1e-10, hermitian=True)
-        left = products[some]
-        left -= features @ (inverse @ (weighted.T @ left))
-        squares = left**2
-        rounding = weights @ squares <= _LEAST_LEFT * weights.sum()
-        left[:, rounding] = squares[:, rounding] = 0.0
+    def of(cls, rows: FittedRows, some: slice | IntArray, features: FloatArray) -> "_Some":
+        weights, features = rows.weights[some], features[:, some]
+        weighted = features * weights
+        inverse = np.linalg.pinv(weighted @ features.T, rcond=1e-10, hermitian=True)
         groups = None if rows.groups is None else rows.groups[some]
-        return cls(left=left, squares=squares, weights=weights, groups=groups)
+        return cls(
+            rows=some,
+            features=np.ascontiguousarray(features),
+            solved=np.ascontiguousarray((inverse @ weighted).T),
+            weights=weights,
+            groups=groups,
+        )
+
+    def left_of(self, products: FloatArray) -> "_Left":
+        """The unexplained part of products, (n_products, n_all); zero if only rounding is left."""
+        own = products[:, self.rows]
+        left = (own @ self.solved) @ self.features
+        np.subtract(own, left, out=left)
+        squares = np.square(left)
+        rounding = squares @ self.weights <= _LEAST_LEFT * self.weights.sum()
+        left[rounding] = squares[rounding] = 0.0
+        return _Left(left=left, squares=squares, weights=self.weights, groups=self.groups)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Tested:
+    """One action: who took it, and how much each row pulls in either statistic."""
+
+    takers: _Some
+    residuals: FloatArray  # (n_takers,)
+    known: _Some | None  # the rows with a propensity, None if all have one
+    beyond: FloatArray  # (n_known,)  1{A=a}/ê − 1
+
+    @classmethod
+    def of(cls, rows: FittedRows, action: int, features: FloatArray) -> "_Tested | None":
+        """None if few rows took the action."""
+        inverse, residuals = of_takers(rows, action)
+        took, known = np.flatnonzero(inverse), rows.propensities[:, action] > 0  # False for NaN
+        if len(took) <= len(features):
+            return None
+        # Rows are sorted by action, and hardly ever lack a score.
+        has_gaps = took[-1] - took[0] >= len(took)
+        takers = took if has_gaps else slice(int(took[0]), int(took[-1]) + 1)
+        some = None if known.all() else _Some.of(rows, np.flatnonzero(known), features)
+        return cls(
+            takers=_Some.of(rows, takers, features),
+            residuals=residuals[took],
+            known=some,
+            beyond=inverse[known] - 1,
+        )
+
+    def tests(self, products: FloatArray, of_all: "_Left") -> FloatArray:  # (n_products, n_tests)
+        """The tests of these products, of which all rows leave this."""
+        everybody = of_all if self.known is None else self.known.left_of(products)
+        takers = self.takers.left_of(products)
+        weights, rests = everybody.against(self.beyond), takers.against(self.residuals)
+        slope = _ratio(rests.size, takers.total)
+        unit = weights.size / everybody.weights.sum() * slope
+        both = (weights.value != 0) & (rests.value != 0)
+        columns = [weights.value, rests.value, unit, weights.rests_on, rests.rests_on]
+        return np.where(both[:, None], np.column_stack(columns), 0.0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Left:
+    """The part of products that features do not explain, in some rows."""
+
+    left: FloatArray  # (n_products, n_rows)  s̃
+    squares: FloatArray  # (n_products, n_rows)  s̃²
+    weights: FloatArray  # (n_rows,)
+    groups: IntArray | None  # (n_rows,)
 
     @cached_property
     def total(self) -> FloatArray:  # (n_products,)
         """Σw·s̃²."""
-        return self.weights @ self.squares
+        return self.squares @ self.weights
 
     @cached_property
     def rests_on(self) -> FloatArray:  # (n_products,)
         """The effective number of rows behind s̃²."""
         if self.groups is not None:
-            return _effective(_by_group(self.squares * self.weights[:, None], self.groups))
-        return _ratio(self.total**2, self.weights**2 @ self.squares**2)
+            return _effective(_by_group(self.squares * self.weights, self.groups))
+        return _ratio(self.total**2, np.square(self.squares) @ self.weights**2)
 
     @cached_property
-    def sizes(self) -> FloatArray:  # (n_rows, n_products)
+    def sizes(self) -> FloatArray:  # (n_products, n_rows)
         """|s̃|."""
         return np.abs(self.left)
 
@@ -131,24 +173,24 @@ class _Left:
         """Statistics of v = w·pull·s̃, summed by group, because rows of a group vary together."""
         pulls = self.weights * pulls
         if self.groups is not None:
-            own = _by_group(self.left * pulls[:, None], self.groups)
-            sums, squares, rests_on = own.sum(axis=0), (own**2).sum(axis=0), _effective(own)
+            own = _by_group(self.left * pulls, self.groups)
+            sums, squares, rests_on = own.sum(axis=1), (own**2).sum(axis=1), _effective(own)
         else:
-            sums, squares = pulls @ self.left, pulls**2 @ self.squares
-            rests_on = _ratio((np.abs(pulls) @ self.sizes) ** 2, squares)
+            sums, squares = self.left @ pulls, self.squares @ pulls**2
+            rests_on = _ratio((self.sizes @ np.abs(pulls)) ** 2, squares)
         size = np.sqrt(squares)
         return _Statistics(_ratio(sums, size), size, np.minimum(rests_on, self.rests_on))
 
 
-def _by_group(numbers: FloatArray, groups: IntArray) -> FloatArray:  # (n_groups, n_products)
+def _by_group(numbers: FloatArray, groups: IntArray) -> FloatArray:  # (n_products, n_groups)
     order = np.argsort(groups, kind="stable")
     _, starts = np.unique(groups[order], return_index=True)
-    return np.add.reduceat(numbers[order], starts, axis=0)
+    return np.add.reduceat(numbers[:, order], starts, axis=1)
 
 
 def _effective(pulls: FloatArray) -> FloatArray:  # (n_products,)
-    """(Σ|u|)²/Σu², column by column."""
-    return _ratio(np.abs(pulls).sum(axis=0) ** 2, (pulls**2).sum(axis=0))
+    """(Σ|u|)²/Σu², product by product."""
+    return _ratio(np.abs(pulls).sum(axis=1) ** 2, (pulls**2).sum(axis=1))
 
 
 def _ratio(of: FloatArray, by: FloatArray) -> FloatArray:

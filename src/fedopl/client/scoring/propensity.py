@@ -13,6 +13,7 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
 from fedopl.client.scoring.boosting.boosted_propensities import Booster
 from fedopl.client.scoring.known_propensities import contradiction
+from fedopl.client.scoring.one_step_logistic import one_step_models
 from fedopl.solvers.least_squares import sums_of_others
 
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
@@ -26,6 +27,9 @@ STRENGTHS = (0.01, 0.1, 1.0)
 MANY_ROWS = 20_000
 # A logistic model hardly changes with more rows than this, and scikit-learn needs all in memory.
 MOST_FITTED = 200_000
+# Of more rows than this in memory, some are fitted, then all of them move the model by one step.
+# Models are compared on as many.
+MOST_STARTED = 50_000
 # With fewer rows boosting does not win, with more actions it takes long; whether it might win is
 # seen in one fold, by a model of the other folds of so many rows.
 FEWEST_BOOSTED, MOST_CLASSES, MOST_TRIED = 150, 10, 20_000
@@ -101,7 +105,7 @@ def _marginal(rows: LoggedRows, _seed: int = 0) -> Propensities:
 
 
 def _logistic(rows: LoggedRows, _seed: int = 0) -> Propensities:
-    predict = _of_classifier(rows.sample(MOST_FITTED), rows, logistic_classifier(1.0), seed=0)
+    predict = _of_logistic(rows.sample(MOST_FITTED), rows, 1.0)
     reason = "multinomial logistic regression on standardised features, C = 1"
     return Propensities(of=predict, chosen="logistic", reason=reason)
 
@@ -121,7 +125,7 @@ def _auto(rows: LoggedRows, seed: int) -> Propensities:
     """
     if rows.given.propensities is not None:
         return _known(rows)
-    sample = rows.sample(MOST_FITTED)
+    sample = rows.sample(MOST_FITTED if rows.given.is_on_disk else MOST_STARTED)
     tried = _linear_models(sample, rows)
     best, note = min(tried, key=lambda one: one.loss), ""
     if _may_boost(sample):
@@ -173,7 +177,7 @@ def _linear_models(sample: Chunk, rows: LoggedRows) -> list[_Tried]:
     few = sample.data.n_rows <= MANY_ROWS and not rows.given.is_on_disk
     # From the strongest penalty to the lightest. If a lighter one predicts worse, so do the rest.
     for strength in STRENGTHS if few else STRENGTHS[-1:]:
-        predict = _of_classifier(sample, rows, logistic_classifier(strength), seed=0)
+        predict = _of_logistic(sample, rows, strength)
         least = min(one.loss for one in tried)
         tried.append(_Tried(f"logistic (C = {strength:g})", predict, sample))
         if tried[-1].loss >= least:
@@ -197,8 +201,9 @@ def _promising_boosting(sample: Chunk, rows: LoggedRows, best: _Tried, seed: int
     if not _mean_and_error(gained, sample)[0] > 0:
         return None
     # If these are all rows, the booster already has the first fold's model.
-    of_all = booster if fewer is sample else Booster(sample, seed)
-    return _Tried("boosting", _fitted(sample, rows, of_all.fitted), sample)
+    most = sample if rows.given.is_on_disk else rows.sample(MOST_FITTED)
+    of_all = booster if fewer is most else Booster(most, seed)
+    return _Tried("boosting", _fitted(most, rows, of_all.fitted), sample)
 
 
 def log_losses(chunk: Chunk, values: FloatArray) -> FloatArray:  # (n_rows,)
@@ -241,6 +246,17 @@ _FitRows = Callable[[BoolArray, int], Any]
 _FoldModels = list[tuple[IntArray, Any]]
 
 
+def _of_logistic(sample: Chunk, rows: LoggedRows, strength: float) -> Predict:
+    """Class probabilities by logistic models, of all rows where these are in memory."""
+    classifier = logistic_classifier(strength)
+    if isinstance(rows, Chunk) or rows.given.is_on_disk or rows.given.n_rows <= MOST_STARTED:
+        return _of_classifier(sample, rows, classifier, seed=0)
+    models = one_step_models(rows.sample(MOST_STARTED), rows.whole, classifier)
+    if models is None:
+        return _of_classifier(rows.sample(MOST_FITTED), rows, classifier, seed=0)
+    return lru_cache(1)(partial(_predicted, [(model.classes_, model) for model in models]))
+
+
 def _of_classifier(sample: Chunk, rows: LoggedRows, classifier: object, seed: int) -> Predict:
     """Class probabilities by copies of a classifier, one for each fold."""
     data = sample.data
@@ -276,12 +292,14 @@ def _predicted(models: _FoldModels, chunk: Chunk) -> FloatArray:  # (n_rows, n_a
     data = chunk.data
     values = np.zeros((data.n_rows, data.n_actions))
     for fold, (taken, model) in enumerate(models):
-        own = chunk.folds.of_row == fold
-        if not own.any():
+        own = chunk.folds.rows_in(fold)
+        predicted = values[own]  # a copy, unless rows are sorted by fold
+        if not len(predicted):
             continue
-        chances: FloatArray | float = 1.0  # if all the rows it learns from took one action
-        if model is not None:
+        if model is None:  # all the rows it learns from took one action
+            predicted[:, taken] = 1.0
+        else:
             where = f"propensity model, fold {fold + 1}"
-            chances = sklearn_models.answers(model, "predict_proba", data, own, where)
-        values[np.ix_(own, taken)] = chances
+            predicted[:, taken] = sklearn_models.answers(model, "predict_proba", data, own, where)
+        values[own] = predicted
     return values

@@ -50,13 +50,16 @@ def fitted(
         ) from error
 
 
-def answers(model: Any, method: str, data: LoggedData, rows: BoolArray, where: str) -> FloatArray:
+def answers(
+    model: Any, method: str, data: LoggedData, rows: BoolArray | slice, where: str
+) -> FloatArray:
     """The model's predictions for these rows; an error unless all are finite, one per cell."""
+    contexts = data.contexts[rows]
     try:
-        predicted = np.asarray(getattr(model, method)(data.contexts[rows]), np.float64)
+        predicted = np.asarray(getattr(model, method)(contexts), np.float64)
     except Exception as error:
         raise ModelError(f"{where}: {type(model).__name__}.{method} failed: {error}") from error
-    if len(predicted) != rows.sum() or not np.isfinite(predicted).all():
+    if len(predicted) != len(contexts) or not np.isfinite(predicted).all():
         raise ModelError(f"{where}: {type(model).__name__}.{method} gave missing or no numbers")
     return predicted
 

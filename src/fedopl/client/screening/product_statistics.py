@@ -9,13 +9,14 @@ rows support it.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import Chunk
 
-MOST_AT_ONCE = 1 << 22  # the most numbers of products held in memory
+NUMBERS_AT_ONCE = 1 << 15  # of features: products of one with all others stay in a core's cache
 LEAST_LEFT = 1e-9  # the share of a product's squares below which the rest is rounding
 
 
@@ -32,7 +33,7 @@ class ProductTests:
 class _Part:
     """Some rows that took one action, with features scaled as products use them."""
 
-    scaled: FloatArray  # (n_rows, n_features)
+    scaled: FloatArray  # (n_features, n_rows)
     rewards: FloatArray  # (n_rows,)
     weights: FloatArray  # (n_rows,)
 
@@ -48,7 +49,7 @@ def product_tests(
     first, second = np.triu_indices(n_features, 1)
     found, rests_on = np.zeros((2, n_actions, len(first)))
     n_rows = np.zeros(n_actions, np.int64)
-    at_once = max(1, MOST_AT_ONCE // max(len(first), 1))
+    at_once = max(1, NUMBERS_AT_ONCE // max(n_features, 1))
     for action in range(n_actions):
 
         def parts(action: int = action) -> Iterator[_Part]:
@@ -76,7 +77,7 @@ def _parts(
         for start in range(0, len(own), at_once):
             rows = own[start : start + at_once]
             yield _Part(
-                scaled=scaling(chunk.data.contexts[rows]),
+                scaled=np.ascontiguousarray(scaling(chunk.data.contexts[rows]).T),
                 rewards=chunk.data.rewards[rows],
                 weights=np.ones(len(rows)) if weights is None else weights[rows],
             )
@@ -95,36 +96,44 @@ class _Fit:
     by_squares: FloatArray  # (2, n_pairs), on the residual squares of its two features
     varies: BoolArray  # (n_pairs,), whether anything is left of a product
 
-    def left_of(self, part: _Part) -> tuple[FloatArray, FloatArray]:
-        """The residuals of these rows' outcomes (n_rows,) and products (n_rows, n_pairs)."""
+    def left_of(self, part: _Part) -> Iterator[tuple[slice, FloatArray]]:
+        """What is left of products, (n_own, n_rows), of one feature with all later ones at once."""
         features = _with_constant(part.scaled)
-        squares = np.square(part.scaled) - features @ self.squares
-        products = _products(part.scaled, self.first, self.second)
-        beside = features @ self.products
-        products -= beside
-        for feature, own in zip((self.first, self.second), self.by_squares, strict=True):
-            np.take(squares, feature, axis=1, out=beside, mode="clip")
-            beside *= own
-            products -= beside
-        return part.rewards - features @ self.outcomes, products
+        squares = np.square(part.scaled) - self.squares.T @ features
+        # The square of a pair's first feature is one for all its pairs, so it goes with features.
+        beside = np.vstack([features, features[:1]])
+        for place, own in enumerate(_pairs_of(len(part.scaled))):
+            beside[-1] = squares[place]
+            left = self.explained[own] @ beside
+            np.subtract(_products(part.scaled, place), left, out=left)
+            left -= self.by_squares[1, own, None] * squares[place + 1 :]
+            yield own, left
+
+    @cached_property
+    def explained(self) -> FloatArray:  # (n_pairs, n_features + 2)
+        """Of each product, the slopes on features and on the square of its first one."""
+        return np.ascontiguousarray(np.vstack([self.products, self.by_squares[:1]]).T)
 
 
 def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit | None:
     """The regressions, solved from sums; None if no row took the action."""
     n_rows, total = 0, 0.0
     grams: FloatArray = np.zeros(0)
+    cubes: FloatArray = np.zeros(0)
     beside: FloatArray = np.zeros(0)
-    sizes: FloatArray = np.zeros(len(first))
     for part in parts:
-        columns = np.column_stack(
-            [_with_constant(part.scaled), np.square(part.scaled), part.rewards]
-        )
-        products = _products(part.scaled, first, second)
-        weighted = columns * part.weights[:, None]
-        grams = grams + weighted.T @ columns if n_rows else weighted.T @ columns
-        beside = beside + weighted.T @ products if n_rows else weighted.T @ products
-        sizes = sizes + part.weights @ np.square(products)
-        n_rows, total = n_rows + len(columns), total + float(part.weights.sum())
+        features, squares = _with_constant(part.scaled), np.square(part.scaled)
+        if not n_rows:
+            width = 2 * len(squares) + 2
+            grams, cubes = np.zeros((width, width)), np.zeros((len(squares), len(squares)))
+            beside = np.zeros((len(features), len(first)))
+        columns = np.vstack([features, squares, part.rewards])
+        grams += (columns * part.weights) @ columns.T
+        cubes += (squares * part.scaled * part.weights) @ part.scaled.T
+        weighted = features * part.weights
+        for place, own in enumerate(_pairs_of(len(squares))):
+            beside[:, own] += weighted @ _products(part.scaled, place).T
+        n_rows, total = n_rows + len(part.rewards), total + float(part.weights.sum())
     if not n_rows or total <= 0:
         return None
     plain = (len(grams) - 2) // 2 + 1  # features and the constant
@@ -133,13 +142,18 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
     inverse = np.linalg.pinv(grams[:plain, :plain] / np.outer(scale, scale), hermitian=True)
     inverse /= np.outer(scale, scale)
     on_squares = inverse @ grams[:plain, plain:-1]
-    on_products = inverse @ beside[:plain]
+    on_products = inverse @ beside
     squares = grams[plain:-1, plain:-1] - grams[plain:-1, :plain] @ on_squares
-    both = beside[plain:-1] - grams[plain:-1, :plain] @ on_products
+    sizes = grams[plain:-1, plain:-1][first, second]
+    # Of products with the squares of their own two features: Σw·a²·ab and Σw·b²·ab, and what of
+    # these features do not explain.
+    both = np.stack([cubes[first, second], cubes[second, first]])
+    for own, place in zip(both, (first, second), strict=True):
+        own -= np.einsum("kp,kp->p", grams[:plain, plain:-1][:, place], on_products)
     # A flag's square is the flag itself, so nothing is left of it.
     bends = np.diagonal(squares) > LEAST_LEFT * np.diagonal(grams)[plain:-1]
     by_squares, explained = _by_two(squares * np.outer(bends, bends), both, first, second)
-    left = sizes - (beside[:plain] * on_products).sum(axis=0) - explained
+    left = sizes - (beside * on_products).sum(axis=0) - explained
     return _Fit(
         first=first,
         second=second,
@@ -155,10 +169,13 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
 def _by_two(
     squares: FloatArray, both: FloatArray, first: IntArray, second: IntArray
 ) -> tuple[FloatArray, FloatArray]:  # (2, n_pairs), (n_pairs,)
-    """Coefficients of each product on the squares of its two features, and what they explain."""
+    """Coefficients of each product on the squares of its two features, and what they explain.
+
+    `squares` are sums of residual squares times each other, and `both`, (2, n_pairs), of each
+    product times those of its two features.
+    """
     one, two, cross = squares[first, first], squares[second, second], squares[first, second]
-    pairs = np.arange(len(first))
-    of_one, of_two = both[first, pairs] * (one > 0), both[second, pairs] * (two > 0)
+    of_one, of_two = both[0] * (one > 0), both[1] * (two > 0)
     # Two squares that are nearly the same are used as one.
     apart = one * two - cross**2
     together = apart > LEAST_LEFT * one * two
@@ -178,14 +195,15 @@ def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
     """The statistics (n_pairs,), and about how many rows each product rests on."""
     sums, squares, second, fourth = np.zeros((4, len(fit.first)))
     for part in parts:
-        rests, products = fit.left_of(part)
-        moved = products * (rests * part.weights)[:, None]
-        sums += moved.sum(axis=0)
-        squares += np.square(moved, out=moved).sum(axis=0)
-        own = np.square(products, out=products)
-        own *= part.weights[:, None]
-        second += own.sum(axis=0)
-        fourth += np.square(own, out=own).sum(axis=0)
+        rests = part.rewards - fit.outcomes @ _with_constant(part.scaled)
+        pulls = rests * part.weights
+        for own, left in fit.left_of(part):
+            sums[own] += left @ pulls
+            np.square(left, out=left)
+            squares[own] += left @ np.square(pulls)
+            second[own] += left @ part.weights
+            np.square(left, out=left)
+            fourth[own] += left @ np.square(part.weights)
     known = fit.varies & (squares > 0) & (fourth > 0)
     # Residuals lose as many degrees of freedom as numbers were fitted.
     lost = np.sqrt(max(fit.n_rows - len(fit.outcomes), 0) / fit.n_rows)
@@ -194,13 +212,18 @@ def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
     return statistics, rests_on
 
 
-def _products(
-    scaled: FloatArray, first: IntArray, second: IntArray
-) -> FloatArray:  # (n_rows, n_pairs)
-    products = scaled.take(first, axis=1)
-    products *= scaled.take(second, axis=1)
-    return products
+def _pairs_of(n_features: int) -> Iterator[slice]:
+    """For each feature, the places of its pairs with all later ones, among those of all."""
+    start = 0
+    for n_later in range(n_features - 1, -1, -1):
+        yield slice(start, start + n_later)
+        start += n_later
 
 
-def _with_constant(scaled: FloatArray) -> FloatArray:  # (n_rows, n_features + 1)
-    return np.column_stack([np.ones(len(scaled)), scaled])
+def _products(scaled: FloatArray, place: int) -> FloatArray:  # (n_later, n_rows)
+    """The products of this feature with all later ones."""
+    return scaled[place + 1 :] * scaled[place]
+
+
+def _with_constant(scaled: FloatArray) -> FloatArray:  # (n_features + 1, n_rows)
+    return np.vstack([np.ones(scaled.shape[1]), scaled])

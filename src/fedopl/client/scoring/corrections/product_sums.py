@@ -84,12 +84,14 @@ class _CellTables:
         bins = np.stack(
             [np.searchsorted(own, x) for own, x in zip(self._cuts, contexts.T, strict=True)]
         )  # how many cuts a value lies beyond
-        cells = np.zeros((n_combinations, len(contexts)), np.int64)
-        for own in places.T:
-            cells = cells * (n_cuts + 1) + bins[own]
         self._shape = (n_combinations, *([n_cuts + 1] * n_steps), n_actions)
-        first = np.arange(n_combinations)[:, None] * (n_cuts + 1) ** n_steps
-        self._cells = ((first + cells) * n_actions + actions).ravel()
+        # A cell's number in a table with one axis for each step, and a last one for actions.
+        cells = np.arange(n_combinations)[:, None] * int(np.prod(self._shape[1:])) + actions
+        for axis, own in enumerate(places.T, 2):
+            strided = bins * int(np.prod(self._shape[axis:]))
+            for place, into in zip(own.tolist(), cells, strict=True):
+                into += strided[place]
+        self._cells = cells.ravel()
         finite = np.isfinite(self._cuts)[places]  # (n_combinations, n_steps, n_cuts)
         self.exist: BoolArray = np.asarray(_outer(finite)).reshape(-1)
 

@@ -1,0 +1,162 @@
+"""Logistic models of many rows: fitted to some of them, then moved by one Newton step on all.
+
+A start that is close to the solution, and one step from it, are as good as the solution itself: what
+is left is the square of how far off the start was (Le Cam 1956). The step needs the gradient of all
+rows, which is one pass, and second derivatives, for which some rows are enough.
+
+Two starts are fitted, each to rows of about half of the folds. A fold's model starts from the one
+that has seen no row of it, and its step adds up the gradients of all other folds. So it is a model
+of all other folds.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disk.disk_array import slices
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring.sklearn_models import Fit, fitted
+
+ROWS_AT_ONCE = 4096  # their propensities stay in a core's cache
+# With fewer rows of an action for each number that is fitted, or more numbers, no step is taken.
+ROWS_PER_NUMBER, MOST_NUMBERS = 20, 600
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Softmax:
+    """The probabilities of actions, which are proportional to exp(xᵀβ_a + β_a0)."""
+
+    slopes: FloatArray  # (n_actions, n_features)
+    intercepts: FloatArray  # (n_actions,)
+
+    @property
+    def classes_(self) -> IntArray:  # (n_actions,)
+        """All actions."""
+        return np.arange(len(self.intercepts))
+
+    def predict_proba(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_actions)
+        """The probability of each action."""
+        found = np.empty((len(contexts), len(self.intercepts)))
+        for rows in slices(len(contexts), ROWS_AT_ONCE):
+            found[rows] = self.transposed(contexts[rows]).T
+        return found
+
+    def transposed(self, contexts: FloatArray) -> FloatArray:  # (n_actions, n_rows)
+        """The same, with the rows of each action together."""
+        chances = self.slopes @ contexts.T
+        chances += self.intercepts[:, None]
+        chances -= chances.max(axis=0)
+        np.exp(chances, out=chances)
+        chances /= chances.sum(axis=0)
+        return chances
+
+
+def one_step_models(sample: Chunk, whole: Chunk, classifier: Any) -> list[Softmax] | None:
+    """The model of each part, folds and then held-out rows; None if the sample is too small.
+
+    The whole is sorted by fold. The classifier standardises features, and penalises the squares of
+    their slopes by one half.
+    """
+    data, n_folds, n_parts = sample.data, whole.folds.n_folds, whole.folds.n_parts
+    # Folds before the middle, and folds after it.
+    is_late = sample.folds.of_row >= n_folds // 2
+    sides = [~is_late, is_late & ~sample.folds.held_out]
+    width = data.n_features + 1
+    fewest = min(np.bincount(data.actions[own], minlength=data.n_actions).min() for own in sides)
+    if fewest < ROWS_PER_NUMBER * width or width * data.n_actions > MOST_NUMBERS:
+        return None
+    weight, models = whole.weight_by_fold_action[:-1].sum(axis=1), dict[int, Softmax]()
+    for side, own in enumerate(sides):
+        which = Fit(f"propensity model, start {side + 1}", [0, side])
+        start = _Start.of(fitted(classifier, data, own, data.actions, which))
+        weights = data.weights_of(own)
+        curvature = start.curvature(data.contexts[own], weights) / weights.sum()
+        gradients = start.gradients(whole)
+        unseen = range(n_folds // 2, n_parts) if side == 0 else range(n_folds // 2)
+        for part in unseen:
+            others = np.arange(n_folds) != part
+            total = gradients[others].sum(axis=0)
+            models[part] = start.moved(total, curvature * weight[others].sum())
+    return [models[part] for part in range(n_parts)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Start:
+    """A fitted model, in numbers of standardised features."""
+
+    middle: FloatArray  # (n_features,)
+    scale: FloatArray  # (n_features,)
+    numbers: FloatArray  # (n_actions, n_features + 1)  slopes, then the intercept
+
+    @classmethod
+    def of(cls, pipeline: Any) -> "_Start":
+        scaler, regression = pipeline[0], pipeline[-1]
+        numbers = np.column_stack([regression.coef_, regression.intercept_])
+        if len(numbers) == 1:  # of two actions, only the second has numbers
+            numbers = np.vstack([np.zeros_like(numbers), numbers])
+        return cls(middle=scaler.mean_, scale=scaler.scale_, numbers=numbers)
+
+    @property
+    def model(self) -> Softmax:
+        """The same for features as they are."""
+        slopes = self.numbers[:, :-1] / self.scale
+        return Softmax(slopes=slopes, intercepts=self.numbers[:, -1] - slopes @ self.middle)
+
+    @property
+    def _free(self) -> slice:
+        """The actions whose numbers are fitted."""
+        return slice(1 if len(self.numbers) == 2 else 0, None)
+
+    def gradients(self, whole: Chunk) -> FloatArray:  # (n_folds, n_actions, n_features + 1)
+        """Sums of w·(ê − 1{A})·(z, 1) over the rows of each fold."""
+        model, data = self.model, whole.data
+        found = np.zeros((whole.folds.n_folds, *self.numbers.shape))
+        for own, fold in zip(found, whole.fold_slices, strict=True):
+            for start in range(fold.start, fold.stop, ROWS_AT_ONCE):
+                rows = slice(start, min(start + ROWS_AT_ONCE, fold.stop))
+                contexts, actions = data.contexts[rows], data.actions[rows]
+                off = model.transposed(contexts)
+                off[actions, np.arange(len(actions))] -= 1
+                if data.weights is not None:
+                    off *= data.weights[rows]
+                own[:, :-1] += off @ contexts
+                own[:, -1] += off.sum(axis=1)
+        found[..., :-1] -= found[..., -1:] * self.middle
+        found[..., :-1] /= self.scale
+        return found
+
+    def curvature(self, contexts: FloatArray, weights: FloatArray) -> FloatArray:
+        """Second derivatives, (n_actions, n_features + 1) twice, without those of the penalty."""
+        n_actions, width = self.numbers.shape
+        found = np.zeros((n_actions, width, n_actions, width))
+        model, last = self.model, n_actions - 1
+        for rows in slices(len(contexts), ROWS_AT_ONCE):
+            chances = model.transposed(contexts[rows])
+            columns = np.ones((chances.shape[1], width))
+            columns[:, :-1] = (contexts[rows] - self.middle) / self.scale
+            for a in range(last):
+                for b in range(a + 1):
+                    both = weights[rows] * chances[a] * ((a == b) - chances[b])
+                    found[a, :, b] += (columns * both[:, None]).T @ columns
+        for a in range(last):
+            for b in range(a):
+                found[b, :, a] = found[a, :, b]
+        # Probabilities add up to one, so derivatives add up to zero.
+        found[last] = -found[:last].sum(axis=0)
+        found[:, :, last] = -found[:, :, :last].sum(axis=2)
+        return found
+
+    def moved(self, gradient: FloatArray, curvature: FloatArray) -> Softmax:
+        """The model after one Newton step."""
+        free, width = self._free, self.numbers.shape[1]
+        numbers, slope = self.numbers[free], np.append(np.ones(width - 1), 0.0)
+        pull = gradient[free] + numbers * slope
+        bend = curvature[free, :, free].reshape(pull.size, pull.size)
+        bend = bend + np.diag(np.tile(slope, len(numbers)))
+        # Of more than two actions, adding one number to all intercepts changes nothing.
+        step = np.linalg.lstsq(bend, pull.ravel(), rcond=1e-12)[0].reshape(pull.shape)
+        moved = self.numbers.copy()
+        moved[free] -= step
+        return _Start(middle=self.middle, scale=self.scale, numbers=moved).model
