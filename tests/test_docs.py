@@ -316,6 +316,7 @@ def run(command):
     return ""  # whoever walks changes folders
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("page", WALKS, ids=title)
 def test_commands_of_a_walk_print_what_the_page_shows(page, tmp_path, monkeypatch):
     if find_spec(NEEDS.get(page.name, "json")) is None:

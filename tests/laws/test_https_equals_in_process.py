@@ -20,6 +20,8 @@ from https_federation import HOST, SOON, in_threads, make_keys, nodes_of
 from tiny_study import NAMES, Tiny, rows, write_csv, write_tiny
 from watching import wait_until
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 SCREENED = """
 [basis]
 screened_pairs = 1
