@@ -42,6 +42,8 @@ from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.study.study import Study
 
+pytestmark = pytest.mark.usefixtures("propensities_fitted_once")
+
 ROOT = Path(__file__).parents[1]
 NOT_RUN = "<!-- not run -->"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
