@@ -6,7 +6,7 @@ from hypothesis import settings
 
 import fedopl
 
-pytest_plugins = ["joined_clients", "longest_first"]
+pytest_plugins = ["fitted_once", "joined_clients", "longest_first"]
 
 settings.register_profile("fedopl", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("fedopl")

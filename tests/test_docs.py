@@ -42,6 +42,8 @@ from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.study.study import Study
 
+pytestmark = pytest.mark.usefixtures("propensities_fitted_once")
+
 ROOT = Path(__file__).parents[1]
 NOT_RUN = "<!-- not run -->"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -316,6 +318,7 @@ def run(command):
     return ""  # whoever walks changes folders
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("page", WALKS, ids=title)
 def test_commands_of_a_walk_print_what_the_page_shows(page, tmp_path, monkeypatch):
     if find_spec(NEEDS.get(page.name, "json")) is None:

@@ -11,6 +11,8 @@ from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl, strict_json
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 N_ROWS = 400
 
 

@@ -28,6 +28,8 @@ from fedopl.server.aggregate.federated_outcomes import without_models
 from fedopl.server.exchange import conversation, kept_messages, replies
 from fedopl.server.exchange.answers import Answers
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 KNOWN = fedopl.NuisancePlan(propensity="known")
 MOST_BYTES = 5_000  # in memory, for each client
 BARE = fedopl.EvaluationPlan(share=0, describe=False)

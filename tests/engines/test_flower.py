@@ -44,6 +44,8 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study_file import read_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 DEADLINE = 60.0
 NAMES = ("north", "south", "west")
 BROKEN = Error(code=0, reason="it broke")

@@ -14,6 +14,8 @@ from fedopl.demo.three_hospitals import three_hospitals
 from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 NAMES = ["west", "north", "south"]
 
 

@@ -332,7 +332,8 @@ def test_the_exit_code_tells_that_the_quorum_was_lost_and_there_is_no_report(sma
     assert processes_of(tmp_path / "run" / "flower") == {}
 
 
-ENDINGS = {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129, "SIGKILL": -9}
+# A closed terminal (SIGHUP) is to the command what SIGTERM is: tests/cli/test_signals.py.
+ENDINGS = {"SIGTERM": 143, "SIGINT": 130, "SIGKILL": -9}
 
 
 @pytest.mark.parametrize(("name", "code"), ENDINGS.items(), ids=ENDINGS)

@@ -15,6 +15,8 @@ from fedopl.study.joining_later import why_fixed, why_no_newcomer
 from later_clients import linear_rows
 from tiny_study import everything_in, write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 @pytest.fixture(scope="module")
 def rows():

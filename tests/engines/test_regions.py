@@ -17,6 +17,8 @@ from fedopl.engines.https.https_run import run_over_https
 from https_federation import HOST, SOON, in_threads, make_keys, nodes_of
 from tiny_study import STUDY, Tiny, fedopl, write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 NAMES = ("a", "b", "c", "d")
 AGGREGATORS = 'aggregators = ["inner", "outer"]\n'
 

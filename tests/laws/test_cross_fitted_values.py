@@ -17,6 +17,8 @@ from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 N_RUNS = 60
 NUISANCES = NuisancePlan(propensity="marginal")
 PLAN = EvaluationPlan(kind="cross-fitted", describe=False)

@@ -21,6 +21,8 @@ from fedopl.report.page import render
 from fedopl.results.left_interactions import left_interactions
 from fedopl.simulation.named_worlds import shaped_world
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 TITLE = "Features act together in ways that the models miss"
 SIMPLE = {
     "basis": "linear",

@@ -15,6 +15,8 @@ from fedopl.report.words.numbers import Span
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.simulation.worlds import alike_world
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 def client(n_groups, seed, n_rows=400, chance=0.5):
     """Rows of schools, whose outcomes have much in common within one."""

@@ -162,22 +162,3 @@ def test_what_left_each_client_is_in_its_own_ledger(watched):
         entries = [json.loads(line) for line in lines]
         assert [entry["exchange"] for entry in entries] == [r.exchange for r in rounds]
         assert [entry["n_bytes"] for entry in entries] == [r.received[name] for r in rounds]
-
-
-def test_a_tree_over_flower_is_the_one_found_in_process_bit_for_bit(tmp_path):
-    study = three_hospitals().write(tmp_path / "hospitals")
-    shutil.rmtree(study.parent / "clients" / "north")  # every trip starts a process for each client
-    with study.open("a") as file:
-        file.write('\n[policy]\nkind = "tree"\n\n[tree]\ndepth = 2\nbins = 8\n')
-    shutil.copytree(study.parent, tmp_path / "untouched")
-    out = tmp_path / "run"
-    command = [FEDOPL, "flower", "up", study, "--clients", study.parent / "clients", "--out", out]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    untouched = tmp_path / "untouched"
-    fedopl.run(untouched / "study.toml", untouched / "clients", out=tmp_path / "again")
-    for name in ("policy.json", "values.csv", "leaves.csv", "sums.npz"):
-        assert (out / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
-    assert processes_of(out / "flower") == {}

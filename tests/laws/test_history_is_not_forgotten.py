@@ -11,6 +11,8 @@ from fedopl.client.disclosure.release_history import ReleaseHistory
 from fedopl.client.disk.store import FolderStore
 from tiny_study import fedopl, write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 GONE = "has none for these rows and limits"
 
 

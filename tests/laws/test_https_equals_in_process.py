@@ -20,12 +20,15 @@ from https_federation import HOST, SOON, in_threads, make_keys, nodes_of
 from tiny_study import NAMES, Tiny, rows, write_csv, write_tiny
 from watching import wait_until
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 SCREENED = """
 [basis]
 screened_pairs = 1
 knots = { age = [50, 60, 70], severity = [1, 2, 3] }
 """
 SPLITS = "\n[evaluation]\nsplits = 2\n"
+TREE = '\n[policy]\nkind = "tree"\n\n[tree]\ndepth = 2\nbins = 8\n'
 # Times are those of one run alone, and over a network no server has the clients' ledgers.
 OF_ONE_RUN = {"run.json", "report.html", "ledger.jsonl"}
 
@@ -95,11 +98,14 @@ def test_studies_that_become_others_have_the_same_bytes(tiny, keys, tmp_path, mo
     assert results_of(own.out) == expected
 
 
+@pytest.mark.parametrize("more", ["", TREE], ids=["linear", "tree"])
 def test_a_node_that_is_started_anew_at_every_question_changes_nothing(
-    tiny, keys, in_process, tmp_path, monkeypatch
+    tiny, keys, in_process, tmp_path, monkeypatch, more
 ):
-    """As it does after every kill: it reads its files again, and forgets all else."""
+    """As after every kill, and as Flower does: it reads its files again, and forgets all else."""
     own, port = copied(tiny, tmp_path / "tiny"), free_port()
+    own.add(more)
+    expected = results_in_process(own) if more else in_process
 
     def forgetful(self, content, _within):
         new = RemoteDoors(read_client(self.client.path), read_study(own.study)[0], self.asker)
@@ -108,7 +114,7 @@ def test_a_node_that_is_started_anew_at_every_question_changes_nothing(
     monkeypatch.setattr(RemoteDoors, "handle", forgetful)
     with in_threads(*nodes_of(own, keys, f"https://{HOST}:{port}", NAMES)):
         served(own, keys, port)
-    assert results_of(own.out) == in_process
+    assert results_of(own.out) == expected
 
 
 class KilledError(Exception):

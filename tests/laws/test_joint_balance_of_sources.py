@@ -28,6 +28,8 @@ from fedopl.solvers.entropy_balance import LARGEST_GAP, balance
 from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 # Far from each other and from the target, which lies between them.
 APART = {
     name: logged(seed, 900, middle=place)

@@ -8,6 +8,8 @@ from fedopl.policies.policy import policy_json
 from fedopl.study.plans import EvaluationPlan
 from tiny_study import everything_in, write_tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 THREE = EvaluationPlan(splits=3)
 LEARN = {
     "basis": "linear",

@@ -51,7 +51,7 @@ def test_every_action_that_many_took_has_a_score(run):
 
 @pytest.mark.parametrize("policy", ["linear", "tree"])
 def test_values_rest_on_all_rows_held_out(shops, run, policy):
-    found = run if policy == "linear" else guarded(shops, "tree")
+    found = run if policy == "linear" else guarded(shops, fedopl.Tree(depth=1, bins=8))
     for client, rows in shops.items():
         estimate = found.values.of(LOGGING, client)
         assert estimate.n_rows == pytest.approx(rows.n_rows / 4, abs=N_ACTIONS)

@@ -9,6 +9,8 @@ from fedopl import Costs, LoggedData, NuisancePlan, OptionError, Schema
 from fedopl.engines.compare_runs import compare_runs
 from fedopl.report.page import render
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 ACTIONS = ("usual", "new", "both")
 COSTS = {"new": 0.7, "both": "price"}
 PLAN = NuisancePlan(outcome="ols", propensity="known", learning_clip=0)

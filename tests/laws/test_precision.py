@@ -11,6 +11,8 @@ from fedopl.policies.linear import NEVER
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.simulation.named_worlds import shaped_world
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 N_FEATURES, N_ACTIONS = 3, 3
 STUDY = fedopl.Study(actions=("a", "b", "c"), features=("x", "y", "z"))
 NAMES = ("east", "north", "west")

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import duckdb
 import numpy as np
 import openpyxl
+import pyarrow as pa
 import pytest
 
 from fedopl.base.errors import OptionError, PolicyError
@@ -140,9 +141,8 @@ def _by_sqlite(path, rows):
 def _by_duckdb(path, rows):
     base = duckdb.connect()
     base.execute('CREATE TABLE "rows" (age DOUBLE, "in""come" DOUBLE, ward VARCHAR, "on" VARCHAR)')
-    base.executemany(
-        'INSERT INTO "rows" VALUES (?, ?, ?, ?)', [tuple(row.values()) for row in rows]
-    )
+    base.register("given", pa.Table.from_pylist(rows))
+    base.execute('INSERT INTO "rows" SELECT * FROM given')
     found = base.execute(path.read_text(encoding="utf-8")).fetchall()
     key = [*base.execute('SELECT * FROM "rows"').fetchall()]
     decided = dict(zip([row[:4] for row in found], [row[4] for row in found], strict=True))

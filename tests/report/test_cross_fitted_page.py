@@ -14,6 +14,8 @@ from fedopl.results.reliance import Reliance
 from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
 from report_runs import patients, with_gains
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 UNTRUE = re.compile(r"h(?:eld|old)s?\b.{0,30}\bout\b|held-out", re.IGNORECASE)
 
 

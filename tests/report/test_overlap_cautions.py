@@ -11,6 +11,8 @@ from fedopl.report.explain.hardly_tried import hardly_tried, not_identified
 from fedopl.report.overlap_cautions import overlap_cautions, value_bounds
 from fedopl.report.page import render
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 MOST = 6.0
 
 

@@ -18,6 +18,8 @@ from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.study.plans import EvaluationPlan
 from report_runs import patients
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 @pytest.fixture(scope="module")
 def several():

@@ -10,6 +10,8 @@ from fedopl.engines.check_study import check
 from fedopl.policies.allowed.conditions import read_condition, same_condition
 from fedopl.study.study_file import read_study
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 STUDY = """
 name = "kidneys"
 [outcome]

@@ -16,6 +16,8 @@ from fedopl.server.federation import run_study
 from fedopl.study.policy_plans import Tree
 
 ACTIONS = ("none", "some", "all")
+# Every action was as likely for everybody, so that nothing is to be found about propensities.
+AT_RANDOM = fedopl.NuisancePlan(propensity="marginal")
 
 
 def client(n_rows, seed, n_actions=3, missing_action=None, weights=None):
@@ -43,12 +45,13 @@ def value_of(policy, seed=99):
     return means[np.arange(len(worth)), policy.decide(contexts)].mean()
 
 
+def learn(clients, **options):
+    return fedopl.learn(clients, **{"basis": "linear", "nuisances": AT_RANDOM, **options})
+
+
 @pytest.mark.parametrize("limits", ["open", "guarded"])
 def test_what_no_stump_can_see_is_found_at_depth_two(clients, limits):
-    one, two = (
-        fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=d), limits=limits)
-        for d in (1, 2)
-    )
+    one, two = (learn(clients, policy=fedopl.Tree(depth=d), limits=limits) for d in (1, 2))
     assert value_of(one.policy) < 0.1
     assert value_of(two.policy) > 0.45  # of 0.5
     assert {node.column for node in nodes_of(two.policy.root) if isinstance(node, Branch)} == {0, 1}
@@ -56,10 +59,7 @@ def test_what_no_stump_can_see_is_found_at_depth_two(clients, limits):
 
 
 def test_deeper_trees_are_no_worse_on_what_they_were_learned_from(clients):
-    runs = [
-        fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=d), evaluation=0)
-        for d in (2, 3, 4)
-    ]
+    runs = [learn(clients, policy=fedopl.Tree(depth=d), evaluation=0) for d in (2, 3, 4)]
     values = [training_value(run, clients) for run in runs]
     assert values == sorted(values)
     assert [run.tree.is_exact for run in runs] == [True, False, False]
@@ -85,7 +85,7 @@ def grown_value(run, data, name):
 
 def test_one_exchange_for_each_level(clients):
     for depth, n_levels in ((1, 1), (2, 1), (3, 2), (4, 3), (5, 4)):
-        run = fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=depth))
+        run = learn(clients, policy=fedopl.Tree(depth=depth))
         assert [r.query for r in run.rounds].count("SumCells") == n_levels
 
 
@@ -94,7 +94,7 @@ def test_one_exchange_for_each_level(clients):
 
 def test_every_leaf_has_as_many_rows_as_it_should(clients):
     plan = Tree(minimum_leaf=500)
-    run = fedopl.learn(clients, basis="linear", policy=plan, evaluation=0)
+    run = learn(clients, policy=plan, evaluation=0)
     contexts = np.vstack([data.contexts for data in clients.values()])
     leaves = leaf_positions(run.policy.root, run.policy.columns, contexts)
     assert len(np.unique(leaves)) > 1
@@ -103,14 +103,11 @@ def test_every_leaf_has_as_many_rows_as_it_should(clients):
 
 def test_no_tree_has_leaves_larger_than_everybody(clients):
     with pytest.raises(FederationError, match=r"no tree keeps to the rules: lower tree\.minimum"):
-        fedopl.learn(clients, basis="linear", policy=fedopl.Tree(minimum_leaf=100_000))
+        learn(clients, policy=fedopl.Tree(minimum_leaf=100_000))
 
 
 def test_a_costly_question_is_not_asked(clients):
-    free, dear = (
-        fedopl.learn(clients, basis="linear", policy=fedopl.Tree(split_cost=cost))
-        for cost in (0, 0.6)
-    )
+    free, dear = (learn(clients, policy=fedopl.Tree(split_cost=cost)) for cost in (0, 0.6))
     assert depth_of(free.policy.root) == 2
     assert free.policy.root != dear.policy.root
     assert isinstance(dear.policy.root, Leaf)
@@ -119,7 +116,7 @@ def test_a_costly_question_is_not_asked(clients):
 
 def test_a_group_gets_nothing_but_what_it_may_get(clients):
     plan = Tree(allowed=({"column": "x0", "above": 0.5, "actions": ("none",)},), minimum_leaf=10)
-    run = fedopl.learn(clients, basis="linear", policy=plan)
+    run = learn(clients, policy=plan)
     rng = np.random.default_rng(5)
     contexts = rng.normal(size=(5000, 3))
     names = run.policy.names(contexts)
@@ -195,11 +192,11 @@ def test_groups_that_leave_nothing_to_anybody_are_an_error():
         {"column": "x2", "at_most": 0, "actions": ("all",)},
     )
     with pytest.raises(FederationError, match="no tree keeps to the rules"):
-        fedopl.learn({"a": data}, basis="linear", policy=fedopl.Tree(depth=1, allowed=nobody))
+        learn({"a": data}, policy=fedopl.Tree(depth=1, allowed=nobody))
 
 
 def test_only_allowed_columns_are_asked_about(clients):
-    run = fedopl.learn(clients, basis="linear", policy=fedopl.Tree(columns=("x2", "x1")))
+    run = learn(clients, policy=fedopl.Tree(columns=("x2", "x1")))
     asked = {node.column for node in nodes_of(run.policy.root) if isinstance(node, Branch)}
     assert asked <= {1, 2}
 
@@ -212,7 +209,7 @@ def test_an_action_that_one_client_never_took(clients, unseen):
     kind = "local" if unseen == "mask" else "federated"
     some = {**clients, "west": client(600, 3, missing_action=1)}
     nuisances = fedopl.NuisancePlan(kind=kind, unseen=unseen)
-    run = fedopl.learn(some, basis="linear", policy="tree", nuisances=nuisances)
+    run = learn(some, policy="tree", nuisances=nuisances)
     widths = {name: cells.shape[1] for name, cells in run.tree.cells.items()}
     assert widths["north"] == 2 + 3
     assert widths["west"] == (2 + 6 if unseen == "mask" else 2 + 3)
@@ -221,7 +218,7 @@ def test_an_action_that_one_client_never_took(clients, unseen):
 
 def test_an_action_that_nobody_took_is_in_no_leaf(clients):
     some = {name: client(600, seed, missing_action=1) for seed, name in enumerate(clients)}
-    run = fedopl.learn(some, basis="linear", policy="tree", nuisances="local")
+    run = learn(some, policy="tree", nuisances="local")
     assert 1 not in {leaf.action for leaf in run.policy.leaves()}
 
 
@@ -230,7 +227,7 @@ def test_a_column_with_one_value_is_not_asked_about():
     contexts = data.contexts.copy()
     contexts[:, 2] = 7.0
     constant = fedopl.LoggedData(contexts, data.actions, data.rewards, action_names=ACTIONS)
-    run = fedopl.learn({"a": constant}, basis="linear", policy="tree")
+    run = learn({"a": constant}, policy="tree")
     assert run.tree.grid.cuts[2] == ()
     assert run.tree.grid.n_bins[2] == 1
     assert value_of(run.policy) > 0.4
@@ -242,7 +239,7 @@ def test_weights_count():
     weighted = fedopl.LoggedData(
         data.contexts, data.actions, data.rewards, action_names=ACTIONS, weights=twice
     )
-    run = fedopl.learn({"a": weighted}, basis="linear", policy="tree", evaluation=0)
+    run = learn({"a": weighted}, policy="tree", evaluation=0)
     (cells,) = run.tree.cells.values()
     line = run.tree.grid.line(cells, 0)
     assert line[:, 0].sum() == 800
@@ -257,13 +254,13 @@ def test_weights_count():
 def test_one_party_may_try_every_threshold_it_observed(clients):
     pytest.importorskip("numba")
     alone = {"north": clients["north"]}
-    run = fedopl.learn(alone, basis="linear", policy=fedopl.Tree(thresholds="observed"))
+    run = learn(alone, policy=fedopl.Tree(thresholds="observed"))
     assert value_of(run.policy) > 0.45
     assert run.tree is None
     assert not {"CountBins", "SumCells"} & {r.query for r in run.rounds}
     assert len(run.leaves) == 3 * len(run.policy.leaves())
     finer = training_score(run.policy, clients["north"])
-    on_grid = fedopl.learn(alone, basis="linear", policy=fedopl.Tree(depth=2))
+    on_grid = learn(alone, policy=fedopl.Tree(depth=2))
     assert finer >= training_score(on_grid.policy, clients["north"]) - 0.02
 
 
@@ -275,7 +272,7 @@ def training_score(policy, data):
 def test_several_parties_may_not(clients):
     pytest.importorskip("numba")
     with pytest.raises(OptionError, match="observed thresholds are values of rows"):
-        fedopl.learn(clients, basis="linear", policy=fedopl.Tree(thresholds="observed"))
+        learn(clients, policy=fedopl.Tree(thresholds="observed"))
 
 
 def test_the_estimator_learns_trees(clients):
@@ -367,7 +364,7 @@ def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth()
 
 
 def test_leaves_tell_who_ends_there_and_what_each_action_is_worth(clients):
-    run = fedopl.learn(clients, basis="linear", policy="tree")
+    run = learn(clients, policy="tree")
     leaves = run.policy.leaves()
     assert len(run.leaves) == 3 * len(leaves)
     assert sum(row.share for row in run.leaves[::3]) == pytest.approx(1)
@@ -384,10 +381,7 @@ def test_leaves_tell_who_ends_there_and_what_each_action_is_worth(clients):
 
 
 def test_hiding_small_cells_is_reported_as_what_it_can_cost(clients):
-    free, guarded = (
-        fedopl.learn(clients, basis="linear", policy="tree", limits=lim)
-        for lim in ("open", "guarded")
-    )
+    free, guarded = (learn(clients, policy="tree", limits=lim) for lim in ("open", "guarded"))
     assert set(free.tree.lost.values()) == {0.0}
     assert min(guarded.tree.lost.values()) > 0
     shares = guarded.mixture
@@ -396,7 +390,7 @@ def test_hiding_small_cells_is_reported_as_what_it_can_cost(clients):
 
 
 def test_a_saved_run_comes_back_with_its_tree_its_leaves_and_any_mixture(clients, tmp_path):
-    run = fedopl.learn(clients, basis="linear", policy="tree", limits="guarded")
+    run = learn(clients, policy="tree", limits="guarded")
     run.save(tmp_path)
     again = fedopl.load_run(tmp_path)
     assert again.policy.root == run.policy.root
@@ -407,14 +401,14 @@ def test_a_saved_run_comes_back_with_its_tree_its_leaves_and_any_mixture(clients
 
 
 def test_a_deep_tree_cannot_be_grown_again_without_asking(clients):
-    run = fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=3))
+    run = learn(clients, policy=fedopl.Tree(depth=3))
     with pytest.raises(OptionError, match="trees of depth 1 and 2 on a grid"):
         run.resolve("uniform")
 
 
 def test_trees_can_be_candidates(clients):
-    tree = fedopl.learn(clients, basis="linear", policy="tree", seed=4).policy
-    run = fedopl.learn(clients, basis="linear", policy=fedopl.Finite(candidates={"the tree": tree}))
+    tree = learn(clients, policy="tree", seed=4).policy
+    run = learn(clients, policy=fedopl.Finite(candidates={"the tree": tree}))
     assert run.chosen == "the tree"
     assert run.policy.root == tree.root
 
@@ -422,12 +416,12 @@ def test_trees_can_be_candidates(clients):
 def test_a_tree_is_for_a_tree_policy(clients):
     for name in ("depth", "thresholds", "bins"):
         with pytest.raises(OptionError, match=rf"study: policy\.linear\.{name}: Extra inputs"):
-            fedopl.learn(clients, basis="linear", policy={"kind": "linear", name: 2})
+            learn(clients, policy={"kind": "linear", name: 2})
     for name in ("oracle", "features", "precision"):
         with pytest.raises(OptionError, match=rf"study: policy\.tree\.{name}: Extra inputs"):
-            fedopl.learn(clients, basis="linear", policy={"kind": "tree", name: "x"})
+            learn(clients, policy={"kind": "tree", name: "x"})
     with pytest.raises(FedoplError, match="depth"):
-        fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=0))
+        learn(clients, policy=fedopl.Tree(depth=0))
 
 
 @pytest.mark.parametrize("limits", ["open", "guarded"])
@@ -439,9 +433,7 @@ def test_what_all_actions_have_in_common_does_not_matter(clients, limits):
     }
     cuts = tuple(np.linspace(-2, 2, 17))  # agreed: counts have noise, row by row
     plan = Tree(cuts={"x0": cuts, "x1": cuts, "x2": cuts})
-    plain, moved = (
-        fedopl.learn(rows, basis="linear", policy=plan, limits=limits) for rows in (clients, raised)
-    )
+    plain, moved = (learn(rows, policy=plan, limits=limits) for rows in (clients, raised))
     assert moved.policy.root == plain.policy.root
     assert moved.tree.lost == plain.tree.lost
 
@@ -455,7 +447,7 @@ def test_leaves_are_weighed_by_the_mixture_and_by_who_ends_in_them(clients):
         for turn, (name, d) in enumerate(clients.items())
     }
     mixture = {"north": 0.1, "south": 0.2, "west": 0.7}
-    run = fedopl.learn(lifted, basis="linear", policy="tree", mixture=mixture)
+    run = learn(lifted, policy="tree", mixture=mixture)
     for action in ACTIONS:
         own = [row for row in run.leaves if row.action == action]
         assert len(own) > 1
@@ -466,9 +458,9 @@ def test_leaves_are_weighed_by_the_mixture_and_by_who_ends_in_them(clients):
 
 def test_a_level_that_nobody_tells_ends_the_tree_with_what_was_seen_ahead(clients):
     plan = Tree(depth=3, bins=8)
-    short = fedopl.learn(clients, basis="linear", policy=plan, limits=Limits(cell_queries=1))
+    short = learn(clients, policy=plan, limits=Limits(cell_queries=1))
     two = plan.model_copy(update={"depth": 2, "refine": False})
-    exact = fedopl.learn(clients, basis="linear", policy=two, limits=Limits())
+    exact = learn(clients, policy=two, limits=Limits())
     assert short.policy.root == exact.policy.root
     assert {why for _, _, why in short.refusals} == {"BUDGET_SPENT"}
     assert len(short.refusals) == len(clients)
@@ -481,9 +473,8 @@ def test_cells_of_seven_digits_find_the_same_tree_and_say_what_they_can_change(l
     rewards = actions * (contexts[:, 0] > 0.2) * (contexts[:, 1] < 0.4) + rng.normal(size=2000)
     clients = {"a": fedopl.LoggedData(contexts, actions, rewards)}
     found = {
-        kind: fedopl.learn(
+        kind: learn(
             clients,
-            basis="linear",
             policy=fedopl.Tree(bins=8, cell_numbers=kind),
             limits=limits,
         )
