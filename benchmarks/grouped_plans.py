@@ -9,7 +9,7 @@ from plans import planned_and_run
 
 READING = """
 Bytes are planned exactly. An aggregator is planned to take, for each of its clients, what a server
-takes; it does less for each, so this is too much. 10,000 clients have not been measured in groups.
+takes; it does less for each, so this is too much.
 """
 SIZES, QUICK, GROUP = (1_000, 10_000), (200,), 100
 COLUMNS = (

@@ -14,8 +14,8 @@ SIZES, QUICK = (1_000, 10_000, 100_000), (40,)
 N_ROWS, N_ACTIONS, N_FEATURES, DROPOUT = 20, 2, 5, 0.3
 READING = """
 Bytes are planned exactly. Seconds are estimates from rehearsals of at most 200 clients: they rest
-on what a client and the server did in these few seconds. 100,000 clients take about half an hour,
-and have not been measured.
+on what a client and the server did in these few seconds. Other programs ran beside, so the plan and
+the run did not meet the same machine.
 """
 COLUMNS = (
     Column("clients", "{clients:,}"),

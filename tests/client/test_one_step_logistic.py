@@ -75,9 +75,7 @@ def test_nothing_of_a_fold_moves_its_model():
     data = fedopl.LoggedData(
         chunk.data.contexts, moved, chunk.data.rewards, action_names=chunk.data.action_names
     )
-    before, after = (
-        stepped(Whole(data=one, folds=chunk.folds)) for one in (chunk.data, data)
-    )
+    before, after = (stepped(Whole(data=one, folds=chunk.folds)) for one in (chunk.data, data))
     same = [np.array_equal(a.slopes, b.slopes) for a, b in zip(before, after, strict=True)]
     assert same == [part == 1 for part in range(N_FOLDS + 1)]
 

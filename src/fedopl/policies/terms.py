@@ -219,7 +219,7 @@ class Terms:
 
     @cached_property
     def _hinges_by_number(self) -> list[tuple[int, slice, FloatArray]]:
-        """Each number's place, which hinges are its own, and their knots, (n_own, 1), in its unit."""
+        """Each number's place, which hinges are its own, and their knots (n_own, 1) in its unit."""
         found, start = [], 0
         for place, own in groupby(self._hinges, key=lambda hinge: hinge[0]):
             knots = np.array([[self._scaled.at(place, knot)] for _, knot in own])

@@ -1,8 +1,8 @@
 """Logistic models of many rows: fitted to some of them, then moved by one Newton step on all.
 
-A start that is close to the solution, and one step from it, are as good as the solution itself: what
-is left is the square of how far off the start was (Le Cam 1956). The step needs the gradient of all
-rows, which is one pass, and second derivatives, for which some rows are enough.
+One step from a start that is close to the solution is as good as the solution itself: what is left
+is the square of how far off the start was (Le Cam 1956). The step needs the gradient of all rows,
+which is one pass, and second derivatives, for which some rows are enough.
 
 Two starts are fitted, each to rows of about half of the folds. A fold's model starts from the one
 that has seen no row of it, and its step adds up the gradients of all other folds. So it is a model

@@ -148,8 +148,8 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
     # Of products with the squares of their own two features: Σw·a²·ab and Σw·b²·ab, and what of
     # these features do not explain.
     both = np.stack([cubes[first, second], cubes[second, first]])
-    for own, place in zip(both, (first, second), strict=True):
-        own -= np.einsum("kp,kp->p", grams[:plain, plain:-1][:, place], on_products)
+    for own, which in zip(both, (first, second), strict=True):
+        own -= np.einsum("kp,kp->p", grams[:plain, plain:-1][:, which], on_products)
     # A flag's square is the flag itself, so nothing is left of it.
     bends = np.diagonal(squares) > LEAST_LEFT * np.diagonal(grams)[plain:-1]
     by_squares, explained = _by_two(squares * np.outer(bends, bends), both, first, second)
@@ -222,7 +222,7 @@ def _pairs_of(n_features: int) -> Iterator[slice]:
 
 def _products(scaled: FloatArray, place: int) -> FloatArray:  # (n_later, n_rows)
     """The products of this feature with all later ones."""
-    return scaled[place + 1 :] * scaled[place]
+    return np.asarray(scaled[place + 1 :] * scaled[place])
 
 
 def _with_constant(scaled: FloatArray) -> FloatArray:  # (n_features + 1, n_rows)
