@@ -26,7 +26,8 @@ BARE = "X.T @ X"
 READING = """
 On this x86-64 processor (AVX-512) X.T @ X is as fast as memory can be read, and anything that reads
 or writes all rows once more costs another 1×. An ARM processor (Neoverse-N1), with an earlier
-version, took 10× for "linear" in 1.7 seconds, and 204× for "a basis" in 35: that X.T @ X took longer.
+version, took 10× for "linear" in 1.7 seconds, and 204× for "a basis" in 35, since that X.T @ X took
+longer.
 """
 COLUMNS = (
     Column("rows", "{rows:,}"),
