@@ -4,8 +4,9 @@ The problem of the peers, p = 40 and d = 4, one client, marginal propensities, v
 of the rows. "Linear" has no basis. "A basis" is the default: three knots for every number, pairs of
 features found by screening, terms chosen out of fold. "ψ.T @ ψ" is one product of all its terms,
 made a few thousand rows at a time: the least that sums of squares can cost, once. Such sums are
-taken for outcome models, for scores, and for the client's own policy. Each method runs in a process
-of its own, in turns, on one thread; the clock is the processor's.
+taken for outcome models, for scores, and for the client's own policy. "Default" is `fedopl.learn`
+as it comes: it also fits propensities, describes decisions, and checks how well models fit. Each
+method runs in a process of its own, in turns, on one thread; the clock is the processor's.
 """
 
 import json
@@ -21,7 +22,7 @@ import fedopl
 from fedopl.policies.linear import ROWS_OF_TERMS
 from fedopl.policies.terms import Terms
 
-SIZES, QUICK = (100_000, 1_000_000), (4_000,)
+SIZES, QUICK = (10_000, 100_000, 1_000_000), (4_000,)
 BARE = "X.T @ X"
 READING = """
 On this x86-64 processor (AVX-512) X.T @ X is as fast as memory can be read, and anything that reads
@@ -74,11 +75,18 @@ def product_of_terms(rows: Rows) -> int:
     return terms.n_terms
 
 
+def with_all_defaults(rows: Rows, **chosen: str) -> int:
+    """A run that also fits propensities, describes decisions and checks how well models fit."""
+    return fedopl.learn({"all": fedopl.LoggedData(*rows)}, **chosen).study.n_terms
+
+
 WHAT: dict[str, Callable[[Rows], int]] = {
     BARE: product,
     "ψ.T @ ψ": product_of_terms,
     "fedopl, linear": lambda rows: learned(rows, "linear").study.n_terms,
     "fedopl, a basis": lambda rows: learned(rows, "auto").study.n_terms,
+    "fedopl, linear, all else default": lambda rows: with_all_defaults(rows, basis="linear"),
+    "fedopl, all defaults": with_all_defaults,
 }
 
 

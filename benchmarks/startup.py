@@ -2,16 +2,25 @@
 
 Each is a new process, warm from the disk, in turns. "Imports" is the sum of `python -X importtime`
 for the module, without the interpreter's own start.
+
+Flower starts `flwr-clientapp` at a client for every message. It imports Flower, then fedopl, then
+what models are fitted with. `fedopl node` and `fedopl flower up` have it started as a fork of a
+process that has imported all this. With `--help` it ends as soon as Flower is there.
 """
 
+import os
 import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from environments import MODULES
 from harness import AbsentError, Column, Options, Row, Table, options, peer_python, spread, write
+
+from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
+from fedopl.engines.network.early_imports import MODULES_FOR_PROPENSITIES, MODULES_FOR_SOLVING
 
 OURS = {
     "python, nothing imported": "pass",
@@ -20,6 +29,10 @@ OURS = {
     "fedopl.learn, first touched": "import fedopl; fedopl.learn",
     "fedopl.read_logged, first touched": "import fedopl; fedopl.read_logged",
     "import sklearn.linear_model": "import sklearn.linear_model",
+    "a Flower client's part of fedopl": f"import {', '.join(CLIENT_APP)}",
+    "what models are fitted with": (
+        f"import {', '.join([*MODULES_FOR_SOLVING, *MODULES_FOR_PROPENSITIES])}"
+    ),
 }
 PEERS = ("vowpalwabbit", "contextualbandits", "obp", "econml")
 HELP = "fedopl --help"
@@ -32,12 +45,25 @@ COLUMNS = (
 )
 
 
-def commands(quick: bool) -> tuple[dict[str, list[str]], dict[str, str]]:
+def flower_commands(opened: ExitStack) -> dict[str, list[str]]:
+    """Flower's program for messages, by itself and as a fork of one that has imported it."""
+    own = Path(sys.executable).with_name("flwr-clientapp")
+    if not (own.exists() and can_fork()):
+        return {}
+    forked = opened.enter_context(WarmPrograms([own], CLIENT_APP, dict(os.environ)))
+    return {
+        "flwr-clientapp --help": [str(own), "--help"],
+        "the same, forked": [str(forked.folder / own.name), "--help"],
+    }
+
+
+def commands(quick: bool, opened: ExitStack) -> tuple[dict[str, list[str]], dict[str, str]]:
     """What to start, by name, and who is absent."""
     program = Path(sys.executable).with_name("fedopl")
     start = [str(program)] if program.exists() else [sys.executable, "-c", _MAIN]
     found = {name: [sys.executable, "-c", code] for name, code in OURS.items()}
     found[HELP] = [*start, "--help"]
+    found |= flower_commands(opened)
     absent = {}
     for peer in () if quick else PEERS:
         name = f"import {MODULES[peer]}"
@@ -75,14 +101,15 @@ def imports(command: list[str]) -> float | None:
 
 def measure(quick: bool) -> list[Row]:
     """All of them in turns."""
-    found, absent = commands(quick)
     turns = QUICK if quick else TURNS
-    seconds: dict[str, list[float]] = {name: [] for name in found}
-    for turn in range(turns + 1):
-        for name, command in found.items():
-            spent = started(command)
-            if turn:
-                seconds[name].append(spent)
+    with ExitStack() as opened:
+        found, absent = commands(quick, opened)
+        seconds: dict[str, list[float]] = {name: [] for name in found}
+        for turn in range(turns + 1):
+            for name, command in found.items():
+                spent = started(command)
+                if turn:
+                    seconds[name].append(spent)
     rows: list[Row] = []
     for name, values in seconds.items():
         spent = imports(found[name])

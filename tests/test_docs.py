@@ -412,3 +412,8 @@ def test_files_that_a_page_names_are_there():
         for named in re.findall(r"`([\w./-]+\.py)\b", page.read_text(encoding="utf-8")):
             found = any(f"/{path}".endswith(f"/{named}") for path in files)
             assert found or named in made, f"{title(page)}: {named}"
+
+
+def test_no_figure_of_a_page_is_still_to_be_filled_in():
+    for page in LINKED:
+        assert not re.findall(r"@[a-z_]+@", page.read_text(encoding="utf-8")), title(page)
