@@ -19,7 +19,7 @@ from pathlib import Path
 from environments import MODULES
 from harness import AbsentError, Column, Options, Row, Table, options, peer_python, spread, write
 
-from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
+from fedopl.engines.flower.warm_programs import CLIENT_APP_MODULES, WarmPrograms, can_fork
 from fedopl.engines.network.early_imports import MODULES_FOR_PROPENSITIES, MODULES_FOR_SOLVING
 
 OURS = {
@@ -29,7 +29,7 @@ OURS = {
     "fedopl.learn, first touched": "import fedopl; fedopl.learn",
     "fedopl.read_logged, first touched": "import fedopl; fedopl.read_logged",
     "import sklearn.linear_model": "import sklearn.linear_model",
-    "a Flower client's part of fedopl": f"import {', '.join(CLIENT_APP)}",
+    "a Flower client's part of fedopl": f"import {', '.join(CLIENT_APP_MODULES)}",
     "what models are fitted with": (
         f"import {', '.join([*MODULES_FOR_SOLVING, *MODULES_FOR_PROPENSITIES])}"
     ),
@@ -50,7 +50,7 @@ def flower_commands(opened: ExitStack) -> dict[str, list[str]]:
     own = Path(sys.executable).with_name("flwr-clientapp")
     if not (own.exists() and can_fork()):
         return {}
-    forked = opened.enter_context(WarmPrograms([own], CLIENT_APP, dict(os.environ)))
+    forked = opened.enter_context(WarmPrograms([own], CLIENT_APP_MODULES, dict(os.environ)))
     return {
         "flwr-clientapp --help": [str(own), "--help"],
         "the same, forked": [str(forked.folder / own.name), "--help"],

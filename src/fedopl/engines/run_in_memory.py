@@ -38,7 +38,7 @@ from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
-MOST_NAMED = 3  # clients that an error names with one reason
+_MOST_NAMED = 3  # clients that an error names with one reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +130,8 @@ def _in_ledgers(ledgers: Mapping[str, Ledger]) -> str:
         if latest and latest[0].reason and latest[0].why in RefusalCode.__members__:
             by_reason.setdefault(latest[0].why, []).append(name)
     lines = [
-        f"\n  {code} in the ledger of {quoted(names[:MOST_NAMED])}"
-        f"{' and others' if len(names) > MOST_NAMED else ''}: {in_words(code).why}. "
+        f"\n  {code} in the ledger of {quoted(names[:_MOST_NAMED])}"
+        f"{' and others' if len(names) > _MOST_NAMED else ''}: {in_words(code).why}. "
         f"{in_words(code).remedy}"
         for code, names in by_reason.items()
     ]

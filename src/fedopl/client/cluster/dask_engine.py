@@ -161,7 +161,8 @@ def _check_address(address: str) -> None:
     try:
         scheme, place = parse_address(address)
         get_backend(scheme)
-        parse_host_port(place)
+        if scheme != "inproc":  # which is in this process, and has no host and port
+            parse_host_port(place)
     except ValueError:
         raise OptionError(
             f"engine: address: expected that of a Dask scheduler, such as "

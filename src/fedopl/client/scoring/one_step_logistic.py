@@ -19,13 +19,13 @@ from fedopl.client.disk.disk_array import slices
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.sklearn_models import Fit, fitted
 
-ROWS_AT_ONCE = 4096  # their propensities stay in a core's cache
+_ROWS_AT_ONCE = 4096  # their propensities stay in a core's cache
 # With fewer rows of an action for each number that is fitted, or more numbers, no step is taken.
 ROWS_PER_NUMBER, MOST_NUMBERS = 20, 600
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Softmax:
+class SoftmaxModel:
     """The probabilities of actions, which are proportional to exp(xᵀβ_a + β_a0)."""
 
     slopes: FloatArray  # (n_actions, n_features)
@@ -39,7 +39,7 @@ class Softmax:
     def predict_proba(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_actions)
         """The probability of each action."""
         found = np.empty((len(contexts), len(self.intercepts)))
-        for rows in slices(len(contexts), ROWS_AT_ONCE):
+        for rows in slices(len(contexts), _ROWS_AT_ONCE):
             found[rows] = self.transposed(contexts[rows]).T
         return found
 
@@ -53,7 +53,7 @@ class Softmax:
         return chances
 
 
-def one_step_models(sample: Chunk, whole: Chunk, classifier: Any) -> list[Softmax] | None:
+def one_step_models(sample: Chunk, whole: Chunk, classifier: Any) -> list[SoftmaxModel] | None:
     """The model of each part, folds and then held-out rows; None if the sample is too small.
 
     The whole is sorted by fold. The classifier standardises features, and penalises the squares of
@@ -67,7 +67,7 @@ def one_step_models(sample: Chunk, whole: Chunk, classifier: Any) -> list[Softma
     fewest = min(np.bincount(data.actions[own], minlength=data.n_actions).min() for own in sides)
     if fewest < ROWS_PER_NUMBER * width or width * data.n_actions > MOST_NUMBERS:
         return None
-    weight, models = whole.weight_by_fold_action[:-1].sum(axis=1), dict[int, Softmax]()
+    weight, models = whole.weight_by_fold_action[:-1].sum(axis=1), dict[int, SoftmaxModel]()
     for side, own in enumerate(sides):
         which = Fit(f"propensity model, start {side + 1}", [0, side])
         start = _Start.of(fitted(classifier, data, own, data.actions, which))
@@ -99,10 +99,10 @@ class _Start:
         return cls(middle=scaler.mean_, scale=scaler.scale_, numbers=numbers)
 
     @property
-    def model(self) -> Softmax:
+    def model(self) -> SoftmaxModel:
         """The same for features as they are."""
         slopes = self.numbers[:, :-1] / self.scale
-        return Softmax(slopes=slopes, intercepts=self.numbers[:, -1] - slopes @ self.middle)
+        return SoftmaxModel(slopes=slopes, intercepts=self.numbers[:, -1] - slopes @ self.middle)
 
     @property
     def _free(self) -> slice:
@@ -114,8 +114,8 @@ class _Start:
         model, data = self.model, whole.data
         found = np.zeros((whole.folds.n_folds, *self.numbers.shape))
         for own, fold in zip(found, whole.fold_slices, strict=True):
-            for start in range(fold.start, fold.stop, ROWS_AT_ONCE):
-                rows = slice(start, min(start + ROWS_AT_ONCE, fold.stop))
+            for start in range(fold.start, fold.stop, _ROWS_AT_ONCE):
+                rows = slice(start, min(start + _ROWS_AT_ONCE, fold.stop))
                 contexts, actions = data.contexts[rows], data.actions[rows]
                 off = model.transposed(contexts)
                 off[actions, np.arange(len(actions))] -= 1
@@ -132,7 +132,7 @@ class _Start:
         n_actions, width = self.numbers.shape
         found = np.zeros((n_actions, width, n_actions, width))
         model, last = self.model, n_actions - 1
-        for rows in slices(len(contexts), ROWS_AT_ONCE):
+        for rows in slices(len(contexts), _ROWS_AT_ONCE):
             chances = model.transposed(contexts[rows])
             columns = np.ones((chances.shape[1], width))
             columns[:, :-1] = (contexts[rows] - self.middle) / self.scale
@@ -148,7 +148,7 @@ class _Start:
         found[:, :, last] = -found[:, :, :last].sum(axis=2)
         return found
 
-    def moved(self, gradient: FloatArray, curvature: FloatArray) -> Softmax:
+    def moved(self, gradient: FloatArray, curvature: FloatArray) -> SoftmaxModel:
         """The model after one Newton step."""
         free, width = self._free, self.numbers.shape[1]
         numbers, slope = self.numbers[free], np.append(np.ones(width - 1), 0.0)

@@ -16,7 +16,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import Chunk
 
-NUMBERS_AT_ONCE = 1 << 15  # of features: products of one with all others stay in a core's cache
+_NUMBERS_AT_ONCE = 1 << 15  # of features: products of one with all others stay in a core's cache
 LEAST_LEFT = 1e-9  # the share of a product's squares below which the rest is rounding
 
 
@@ -49,7 +49,7 @@ def product_tests(
     first, second = np.triu_indices(n_features, 1)
     found, rests_on = np.zeros((2, n_actions, len(first)))
     n_rows = np.zeros(n_actions, np.int64)
-    at_once = max(1, NUMBERS_AT_ONCE // max(n_features, 1))
+    at_once = max(1, _NUMBERS_AT_ONCE // max(n_features, 1))
     for action in range(n_actions):
 
         def parts(action: int = action) -> Iterator[_Part]:

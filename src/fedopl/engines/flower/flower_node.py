@@ -19,7 +19,7 @@ from fedopl.engines.flower.local_federation import (
     program,
     start_watcher,
 )
-from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
+from fedopl.engines.flower.warm_programs import CLIENT_APP_MODULES, WarmPrograms, can_fork
 from fedopl.engines.network.early_imports import modules_for_answers
 from fedopl.study.study_file import read_study
 
@@ -99,7 +99,7 @@ class FlowerNode:
         if not can_fork():
             return []
         agreed, _ = read_study(self.files.study)
-        modules = (*CLIENT_APP, *modules_for_answers(agreed))
+        modules = (*CLIENT_APP_MODULES, *modules_for_answers(agreed))
         programs = WarmPrograms([Path(program("flwr-clientapp"))], modules, self._environment([]))
         return [str(self._opened.enter_context(programs).folder)]
 

@@ -112,7 +112,7 @@ class ForkServer:
         """Fork for a request, and say which process it is; the request itself in the fork."""
         try:
             asker.settimeout(REQUEST_SECONDS)
-            request = received(asker)
+            request = request_from(asker)
         except (OSError, TypeError, ValueError):
             asker.close()
             return None
@@ -152,7 +152,7 @@ class ForkServer:
                 os.kill(fork, signal.SIGKILL)  # not waited for yet, so the number is still its own
 
 
-def received(asker: socket.socket) -> Request:
+def request_from(asker: socket.socket) -> Request:
     """The request that comes on a connection."""
     head, files, _, _ = socket.recv_fds(asker, SIZE_BYTES, N_FILES)
     size, content = int.from_bytes(head, "big"), b""
@@ -164,7 +164,7 @@ def received(asker: socket.socket) -> Request:
     return Request(**json.loads(content), files=files)
 
 
-def main() -> None:
+def serve_forks() -> None:
     """Serve on the socket with this file number, for these programs, with these modules."""
     folder, number, programs, modules = sys.argv[1:5]
     with socket.socket(fileno=int(number)) as listener:
@@ -172,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve_forks()

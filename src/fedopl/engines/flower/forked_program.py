@@ -17,7 +17,7 @@ SIZE_BYTES = 8
 HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def main() -> None:
+def ask_and_wait() -> None:
     """Run the program, and end as it ends."""
     place, own, *arguments = sys.argv[1:]
     try:
@@ -64,4 +64,4 @@ def line_from(server: socket.socket) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    ask_and_wait()

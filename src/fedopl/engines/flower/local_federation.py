@@ -22,7 +22,7 @@ from fedopl.base.errors import FederationError
 from fedopl.base.files import write_atomically
 from fedopl.engines.flower import federation_watcher
 from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
-from fedopl.engines.flower.warm_programs import CLIENT_APP, WarmPrograms, can_fork
+from fedopl.engines.flower.warm_programs import CLIENT_APP_MODULES, WarmPrograms, can_fork
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 from fedopl.engines.network.early_imports import modules_for_answers
 from fedopl.study.study_file import read_study
@@ -36,7 +36,7 @@ WARM = (
     *("flower-superlink", "flower-supernode", "flower-superexec"),
     *("flwr", "flwr-clientapp", "flwr-serverapp"),
 )
-SERVER_APP = ("fedopl.engines.network.coordinate",)
+SERVER_APP_MODULES = ("fedopl.engines.network.coordinate",)
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -221,7 +221,7 @@ class LocalFederation:
         log = self._opened.enter_context(self._log("programs"))
         programs = WarmPrograms(
             [Path(program(name)) for name in WARM],
-            (*CLIENT_APP, *SERVER_APP, *modules_for_answers(agreed)),
+            (*CLIENT_APP_MODULES, *SERVER_APP_MODULES, *modules_for_answers(agreed)),
             self._environment(),
             log,
         )

@@ -22,7 +22,7 @@ from fedopl.engines.flower.federation_watcher import marks_are_seen
 SCRIPT = '#!/bin/sh\nexec {python} -IS {asking} {socket} {own} "$@"\n'
 WAITING = 128  # requests that may wait while a module is imported
 # What a ClientApp imports beside Flower, in parts: requests are answered between them.
-CLIENT_APP = (
+CLIENT_APP_MODULES = (
     *("fedopl.study.study_file", "fedopl.client.door"),
     "fedopl.engines.flower.flower_apps",
 )
