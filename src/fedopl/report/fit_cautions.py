@@ -1,15 +1,13 @@
 """Cautions about models: values that richer models would move, or that depend on a few rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 
 from fedopl.report.explain.fit_words import shift_in_words
 from fedopl.report.parts import Caution
 from fedopl.report.words.numbers import listed, percent, plain, plural
-from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.report.words.policy_labels import OutcomeWords, valued_clients
 from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.model_doubts import (
-    LARGE_INFLUENCE,
-    LARGE_WEIGHT,
     ActionFit,
     action_fits,
     doubted,
@@ -17,6 +15,7 @@ from fedopl.results.model_doubts import (
     trimming_matters,
 )
 from fedopl.results.record import Record
+from fedopl.results.single_rows import SingleRow, single_rows, single_rows_at
 
 REMEDY = (
     "Give the study the features that decided what was done, also as squares, steps or products "
@@ -57,7 +56,7 @@ def _too_simple(record: Record) -> Iterator[Caution]:
         )
 
 
-def _and_others(found: list[ActionFit]) -> str:
+def _and_others(found: Sized) -> str:
     """A phrase that more actions are like the worst one."""
     if len(found) == 1:
         return ""
@@ -123,27 +122,64 @@ def _unbalanced(record: Record) -> Iterator[Caution]:
 
 
 def _by_few_rows(record: Record) -> Iterator[Caution]:
-    fits = action_fits(record)
-    heavy = [one for one in fits if one.largest_weight >= LARGE_WEIGHT]
+    """Values that single rows carry: of all clients together, else of clients by themselves."""
+    yield from _carried(record)
+    yield from _moved_by_one_row(record)
+
+
+def _carried(record: Record) -> Iterator[Caution]:
+    less_certain = (
+        "are less certain than their intervals say. Look at what a clip changes "
+        "(nuisances.clip = 0.05)."
+    )
+    heavy = [one for one in single_rows(record).values() if one.is_heavy]
     if heavy:
-        worst = max(heavy, key=lambda one: one.largest_weight)
+        worst = max(heavy, key=lambda one: one.weight)
         trimmed = {one.action: one.trimmed for one in trimming_matters(record)}
         effect = trimmed.get(worst.action)
         beside = f" Trimming weights moves it by {shift_in_words(effect)}." if effect else ""
         yield Caution(
             "A few weights carry a value",
-            f"One row has up to {percent(worst.largest_weight)} of all weight behind "
-            f"'{worst.action}' at some client{_and_others(heavy)}.{beside}",
-            "Such values are less certain than their intervals say. Look at what a clip "
-            "changes (nuisances.clip = 0.05).",
+            f"One row has up to {percent(worst.weight)} of all weight behind "
+            f"'{worst.action}'{_and_others(heavy)}.{beside}",
+            f"Such values {less_certain}",
         )
-    pulled = [one for one in fits if one.largest_influence > LARGE_INFLUENCE]
+    elif where := _at_clients(record, lambda one: one.is_heavy):
+        yield Caution(
+            "A few weights carry values of some clients",
+            f"One row has an eighth of all weight behind an action, or more, at {listed(where)}.",
+            f"Results for these clients {less_certain}",
+        )
+
+
+def _moved_by_one_row(record: Record) -> Iterator[Caution]:
+    far = "by more than half of its standard error"
+    remedy = (
+        "run `fedopl check`, which names columns with values far outside the rest and codes such "
+        "as −999."
+    )
+    pulled = [one for one in single_rows(record).values() if one.moves_it]
     if pulled:
-        worst = max(pulled, key=lambda one: one.largest_influence)
+        worst = max(pulled, key=lambda one: one.influence)
         yield Caution(
             "One row moves the result",
-            f"Without a single row, what '{worst.action}' is worth at some client moves by more "
-            f"than half of its standard error{_and_others(pulled)}.",
-            "Let the clients run `fedopl check`, which names columns with values far outside the "
-            "rest and codes such as −999.",
+            f"Without a single row, what '{worst.action}' is worth moves {far}"
+            f"{_and_others(pulled)}.",
+            f"Let the clients {remedy}",
         )
+    elif where := _at_clients(record, lambda one: one.moves_it):
+        yield Caution(
+            "One row moves results of some clients",
+            f"Without a single row, what an action is worth moves {far} at {listed(where)}.",
+            f"Let these clients {remedy}",
+        )
+
+
+def _at_clients(record: Record, is_so: Callable[[SingleRow], bool]) -> list[str]:
+    """Clients that the report has values of, with their actions of which this is so."""
+    found = []
+    for client in valued_clients(record):
+        rows = single_rows_at(record, client) if client in record.fitted else {}
+        if actions := [f"'{one.action}'" for one in rows.values() if is_so(one)]:
+            found.append(f"{client} ({listed(actions, 3)})")
+    return found

@@ -27,8 +27,6 @@ SURELY, MATTERS = 4.0, 0.5
 UNBALANCED, SURELY_UNBALANCED = 0.1, 5.0
 # Beyond this many, values depend on outcome models alone, and few rows can prove these wrong.
 BADLY_UNBALANCED = 0.25
-# Released shares are powers of two, rounded up: more than a sixteenth, and more than a quarter.
-LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 8, 1 / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +54,6 @@ class ActionFit:
     imbalance: float  # of the worst feature, in standard deviations
     feature: str  # which that is
     is_unbalanced: bool
-    largest_weight: float  # the share of all weight that one row has, at the most
-    largest_influence: float  # how far one row moves the value, in standard errors, at the most
 
     @property
     def is_badly_unbalanced(self) -> bool:
@@ -149,21 +145,18 @@ def _fit(record: "Record", place: int, action: str, fitted: Mapping[str, ModelFi
     weights = renormalised(record.mixture, fitted.keys())
     worst, feature, is_unbalanced = _imbalance(record, place, fitted, weights)
 
-    def told(what: str, client: str) -> float:
-        return float(fitted[client].of(what)[place])
-
     trim = {name: fit for name, fit in fitted.items() if fit.of("trim_released")[place]}
     return ActionFit(
         action=action,
         clients=tuple(fitted),
         moved=_shift(fitted, weights, "moved", place),
-        explained=math.fsum(weights[n] * told("explained", n) for n in fitted),
+        explained=math.fsum(
+            w * float(fitted[n].of("explained")[place]) for n, w in weights.items()
+        ),
         trimmed=_shift(trim, weights, "trimmed", place) if len(trim) == len(fitted) else None,
         imbalance=worst,
         feature=feature,
         is_unbalanced=is_unbalanced,
-        largest_weight=max(told("largest_weights", name) for name in fitted),
-        largest_influence=max(told("largest_influences", name) for name in fitted),
     )
 
 

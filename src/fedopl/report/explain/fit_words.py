@@ -6,6 +6,7 @@ from fedopl.report.words.numbers import decimal, listed, percent, plain
 from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.model_doubts import ActionFit, ValueShift, action_fits
 from fedopl.results.record import Record
+from fedopl.results.single_rows import SingleRow, single_rows
 
 
 def fit_parts(record: Record) -> tuple[Part, ...]:
@@ -13,6 +14,7 @@ def fit_parts(record: Record) -> tuple[Part, ...]:
     fits = action_fits(record)
     if not fits:
         return ()
+    carried = single_rows(record)
     table = Table(
         caption="How well models fit, by action, in the mixture of the clients that reported",
         headers=(
@@ -25,7 +27,7 @@ def fit_parts(record: Record) -> tuple[Part, ...]:
             "Largest weight",
             "Largest influence",
         ),
-        rows=tuple(_row(one) for one in fits),
+        rows=tuple(_row(one, carried[one.action]) for one in fits),
         text_columns=(5,),
     )
     return (Heading("Do the models fit?"), Text(_INTRO), table, *_together(record))
@@ -39,7 +41,7 @@ _INTRO = (
     "The imbalance says how far they are not, in standard deviations. Trimming raises "
     "propensities below 5 % to 5 %. The largest weight is the share that one row has of all "
     "weight. The largest influence is how far one row moves the value, in standard errors. "
-    "Both are at most what is shown."
+    "Both are of all clients together, and at most what is shown."
 )
 
 
@@ -77,7 +79,7 @@ def _size(one: LeftInteraction) -> str:
     return plain(abs(one.too_high), 2)
 
 
-def _row(one: ActionFit) -> tuple[str, ...]:
+def _row(one: ActionFit, carried: SingleRow) -> tuple[str, ...]:
     return (
         one.action,
         shift_in_words(one.moved),
@@ -85,8 +87,8 @@ def _row(one: ActionFit) -> tuple[str, ...]:
         "not released" if one.trimmed is None else shift_in_words(one.trimmed),
         f"{decimal(one.imbalance, 2)}{' ✗' * one.is_unbalanced}",
         one.feature,
-        percent(one.largest_weight),
-        plain(one.largest_influence, 2),
+        percent(carried.weight),
+        plain(carried.influence, 2),
     )
 
 

@@ -46,8 +46,8 @@ def by_client(record: Record) -> Section:
     if only_together(record):
         nothing = (
             f"There are {count(len(record.mixture))} clients. Of more than "
-            f"{count(MOST_VALUED_ALONE)}, a run keeps what they say together, and nothing is "
-            "claimed about any single one."
+            f"{count(MOST_VALUED_ALONE)}, a run keeps their values together, so it is not known "
+            "what a policy is worth at one of them."
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:

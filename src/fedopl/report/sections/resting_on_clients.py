@@ -27,7 +27,8 @@ def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
         f"each of the {plural(len(found.left_out), 'client')} whose sums move "
         f"{_what_is_moved(record)} most is left out in turn. {_how_valued(record, found)}"
     )
-    parts = (Text(intro), _table(record, found), Text(_verdict(record, found)))
+    verdict = _verdict(record, found)
+    parts = (Text(intro), _table(record, found), *((Text(verdict),) if verdict else ()))
     return folded_if_doubted(record, parts)
 
 
@@ -92,11 +93,19 @@ def _cell(estimate: Estimate | None) -> str:
 def _verdict(record: Record, found: Reliance) -> str:
     changes = {one.client: changed_without(record, one) for one in found.left_out}
     said = [f"Without {client}, {change}." for client, change in changes.items() if change]
-    if not said:
-        known = all(one.difference for one in found.left_out)
-        as_far = "" if known else ", as far as this was valued,"
+    if said:
+        return " ".join(said)
+    known = any(one.gain_without or one.difference for one in found.left_out)
+    if known or record.study.policy.compares_candidates:
+        is_whole = all(one.difference for one in found.left_out)
+        as_far = "" if is_whole else ", as far as this was valued,"
         return f"None of them{as_far} alone decides what is recommended."
-    return " ".join(said)
+    if not any(one.gain for one in found.left_out):
+        return ""
+    return (
+        "Without the rows of any one of them, what is said of the learned policy stays the same. "
+        "Whether the others would have learned another one is not known."
+    )
 
 
 def _fitting(found: Reliance) -> tuple[Part, ...]:
