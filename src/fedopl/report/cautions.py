@@ -25,6 +25,7 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
+from fedopl.report.words.region_words import who_adds_up
 from fedopl.results.model_doubts import clients_of_a_part
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, arm_name
@@ -55,6 +56,7 @@ def cautions(record: Record) -> list[Caution]:
         _not_heard,
         _thin,
         _rare,
+        _in_regions,
     )
     return [caution for found_by in by_gravity for caution in found_by(record)]
 
@@ -260,4 +262,16 @@ def _rare(record: Record) -> Iterator[Caution]:
             f"Some actions had a chance below {percent(chance)}: {listed(where)}.",
             "The few people who got them have large weights, so a handful of rows can move "
             "the result.",
+        )
+
+
+def _in_regions(record: Record) -> Iterator[Caution]:
+    """A note on clients that speak for several."""
+    if who := who_adds_up(record):
+        yield Caution(
+            "Not all clients are single ones",
+            who,
+            "What is said of such a client is about its members together. A single member may lose "
+            "by the policy, lack support for an action, or account for most of what they report: "
+            "this page cannot show it.",
         )

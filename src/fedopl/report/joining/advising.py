@@ -7,6 +7,7 @@ from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Part, Points, Table, Text, folded_if_long
 from fedopl.report.words.numbers import Span, decimal, listed, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords, opened
+from fedopl.report.words.region_words import own_in_regions
 
 # The number of clients above which the table is folded, and above which only clear advice is put in
 # words.
@@ -49,10 +50,11 @@ def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 
 def _measured(facts: JoiningFacts) -> str:
-    return (
+    measured = (
         f"This was measured: each client's {facts.valued('rows')} say what the shared policy is "
         "worth there, and what the policy of its own rows alone is worth, decision by decision."
     )
+    return f"{measured} {own_in_regions(facts.record)}".rstrip()
 
 
 def _no_values(facts: JoiningFacts, names: list[str]) -> str:

@@ -15,6 +15,7 @@ from fedopl.report.words.policy_labels import (
     opened,
     valued_clients,
 )
+from fedopl.report.words.region_words import one_client_alone
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.value_tables import MOST_VALUED_ALONE
@@ -76,7 +77,7 @@ def joining_facts(record: Record, constant: float = 1.0, client: str | None = No
 def nothing_to_say(record: Record) -> str | None:
     """A sentence on why nothing is known about joining; None if something is known."""
     if len(record.mixture) < 2:
-        return "There is only one client, so there are no others to join."
+        return one_client_alone(record)
     if adds_under_masks(record.study):
         differ = "" if valued_clients(record) else ", or how clients differ"
         return (

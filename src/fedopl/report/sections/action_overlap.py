@@ -16,6 +16,7 @@ from fedopl.report.explain.support_levels import (
 from fedopl.report.figures.shares import Shares, strips
 from fedopl.report.parts import Part, Picture, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, listed, percent, plural
+from fedopl.report.words.region_words import support_in_regions
 from fedopl.results.record import Record
 
 _MOST_DRAWN = 24  # strips in the figure
@@ -27,7 +28,7 @@ def action_overlap(record: Record) -> Section:
     parts: tuple[Part, ...] = (Text("The clients did not report how likely actions were."),)
     if found:
         table = _table(found, rare_chance(record.study.n_actions))
-        said = (limited_words(record), hardly_words(record))
+        said = (support_in_regions(record), limited_words(record), hardly_words(record))
         limited = tuple(Text(words) for words in said if words)
         parts = (Text(_intro()), Text(_words(found)), *limited, _picture(found), table)
     parts += fit_parts(record)

@@ -16,6 +16,7 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
+from fedopl.report.words.region_words import one_client_alone, own_in_regions
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, MOST_VALUED_ALONE, PERSONAL, arm_name
@@ -61,6 +62,8 @@ def by_client(record: Record) -> Section:
             f"{own * _has_own(record)}{SO_FAR}{',' * _has_own(record)} and over "
             f"{arm_given(record.study, record.best_arm)}."
         )
+        if _has_own(record) and (of_members := own_in_regions(record)):
+            intro += f" {of_members}"
         intro += noise_at_clients(record)
         if _has_personal(record):
             intro += (
@@ -169,7 +172,7 @@ def _tally(record: Record, clients: list[str]) -> str:
     found = [_word(gain_over(record, against, one)) for one in clients if one not in doubts]
     gains, loses = found.count("gains"), found.count("loses")
     if len(clients) == 1:
-        return "There is only one client, so it joined no others."
+        return one_client_alone(record)
     if not gains and not loses:
         return f"Compared with {compared}, no client clearly gains, and none clearly loses."
     rest = len(clients) - gains - loses

@@ -8,6 +8,7 @@ from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size
+from fedopl.report.words.region_words import sent_by_regions
 from fedopl.results.record import Record
 from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
@@ -85,6 +86,7 @@ _TERMS = {
 def disclosed(record: Record) -> Section:
     """The section."""
     queries = list(dict.fromkeys(latest.query for latest in record.rounds))
+    of_regions = sent_by_regions(record)
     parts: tuple[Part, ...] = (
         Text(
             "Rows stayed where they are. Clients answer questions from a closed list. The "
@@ -95,6 +97,7 @@ def disclosed(record: Record) -> Section:
         *((Text(_WITH_NOISE),) if record.study.privacy else ()),
         *((Text(_under_masks(record.study)),) if adds_under_masks(record.study) else ()),
         *((Text(_WITH_SHARES),) if most_lacking(record.study) else ()),
+        *((Text(of_regions),) if of_regions else ()),
         _kinds(queries, _TERMS if record.study.basis else {}),
         _by_client(record, queries),
     )
