@@ -91,6 +91,38 @@ def test_a_million_clients_in_groups_and_those_that_never_answer():
 
 
 @pytest.mark.parametrize(
+    ("clients", "group", "dropout", "answering", "refused"),
+    [
+        (10, 2, 0.0, (2, 2), "all"),
+        (10, 4, 0.0, (2, 4), "the last"),
+        (12, 4, 0.5, (2, 2), "all"),
+        (12, 4, 0.25, (3, 3), "none"),
+        (10, None, 0.5, None, "none"),
+    ],
+)
+def test_a_plan_knows_which_groups_aggregators_would_refuse(
+    clients, group, dropout, answering, refused
+):
+    study = Study(**SMALL, nuisances=KNOWN)
+    plan = plan_cost(study, clients=clients, rows=40, group=group, dropout=dropout)
+    assert (plan.answering, plan.refused) == (answering, refused)
+
+
+def test_the_verb_says_which_groups_would_take_no_part(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    asked = ("cost", path, "--rows", "60")
+    done = fedopl(*asked, "--clients", "10", "--group", "2")
+    assert done.code == 0, done.err
+    assert "Only 2 members in each group would answer" in done.out
+    assert "TOO_FEW_MEMBERS" in done.out
+    last = fedopl(*asked, "--clients", "9", "--group", "4")
+    assert "Only 1 member in the last group would answer" in last.out
+    told = fedopl(*asked, "--clients", "10", "--group", "5", "--json").json()
+    assert (told["answering"], told["refused"]) == ([5, 5], "none")
+
+
+@pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"joining": True}, "diagnose"),
@@ -124,7 +156,7 @@ def test_the_verb_says_what_is_exact_and_what_is_an_estimate(tmp_path):
     for bad, key in ((("--dropout", "1"), "dropout"), (("--group", "1"), "group")):
         failed = fedopl("cost", path, *bad)
         assert failed.code
-        assert key in failed.err
+        assert f"--{key}" in failed.err
 
 
 def test_sizes_are_read_at_a_glance():

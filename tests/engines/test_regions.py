@@ -62,6 +62,14 @@ def test_folders_of_aggregators_run_and_keep_their_ledgers(nested, run):
     assert fedopl("report", nested.out, "--out", nested.folder / "report.html").code == 0
 
 
+def test_in_memory_small_regions_take_part_unless_there_are_limits(draw):
+    two = {"north": {"a": draw(seed=1), "b": draw(seed=2)}, "c": draw(seed=3), "d": draw(seed=4)}
+    assert set(package.learn(two, basis="linear").mixture) == {"north", "c", "d"}
+    guarded = package.learn(two, basis="linear", limits="guarded")
+    assert set(guarded.mixture) == {"c", "d"}
+    assert "TOO_FEW_MEMBERS" in {why for _, _, why in guarded.refusals}
+
+
 def test_check_knows_every_member(nested, run, tmp_path):
     own = copied(nested, tmp_path / "own")
     done = fedopl("check", own.study, "--clients", own.clients)

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, StudyPath
 from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
     from fedopl.engines.plan_cost import PartyCost, Plan
+
+_OPTIONS = ("clients", "rows", "dropout", "group")
 
 
 def cost(
@@ -38,11 +41,19 @@ def cost(
     from fedopl.study.study_file import read_study
 
     agreed, _ = read_study(study)
-    plan = plan_cost(agreed, clients=clients, rows=rows, dropout=dropout, group=group)
+    try:
+        plan = plan_cost(agreed, clients=clients, rows=rows, dropout=dropout, group=group)
+    except OptionError as error:
+        raise OptionError(_with_options(str(error))) from None
     if as_json:
-        say_json(asdict(plan) | {"stops": plan.stops})
+        say_json(asdict(plan) | {"stops": plan.stops, "refused": plan.refused})
         return
     typer.echo(_in_words(plan))
+
+
+def _with_options(error: str) -> str:
+    """The error, in which arguments of Python are called as the command calls them."""
+    return f"--{error}" if error.partition(":")[0] in _OPTIONS else error
 
 
 def _in_words(plan: "Plan") -> str:
@@ -112,12 +123,31 @@ def _warnings(plan: "Plan") -> list[str]:
             f"With the study's quorum of {plan.quorum:.3g} a run with so many missing stops; "
             "agree on a smaller one."
         )
+    if plan.answering and plan.refused != "none":
+        found.append(_too_few_members(plan, *plan.answering))
     if plan.masked and plan.groups > 1:
         found.append(
             "Under masks each group is a study of its own, with its own keys, noise and result; "
             "nobody adds up the groups."
         )
     return found
+
+
+def _too_few_members(plan: "Plan", in_smallest: int, in_others: int) -> str:
+    """What an aggregator of so few members refuses, and what to do."""
+    from fedopl.client.aggregator_file import LEAST_MEMBERS
+    from fedopl.report.words.numbers import plural
+
+    if plan.refused == "all":
+        who, n_answering = "in each group", max(in_smallest, in_others)
+        so = "so a run would stop"
+    else:
+        who, n_answering, so = "in the last group", in_smallest, "so that group takes no part"
+    return (
+        f"Only {plural(n_answering, 'member')} {who} would answer, and an aggregator releases "
+        f"nothing of fewer than {LEAST_MEMBERS} (TOO_FEW_MEMBERS), {so}. Plan larger groups, or "
+        "agree on a smaller minimum_members in aggregator.toml, with which costs are as above."
+    )
 
 
 def in_bytes(n_bytes: int) -> str:

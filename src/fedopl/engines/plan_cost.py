@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
+from fedopl.client.aggregator_file import LEAST_MEMBERS
 from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.rehearse_cost import Rehearsed, Trip, rehearse_cost
@@ -52,11 +53,20 @@ class Plan:
     aggregator: PartyCost | None  # of a group
     server: PartyCost  # under masks with groups, of one group
     rehearsed: tuple[int, int]  # clients of the rehearsals
+    # Members that answer in the smallest group, and in the others; None without aggregators.
+    answering: tuple[int, int] | None = None
 
     @property
     def stops(self) -> bool:
         """Whether so many are lost that a run of the study would stop."""
         return not self.masked and 1 - self.dropout < self.quorum
+
+    @property
+    def refused(self) -> str:
+        """Which groups take no part, as an aggregator releases nothing of so few; or "none"."""
+        if self.answering is None or min(self.answering) >= LEAST_MEMBERS:
+            return "none"
+        return "all" if max(self.answering) < LEAST_MEMBERS else "the last"
 
 
 def plan_cost(
@@ -94,8 +104,8 @@ def plan_cost(
     measured = _Measured(first, rehearse_cost(study, n_more, rows=rows, lacks=lacks))
     trips = measured.trips(largest)
     # Whoever lacks in a masked sum was there for keys: bytes are those of a run in which all are.
-    lost_in_group = 0 if masked else math.floor(dropout * largest)
-    answering = largest - lost_in_group
+    answering = largest if masked else _answering(largest, dropout)
+    lost_in_group = largest - answering
     client = PartyCost(
         receives=sum(trip.asked for trip in trips),
         sends=sum(trip.answered for trip in trips),
@@ -108,7 +118,7 @@ def plan_cost(
         sends=client.receives * answering + trips[0].asked * lost_in_group,
         seconds=fixed + slope * answering,
     )
-    aggregator, server = None, below
+    aggregator, server, in_groups = None, below, None
     if n_groups > 1 and not masked:
         aggregator = PartyCost(
             receives=below.receives + client.receives,
@@ -120,6 +130,7 @@ def plan_cost(
             sends=client.receives * n_groups,
             seconds=fixed + slope * n_groups,
         )
+        in_groups = (_answering(clients - (n_groups - 1) * largest, dropout), answering)
     return Plan(
         clients=clients,
         rows=rows,
@@ -133,7 +144,12 @@ def plan_cost(
         aggregator=aggregator,
         server=server,
         rehearsed=(FEW, n_more),
+        answering=in_groups,
     )
+
+
+def _answering(n_clients: int, dropout: float) -> int:
+    return n_clients - math.floor(dropout * n_clients)
 
 
 @dataclass(frozen=True)
