@@ -1,5 +1,6 @@
 """Rows behind a query are the rows of the file."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -18,7 +19,7 @@ from pyarrow import csv, parquet
 
 from fedopl.base.errors import DataError, FedoplError, OptionError
 from fedopl.client.client_file import read_client
-from fedopl.client.table import spool_writer
+from fedopl.client.table import spool_writer, sql
 from fedopl.client.table.logged_data import fingerprint
 from fedopl.client.table.read import read_logged
 from fedopl.study.study_file import read_study
@@ -145,6 +146,27 @@ def test_a_sqlite_file_gives_the_rows_of_the_csv_and_is_not_changed(home, sqlite
     assert_same(from_query(home, "sqlite:///rows.db", "select * from logged"), from_file(home))
     assert sqlite_file.read_bytes() == before
     assert {path.name for path in home.iterdir()} == {"client.toml", "data.csv", "rows.db"}
+
+
+@pytest.mark.parametrize("name", ["a#b.db", "a?b.db", "a%20b.db", "a b&c=d.db", "größe.db"])
+def test_a_sqlite_file_may_have_any_name_and_no_other_is_made(home, sqlite_file, name):
+    """A sign that ends an address early would also cut off that it is for reading only."""
+    sqlite_file.rename(home / name)
+    before = {one.name for one in home.iterdir()}
+    data = from_query(home, f"sqlite:///{name}", "select * from logged")
+    assert {one.name for one in home.iterdir()} - before <= {"client.toml"}
+    assert_same(data, from_file(home))
+    address = sql._adbc_address("sqlite", f"/{name}", home / "client.toml")
+    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+        assert connection.execute("select count(*) from logged").fetchone() == (160,)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("delete from logged")
+
+
+def test_a_sqlite_file_may_be_named_as_in_a_url(home, sqlite_file):
+    sqlite_file.rename(home / "my rows.db")
+    data = from_query(home, "sqlite:///my%20rows.db?timeout=3", "select * from logged")
+    assert_same(data, from_file(home))
 
 
 def test_postgresql_gives_the_rows_of_the_csv(home, postgres, monkeypatch):

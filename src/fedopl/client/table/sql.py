@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -116,12 +117,9 @@ def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
 
 
 def _adbc_address(kind: str, rest: str, path: Path) -> str:
-    """The address for a driver; an SQLite file must exist and is opened for reading."""
+    """The address for a driver; SQLite is opened for reading."""
     if kind == "sqlite":
-        file = path.parent / rest.removeprefix("/")
-        if not file.is_file():
-            raise DataError(f"{path}: database: {file} is not there; check the path")
-        return f"file:{file}?mode=ro"
+        return f"{_sqlite_address(rest, path)}?mode=ro"
     return f"{kind}://{rest}"
 
 
@@ -131,7 +129,8 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[QueryAns
     import sqlalchemy
 
     try:
-        engine = sqlalchemy.create_engine(_for_reading(sqlalchemy.make_url(database), path))
+        url = _for_reading(database, sqlalchemy.make_url(database), path)
+        engine = sqlalchemy.create_engine(url)
     except ModuleNotFoundError as error:
         raise OptionError(
             f"{path}: database: its driver is not installed: Python has no module '{error.name}'; "
@@ -155,15 +154,27 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[QueryAns
         engine.dispose()
 
 
-def _for_reading(url: Any, path: Path) -> Any:
-    """The URL for reading; an SQLite file is relative to client.toml and must exist."""
+def _for_reading(database: str, url: Any, path: Path) -> Any:
+    """The URL for reading."""
     if not url.drivername.startswith("sqlite") or url.database in (None, "", ":memory:"):
         return url
-    file = path.parent / url.database
-    if not file.is_file():
-        raise DataError(f"{path}: database: {file} is not there; check the path")
     # SQLite would create a missing file, and could write to an existing one.
-    return url.set(database=f"file:{file}", query={"mode": "ro", "uri": "true"})
+    address = _sqlite_address(database.partition("://")[2], path)
+    return url.set(database=address, query={"mode": "ro", "uri": "true"})
+
+
+def _sqlite_address(rest: str, path: Path) -> str:
+    """The address of an SQLite file, which is relative to client.toml and must exist.
+
+    The name is taken as it is written, or else as that of a URL, with escapes and options. In the
+    address, characters that would end it early are escaped: `?mode=ro` comes after it.
+    """
+    written = path.parent / rest.removeprefix("/")
+    file = path.parent / unquote(rest.removeprefix("/").partition("?")[0])
+    for found in (written, file):
+        if found.is_file():
+            return found.absolute().as_uri()
+    raise DataError(f"{path}: database: {written} is not there; check the path")
 
 
 def _arrow(

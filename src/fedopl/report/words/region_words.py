@@ -15,7 +15,8 @@ def who_adds_up(record: Record) -> str:
     if not names:
         return ""
     if len(names) == 1:
-        return f"{names[0]} is an aggregator: it adds up its members' answers and counts as one client."
+        who = names[0]
+        return f"{who} is an aggregator: it adds up its members' answers and counts as one client."
     return (
         f"{listed(names)} are aggregators: each adds up its members' answers and counts as one "
         "client."
