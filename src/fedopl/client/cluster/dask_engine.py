@@ -46,7 +46,7 @@ class DaskEngine:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
     ) -> None:
-        check_asked(address, workers, extra="dask", packages=("dask", "distributed"))
+        check_asked(address, workers, wait, extra="dask", packages=("dask", "distributed"))
         self._address, self._workers, self._wait = address, workers, wait
 
     @cached_property

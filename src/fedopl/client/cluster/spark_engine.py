@@ -55,7 +55,7 @@ class SparkEngine:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, wait: float = 30.0
     ) -> None:
-        check_asked(address, workers, extra="spark", packages=SPARK_PACKAGES)
+        check_asked(address, workers, wait, extra="spark", packages=SPARK_PACKAGES)
         self._master, self._wait, self._worked = SparkMaster(address, workers), wait, False
 
     @cached_property

@@ -5,10 +5,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
+from numbers import Integral
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from fedopl.base.arrays import check_positive
 from fedopl.base.errors import OptionError, StorageError
+from fedopl.base.whole_numbers import shown
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -53,9 +56,17 @@ def results_in_order(
 
 
 def check_asked(
-    address: str | None, workers: int | None, *, extra: str, packages: Iterable[str]
+    address: str | None,
+    workers: int | None,
+    wait: float,
+    *,
+    extra: str,
+    packages: Iterable[str],
 ) -> None:
     """Refuse what cannot be meant, and workers whose packages are not installed here."""
+    if workers is not None and not (isinstance(workers, Integral) and workers >= 1):
+        raise OptionError(f"workers: expected a whole number from 1, came {shown(workers)}")
+    check_positive(wait, "wait")
     if address is not None and workers is not None:
         raise OptionError("workers: they are started on this machine; leave out the address")
     for package in packages:
