@@ -51,7 +51,7 @@ def test_json_says_who_valued_what(tiny):
         (("join", "{run}", "{folder}/nobody"), "nobody"),
         (("join", "{run}", "{west}", "--share", "0.2"), "leave the share out"),
         (("leave", "{run}", "east"), "'east' is not in this run; clients in it: 'north', 'south'"),
-        (("leave", "{run}", "north"), "2 must stay"),
+        (("leave", "{run}", "north"), "2 clients must stay"),
     ],
 )
 def test_mistakes_end_in_one_line(tiny, arguments, found):

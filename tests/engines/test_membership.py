@@ -135,7 +135,7 @@ def test_who_cannot_join_is_told_why(run, rows, clients, found):
 
 
 def test_two_must_stay(run):
-    with pytest.raises(OptionError, match="2 must stay"):
+    with pytest.raises(OptionError, match="2 clients must stay"):
         run.leave("a").leave("b")
     with pytest.raises(OptionError, match="'x' is not in this run; clients in it: 'a', 'b', 'c'"):
         run.leave("x")

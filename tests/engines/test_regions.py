@@ -9,7 +9,7 @@ import pytest
 import fedopl as package
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.client.aggregator_file import read_parties
-from fedopl.client.client_file import read_clients
+from fedopl.client.client_file import read_client, read_clients
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.engines.flower.local_federation import free_port
 from fedopl.engines.https.https_aggregate import run_aggregator
@@ -96,6 +96,16 @@ def test_what_is_wrong_with_folders_is_said_before_anybody_is_asked(nested, tmp_
     (own.clients / "outer" / "client.toml").write_text('[data]\nfile = "x.csv"\n')
     with pytest.raises(OptionError, match=r"client\.toml is there, too"):
         read_parties(own.clients)
+
+
+def test_an_aggregators_folder_is_not_taken_for_a_clients(nested, run):
+    inner = nested.clients / "outer" / "inner"
+    for arguments in (("preview", nested.study, inner), ("join", nested.out, inner)):
+        done = fedopl(*arguments)
+        assert done.code == 1
+        assert f"{inner / 'aggregator.toml'}: this is an aggregator's folder" in done.err
+    with pytest.raises(OptionError, match="this is an aggregator's folder"):
+        read_client(inner / "aggregator.toml")
 
 
 def test_check_refuses_what_a_run_refuses(nested, tmp_path):

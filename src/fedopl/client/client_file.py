@@ -197,6 +197,7 @@ class Client:
 def read_client(path: str | Path) -> Client:
     """The client of this folder or of this client.toml."""
     path = Path(path)
+    _refuse_aggregator(path)
     path = path / FILE_NAME if path.is_dir() else path
     file = TomlFile.read(path)
     if {"outcome", "action", "features"} & file.content.keys() and "data" not in file.content:
@@ -205,6 +206,16 @@ def read_client(path: str | Path) -> Client:
     name = settings.name or path.resolve().parent.name
     check_client_name(name, file.complaint(("name",), "name"))
     return Client(name=name, path=path, settings=settings, file=file)
+
+
+def _refuse_aggregator(path: Path) -> None:
+    """An error if this is the folder or the file of an aggregator, which has no rows."""
+    folder = path.parent if path.name == AGGREGATOR_FILE else path
+    if path != folder or ((path / AGGREGATOR_FILE).is_file() and not (path / FILE_NAME).is_file()):
+        raise OptionError(
+            f"{folder / AGGREGATOR_FILE}: this is an aggregator's folder, which has no rows of its "
+            f"own; expected a client's, with {FILE_NAME} in it, such as one of its members'"
+        )
 
 
 def read_clients(folder: str | Path) -> dict[str, Client]:

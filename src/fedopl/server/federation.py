@@ -116,11 +116,12 @@ def _only_if_observed(
     """`alone` if the study has one party learn by itself, else None; refused with more parties."""
     if not study.policy.learned_by_one:
         return None
-    if alone is None or len(transport.clients) != 1:
+    n_clients = len(transport.clients)
+    if alone is None or n_clients != 1:
+        here = "this one is not" if n_clients == 1 else f"here are {n_clients:,} clients"
         raise OptionError(
             "thresholds: observed thresholds are values of rows, so they are only for one "
-            f"client in its own process; here are {len(transport.clients)} clients. Use the "
-            "grid"
+            f"client in its own process; {here}. Use the grid"
         )
     return alone
 

@@ -273,6 +273,8 @@ def test_several_parties_may_not(clients):
     pytest.importorskip("numba")
     with pytest.raises(OptionError, match="observed thresholds are values of rows"):
         learn(clients, policy=fedopl.Tree(thresholds="observed"))
+    with pytest.raises(OptionError, match=r"in its own process; this one is not\. Use the grid"):
+        learn({"coast": clients}, policy=fedopl.Tree(thresholds="observed"))
 
 
 def test_the_estimator_learns_trees(clients):

@@ -42,8 +42,9 @@ def _check_in(record: Record, client: str) -> None:
         )
     if len(record.rows) <= FEWEST_LEFT:
         raise OptionError(
-            f"leave: {quoted(sorted(record.rows))} are in this run, and {FEWEST_LEFT} must "
-            "stay: the sums of one client alone would only give that client's own policy"
+            f"leave: at least {FEWEST_LEFT} clients must stay, and in this run there are no more "
+            f"than {quoted(sorted(record.rows))}: the sums of one client alone would only give "
+            "that client's own policy"
         )
 
 
