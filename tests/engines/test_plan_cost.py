@@ -1,5 +1,8 @@
 """What a run would cost: bytes as they are, seconds as estimates, before anybody is asked."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fedopl.base.errors import OptionError
@@ -157,6 +160,26 @@ def test_the_verb_says_what_is_exact_and_what_is_an_estimate(tmp_path):
         failed = fedopl("cost", path, *bad)
         assert failed.code
         assert f"--{key}" in failed.err
+
+
+def test_a_page_shows_what_masks_cost(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "many-clients.md").read_text("utf-8")
+    _, below = page.split("<!-- planned under masks -->\n```toml\n")
+    study, said = below.split("```", 1)
+    path = tmp_path / "masks.toml"
+    path.write_text(study)
+    (asked,) = re.findall(r"\$ fedopl cost masks.toml (.+)", said)
+    done = fedopl("cost", path, *asked.split(), "--json")
+    assert done.code == 0, done.err
+    lacking = done.json()
+    shares = next(one["answered"] for one in lacking["trips"] if "ShareSecrets" in one["queries"])
+    said = " ".join(said.split())
+    assert f"it takes {len(lacking['trips'])} trips" in said
+    sent = in_bytes(lacking["client"]["sends"])
+    assert f"a client sends {sent}, {in_bytes(shares)} of them shares of secrets" in said
+    all_there = fedopl("cost", path, *asked.split("--dropout")[0].split(), "--json").json()
+    sent = in_bytes(all_there["client"]["sends"])
+    assert f"it takes {len(all_there['trips'])} trips, and a client sends {sent}" in said
 
 
 def test_sizes_are_read_at_a_glance():
