@@ -57,6 +57,7 @@ class Question:
     query: str  # the message's type
     exchange: int
     study_name: str
+    holds: str  # what its answer would hold, in words
 
 
 @dataclass(frozen=True, kw_only=True)
