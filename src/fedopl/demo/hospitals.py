@@ -77,6 +77,9 @@ name = "Eight hospitals, in private"
 [evaluation]
 share = 0.5                    # of the rows are held out, and never learned from
 
+[personal]
+kind = "ridge"                 # every hospital may have a policy of its own, solved at home
+
 [declared]
 overlap = 0.2                  # every treatment had at least this probability
 
