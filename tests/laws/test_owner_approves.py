@@ -259,7 +259,7 @@ def test_two_pages_of_one_client_cannot_be_served(tmp_path, monkeypatch):
     approvals = Approvals(folder=tmp_path, asks=True)
     with (
         approvals.serving(),
-        pytest.raises(StorageError, match="another process"),
+        pytest.raises(StorageError, match="the page of this client is already served"),
         approvals.serving(),
     ):
         pass
