@@ -74,7 +74,7 @@ release: dist
 
 # The versions of a deployment, with hashes; after a dependency changed, and before a release.
 constraints: $(STAMP)-dist
-	$(BIN)/uv pip compile pyproject.toml --extra flower --universal --python-version 3.11 --upgrade \
+	$(BIN)/uv pip compile pyproject.toml --extra flower --extra https --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-emit-index-url --quiet --custom-compile-command "make constraints" \
 	  --output-file deploy/constraints.txt
 

@@ -59,6 +59,8 @@ class Source:
 
     def read(self, path: Path) -> pa.Table:
         """The columns of a CSV file, perhaps with .gz; empty cells are missing values."""
+        if path.is_dir():
+            raise CaseError(f"{path}: is a folder; expected the file of the {self.title} itself")
         if not path.is_file():
             raise CaseError(
                 f"{path}: there is no such file. This study needs the {self.title}, which is not "
@@ -192,6 +194,24 @@ def parser(text: str | None, table: str, name: str) -> argparse.ArgumentParser:
     found.add_argument("--out", type=Path, default=Path(name), help="the folder for results")
     found.add_argument("--quick", action="store_true", help="a try in seconds, for no conclusions")
     return found
+
+
+def at_least_one(text: str) -> int:
+    """A number of repetitions on the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, came {text}")
+    return int(text)
+
+
+def numbered(n: int, what: str) -> str:
+    """A number of things, as in "1 draw" or "20 draws"."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def processor_time(seconds: float) -> str:
+    """How long one processor was busy, in words."""
+    minutes = round(seconds / 60)
+    return numbered(minutes, "minute") if minutes > 1 else numbered(round(seconds), "second")
 
 
 def run_case(study: Callable[[argparse.Namespace], list[str]], options: argparse.Namespace) -> int:

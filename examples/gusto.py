@@ -21,11 +21,14 @@ from case_study import (
     GREY,
     CaseError,
     Source,
+    at_least_one,
     drawn,
     labels,
     markdown,
+    numbered,
     numbers,
     parser,
+    processor_time,
     run_case,
     write_case,
 )
@@ -338,10 +341,10 @@ def study(options: argparse.Namespace) -> list[str]:
         "groups": markdown(("group", "patients", "deaths avoided of 1,000"), rows),
         "budget": budget_table(lines),
     }
-    minutes = (time.process_time() - began) / 60
+    seconds = time.process_time() - began
     page["made"] = [
-        f"{len(effects.effect):,} patients in {len(trial.regions)} regions, {n_splits} splits for "
-        f"budgets; {minutes:.1f} minutes of one processor."
+        f"{len(effects.effect):,} patients in {len(trial.regions)} regions, "
+        f"{numbered(n_splits, 'split')} for budgets; {processor_time(seconds)} of one processor."
     ]
     content = {
         "command": "python examples/gusto.py gusto.csv.gz --out gusto",
@@ -355,7 +358,7 @@ def study(options: argparse.Namespace) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     found = parser(__doc__, "the trial's table, gusto.csv or gusto.csv.gz", "gusto")
-    found.add_argument("--splits", type=int, default=11, help="of the rows, for budgets")
+    found.add_argument("--splits", type=at_least_one, default=11, help="of the rows, for budgets")
     return run_case(study, found.parse_args(arguments))
 
 

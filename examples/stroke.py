@@ -25,6 +25,7 @@ from case_study import (
     markdown,
     numbers,
     parser,
+    processor_time,
     run_case,
     write_case,
 )
@@ -285,7 +286,7 @@ def study(options: argparse.Namespace) -> list[str]:
     page["made"] = [
         f"{trial.table.num_rows:,} patients with a known outcome; {len(countries)} countries of at "
         f"least {LEAST_ROWS}; {len(hospitals)} hospitals of {SMALL[0]} to {SMALL[1]}, {patients:,} "
-        f"patients, under masks; {(time.process_time() - began) / 60:.1f} minutes of one processor."
+        f"patients, under masks; {processor_time(time.process_time() - began)} of one processor."
     ]
     content = {
         "command": "python examples/stroke.py IST.csv.gz --out stroke",

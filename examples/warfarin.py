@@ -24,14 +24,17 @@ from case_study import (
     CaseError,
     Mean,
     Source,
+    at_least_one,
     drawn,
     interval,
     labels,
     markdown,
     mean_over,
+    numbered,
     numbers,
     parser,
     points,
+    processor_time,
     run_case,
     write_case,
 )
@@ -529,8 +532,8 @@ def study(options: argparse.Namespace) -> list[str]:
         page["private"] = private_table(found)
     seconds = time.process_time() - began
     page["made"] = [
-        f"{n_draws} draws, {len(patients.right):,} patients at {len(lines)} sites; "
-        f"{seconds / 60:.0f} minutes of one processor."
+        f"{numbered(n_draws, 'draw')}, {len(patients.right):,} patients at {len(lines)} sites; "
+        f"{processor_time(seconds)} of one processor."
     ]
     content = {
         "command": f"python examples/warfarin.py iwpc.csv.gz --draws {n_draws} --out warfarin",
@@ -543,7 +546,7 @@ def study(options: argparse.Namespace) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     found = parser(__doc__, "the consortium's table, iwpc.csv or iwpc.csv.gz", "warfarin")
-    found.add_argument("--draws", type=int, default=20, help="of what physicians did")
+    found.add_argument("--draws", type=at_least_one, default=20, help="of what physicians did")
     return run_case(study, found.parse_args(arguments))
 
 

@@ -109,6 +109,7 @@ def test_a_script_runs_on_a_made_up_table(case, script, tmp_path, capsys):
     assert script.main([str(table), "--quick", "--out", str(tmp_path / "out")]) == 0
     results = json.loads((tmp_path / "out" / f"{case}.json").read_text(encoding="utf-8"))
     printed = capsys.readouterr().out
+    assert not re.search(r"\b(1 draws|1 splits|0(\.0)? minutes)", printed)
     for lines in results["page"].values():
         assert "\n".join(lines) in printed
         assert "nan" not in "\n".join(lines)
@@ -124,6 +125,20 @@ def test_a_table_that_is_not_there_is_named_with_where_to_get_it(case, script, t
     assert "absent.csv: there is no such file" in told.err
     assert script.SOURCE.how_to_get in told.err
     assert script.SOURCE.terms in told.err
+
+
+def test_a_folder_in_place_of_a_table_is_called_one(case, script, tmp_path, capsys):
+    assert script.main([str(tmp_path)]) == 1
+    assert f"{tmp_path}: is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "option"), [("warfarin", "--draws"), ("gusto", "--splits")])
+@pytest.mark.parametrize("number", ["0", "-1", "two"])
+def test_less_than_one_repetition_is_refused(name, option, number, capsys):
+    with pytest.raises(SystemExit):
+        importlib.import_module(name).main(["table.csv", f"{option}={number}"])
+    told = capsys.readouterr().err
+    assert f"argument {option}: expected a whole number from 1 on, came {number}" in told
 
 
 def test_a_table_with_other_columns_is_refused_by_name(case, script, tmp_path, capsys):

@@ -10,13 +10,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from fedopl.analysis.three_ways import LEVEL, three_ways
 from fedopl.cli.demo_summary import _left, _over_alone
 from fedopl.client.client_file import read_client
 from fedopl.demo.hospitals import ODD, SMALL
 from fedopl.demo.rand_hie import SITES
 from fedopl.demo.writing import write_demo
 from fedopl.engines.runs import load_run
-from fedopl.results.value_tables import LOCAL, GainTable
+from fedopl.results.value_tables import LOCAL, GainTable, PersonalTable
 from fedopl.study.study_file import read_study
 from tiny_study import everything_in, fedopl
 
@@ -29,6 +30,7 @@ def test_the_demo_says_in_three_lines_what_joining_brings(demo):
     assert together.startswith("Together: The learned policy beats the best constant arm")
     assert alone.startswith("Over learning alone: coast +")
     assert "; island does better with its personal policy, +" in alone
+    assert alone.endswith(" over the shared one.")
     assert left.startswith("What left: no row; from each client 9 answers with ")
     assert report == f"The report is {demo / 'run' / 'report.html'}"
     assert (demo / "run" / "report.html").is_file()
@@ -39,8 +41,26 @@ def test_every_small_hospital_surely_gains_by_joining(demo):
     over_alone = {row.client: row.interval[0] for row in record.gains.rows if row.against == LOCAL}
     assert all(over_alone[name] > 0 for name in SMALL if name != ODD)
     assert over_alone[ODD] < 0
-    assert record.personal.over(record.chosen, ODD).interval()[0] > 0
     assert record.refusals == ()
+
+
+def test_the_demo_says_of_personal_policies_what_its_report_says(demo):
+    record = load_run(demo / "run")
+    best = [name for name, ways in three_ways(record).items() if ways.decision == "personal"]
+    assert best == [ODD]
+    assert f"For {ODD}, its personal policy is best." in fedopl("diagnose", demo / "run").out
+    said = (demo / "said.txt").read_text()
+    low, high = record.personal.over(record.chosen, ODD).interval(LEVEL)
+    assert f"(98.3 % interval {low:.2f} to {high:.2f}) over the shared one" in said
+    # Without its own rows alone being worse, nobody says that the personal policy is best.
+    rows = tuple(
+        replace(row, estimate=replace(row.estimate, standard_error=1.0))
+        if (row.against, row.client) == (LOCAL, ODD)
+        else row
+        for row in record.personal.rows
+    )
+    unsure = replace(record, personal=PersonalTable(rows))
+    assert "personal policy" not in _over_alone(unsure)
 
 
 def test_what_the_demo_says_has_left_is_in_the_ledgers(demo):

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from fedopl.cli import serving
 from tiny_study import FEDOPL, fedopl
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/[\w-]{43}/")
@@ -84,6 +85,15 @@ def test_what_goes_wrong_is_on_the_page_in_the_words_of_the_terminal(tiny):
     assert "'arm'" in said
 
 
+def test_a_failure_that_nobody_followed_holds_no_script(tiny, monkeypatch):
+    monkeypatch.setattr(serving, "COMING_SECONDS", 0.01)
+    monkeypatch.setattr(serving, "_stay", lambda *_what: pytest.fail("waits for nobody"))
+    tiny.settings().write_text('approve = "ask"\n' + tiny.settings().read_text())
+    done = fedopl(*run_of(tiny))
+    assert done.code == 1
+    assert "no page is served" in done.err
+
+
 def test_an_owner_approves_a_whole_run_from_the_page(tiny):
     tiny.settings().write_text('approve = "ask"\n' + tiny.settings().read_text())
     command = [FEDOPL, "run", tiny.study, "--clients", tiny.clients, "--out", tiny.out]
@@ -125,3 +135,16 @@ def test_what_cannot_be_is_said_before_anything_is_started(tiny):
         "node", tiny.clients / "south", "--superlink", "127.0.0.1:1", "--study", tiny.study
     )
     assert "ca.crt: there is no such file" in lacking.err
+
+
+@pytest.mark.parametrize(
+    "where", [("--superlink", "127.0.0.1:1"), ("--server", "https://127.0.0.1:1")]
+)
+def test_lacking_certificates_are_named_before_a_page_is(tiny, where):
+    south = tiny.clients / "south"
+    own = ("--study", tiny.study, "--certificates", tiny.folder / "nowhere", "--serve")
+    done = fedopl("node", south, *where, *own)
+    assert done.code == 1
+    assert not ADDRESS.search(done.err)
+    assert "nowhere/ca.crt" in done.err
+    assert "--ca " not in done.err

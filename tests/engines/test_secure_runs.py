@@ -140,6 +140,7 @@ def test_a_study_file_with_keys_is_checked_previewed_run_and_read_again(tmp_path
     assert ready.code == 0, ready.text
     preview = said("preview", tiny.study, tiny.clients / "north", "--brief").out
     assert "SumPrivately → MaskedSums" in preview
+    assert "rows_per_action" not in preview  # left out, so it is no part of what leaves
     assert "are lacking, they look random" in preview
     price = said("privacy", tiny.study, "--rows", 60, "--rows", 60, "--rows", 60).out
     assert "Noise in the total of every number" in price
@@ -147,7 +148,10 @@ def test_a_study_file_with_keys_is_checked_previewed_run_and_read_again(tmp_path
     assert done.code == 0, done.text
     again = fedopl.load_run(tiny.out)
     assert again.verdict in done.text
-    assert "Kept at the client, for propensities" in render(again)
+    page = render(again)
+    assert "Kept at the client, for propensities" in page
+    assert "How many rows took each action was left out of enrolment" in page
+    assert "how many took each action" not in page
     ledger = said("ledger", tiny.clients / "north").out
     assert "MaskedSums" in ledger
 

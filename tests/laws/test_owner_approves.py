@@ -248,7 +248,9 @@ def test_a_broken_file_is_no_question(tmp_path):
     (tmp_path / f"{SHA}.waiting").write_text('{"sha256": "../evil", "query"')
     (tmp_path / "other.waiting").write_text('["a"]')
     assert approvals.waiting() == []
-    approvals._put_up([Question(sha256=SHA, query="Enrol", exchange=0, study_name="Tiny")])
+    approvals._put_up(
+        [Question(sha256=SHA, query="Enrol", exchange=0, study_name="Tiny", holds="")]
+    )
     assert [one.sha256 for one in approvals.waiting()] == [SHA]
 
 
@@ -257,7 +259,7 @@ def test_two_pages_of_one_client_cannot_be_served(tmp_path, monkeypatch):
     approvals = Approvals(folder=tmp_path, asks=True)
     with (
         approvals.serving(),
-        pytest.raises(StorageError, match="another process"),
+        pytest.raises(StorageError, match="the page of this client is already served"),
         approvals.serving(),
     ):
         pass

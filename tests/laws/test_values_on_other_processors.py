@@ -6,12 +6,15 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
 
 import fedopl
 from fedopl.base.arrays import to_eight_digits
+from fedopl.messages.evaluation.personal_values import ValuePersonal
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.target.transported_values import N_REGIONS, ValueAtTarget
+from fedopl.policies.bent import BentPolicy
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import NEVER
 from fedopl.policies.neural import NeuralPolicy
+from fedopl.solvers.personal_ridge import NO_OTHERS
 from fedopl.study.target_plan import TargetPlan
 
 POLICY = np.random.default_rng(7).standard_normal((len(ACTIONS), N_FEATURES + 1))
@@ -68,6 +71,35 @@ def test_a_network_from_another_processor_has_the_same_values_noise_included():
     network = np.random.default_rng(3).standard_normal(size)
     assert np.array_equal(network_values(elsewhere(network)), network_values(network))
     assert network_values(network * (1 + 1e-6))[0] != network_values(network)[0]
+
+
+def saturated(others, n_rows=2_000):
+    """Rows of a client whose effects are those of the others, but for what exceeds zero."""
+    rng = np.random.default_rng(5)
+    contexts = rng.standard_normal((n_rows, N_FEATURES))
+    actions = rng.integers(0, len(ACTIONS), n_rows)
+    index = (contexts @ others[:, :-1].T + others[:, -1])[np.arange(n_rows), actions]
+    rewards = np.minimum(index, 0) + 0.1 * rng.standard_normal(n_rows)
+    return fedopl.LoggedData(contexts, actions, rewards, action_names=ACTIONS)
+
+
+def test_a_bent_personal_policy_from_another_processor_has_the_same_values_noise_included():
+    study = study_with(personal="ridge", evaluation=0.5)
+    told = []
+    for others in (POLICY, elsewhere(POLICY), POLICY * (1 + 1e-6)):
+        server = LyingServer(saturated(POLICY), study).score()
+        asked = {
+            **packed([], study),
+            "others": others,
+            "centre": np.zeros(N_FEATURES + 1),
+            "scale": np.ones(N_FEATURES + 1),
+            "likelihoods": np.array(NO_OTHERS),
+        }
+        told.append(server.ask(ValuePersonal, **asked).means)
+        assert isinstance(server.door.personal_policy, BentPolicy)
+    here, there, other = told
+    assert np.array_equal(here, there)
+    assert here[0] != other[0]
 
 
 def at_target(change):

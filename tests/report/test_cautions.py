@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import fedopl
+from fedopl.messages.answer_words import arrays_in_words
 from fedopl.messages.refusal import REFUSALS, RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.report.cautions import cautions
 from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.sections.action_overlap import action_overlap
-from fedopl.report.sections.disclosed import axes_of
 from report_runs import with_gains
 
 
@@ -113,9 +113,9 @@ def test_every_refusal_has_words_and_a_way_out(code):
     assert found.remedy.endswith(".")
 
 
-def test_every_query_has_words():
+def test_every_query_has_words(run):
     assert all(query.title and query.content for query in QUERIES)
-    assert all(axes_of(query.__name__) for query in QUERIES)
+    assert all(arrays_in_words(query, run.study) for query in QUERIES)
 
 
 def test_an_action_that_one_client_never_took_is_judged_by_others_and_said_so(run):

@@ -39,13 +39,16 @@ else:
 
 
 @contextmanager
-def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock on this file; wait at most `seconds` for it. Creates the file if needed."""
+def locked(path: Path, seconds: float, taken: str = "") -> Iterator[None]:
+    """Hold the lock on this file; wait at most `seconds` for it. Creates the file if needed.
+
+    `taken` is the error where another process holds it for longer, if the lock means more to
+    people than its file.
+    """
     with _opened(path) as handle:
         if not _taken(handle, path, seconds):
-            raise StorageError(
-                f"{path}: another process has held the lock on it for {seconds:g} s; let it end"
-            )
+            held = f"{path}: another process has held the lock on it for {seconds:g} s; let it end"
+            raise StorageError(taken or held)
         yield
 
 

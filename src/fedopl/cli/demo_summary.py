@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from fedopl.base.estimates import Estimate
+    from fedopl.report.words.numbers import Span
     from fedopl.results.record import Record
 
 
@@ -21,10 +21,12 @@ def say_demo(finished: "Record", clients: Path, report: Path) -> None:
 def _over_alone(finished: "Record") -> str:
     """Each client's gain from the shared policy over its own, in words.
 
-    Also names the clients that do better with a personal policy.
+    Also names the clients whose personal policy is best, as the report and `diagnose` judge it.
     """
-    from fedopl.analysis.three_ways import three_ways
+    from fedopl.analysis.three_ways import LEVEL, three_ways
     from fedopl.base.labels import GLOBAL
+    from fedopl.report.words.numbers import Span
+    from fedopl.results.model_doubts import clients_in_doubt
     from fedopl.results.value_tables import LOCAL
 
     rows = [row for row in finished.gains.rows if row.against == LOCAL and row.client != GLOBAL]
@@ -32,22 +34,24 @@ def _over_alone(finished: "Record") -> str:
         return "not known, since the server reads no numbers of a single client."
     if finished.in_doubt or not rows:
         return "it is not known."
-    own = {name: ways.personal_over_shared for name, ways in three_ways(finished).items()}
-    personal = [
-        f"{name} does better with its personal policy, {_gain(gain)} over the shared one"
-        for name, gain in own.items()
-        if gain.interval()[0] > 0
+    shared = ", ".join(
+        f"{row.client} {_plus(gain)}{gain.number} ({gain.interval})"
+        for row, gain in ((row, Span.of(row.estimate)) for row in rows)
+    )
+    best = [
+        (ways.client, Span.of(ways.personal_over_shared, LEVEL))
+        for ways in three_ways(finished, clients_in_doubt(finished)).values()
+        if ways.decision == "personal"
     ]
-    shared = ", ".join(f"{row.client} {_gain(row.estimate)}" for row in rows)
+    personal = [
+        f"{name} does better with its personal policy, {_plus(gain)}{gain} over the shared one"
+        for name, gain in best
+    ]
     return "; ".join([f"{shared} (95 % intervals)", *personal]) + "."
 
 
-def _gain(estimate: "Estimate") -> str:
-    from fedopl.report.words.numbers import Span
-
-    span = Span.of(estimate)
-    plus = "+" if span.value > 0 and not span.is_nothing else ""
-    return f"{plus}{span.number} ({span.interval})"
+def _plus(gain: "Span") -> str:
+    return "+" if gain.value > 0 and not gain.is_nothing else ""
 
 
 def _left(finished: "Record", clients: Path) -> str:

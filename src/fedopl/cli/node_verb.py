@@ -1,8 +1,8 @@
 """`fedopl node`: one client's node of a federation, and its owner's page."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,17 +66,16 @@ def node(
     stop_when_told()
     here = read_client(client)
     here.check_folder()
-    with ExitStack() as parts:
-        if serve:
-            parts.enter_context(_owners_page(here, port))
-        else:
-            here.check_approvals()
-        if server is not None:
-            _call(server, client, study, certificates, patience)
-        elif superlink is not None:
-            _run_flower(here, superlink, study, certificates)
-        else:
-            threading.Event().wait()
+    if not serve:
+        here.check_approvals()
+    run: Callable[[], object] = threading.Event().wait
+    # Missing files are named before an owner is told of a page that would end at once.
+    if server is not None:
+        run = _caller(server, client, study, certificates, patience)
+    elif superlink is not None:
+        run = _flower_node(here, superlink, study, certificates)
+    with _owners_page(here, port) if serve else nullcontext():
+        run()
 
 
 @contextmanager
@@ -97,25 +96,40 @@ def _owners_page(client: "Client", port: int) -> Iterator[None]:
             following.join()
 
 
-def _call(server: str, client: Path, study: Path, certificates: Path, patience: float) -> None:
-    from fedopl.engines.https.https_node import run_node
+def _caller(
+    server: str, client: Path, study: Path, certificates: Path, patience: float
+) -> Callable[[], None]:
+    """A function that answers the server's queries until the run is over; checks files first."""
+    from fedopl.engines.https.https_node import checked_files, run_node
 
-    run_node(server, client, study, certificates=certificates, patience=patience, tell=say_line)
-    say_line(f"the run is over; what left: fedopl ledger {client}")
+    checked_files(server, client, study, certificates)
+
+    def call() -> None:
+        run_node(server, client, study, certificates=certificates, patience=patience, tell=say_line)
+        say_line(f"the run is over; what left: fedopl ledger {client}")
+
+    return call
 
 
-def _run_flower(client: "Client", superlink: str, study: Path, certificates: Path) -> None:
+def _flower_node(
+    client: "Client", superlink: str, study: Path, certificates: Path
+) -> Callable[[], None]:
+    """A function that runs a node of Flower until it ends; checks files first."""
     if find_spec("flwr") is None:
         raise OptionError("flwr is not installed; pip install 'fedopl[flower]'")
     from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
-    read_study(study)  # raises an error before anything is started
+    read_study(study)
     files = NodeFiles(
         client=client.path.parent,
         study=study,
         ca=certificates / "ca.crt",
         key=certificates / f"{client.name}.key",
     )
-    with FlowerNode(superlink, files) as running:
-        running.wait()
+
+    def run() -> None:
+        with FlowerNode(superlink, files) as running:
+            running.wait()
+
+    return run

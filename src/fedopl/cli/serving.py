@@ -31,6 +31,8 @@ Port = Annotated[
 ]
 # Without a terminal for Ctrl-C, a page ends by itself after this many seconds at most.
 MOST_SECONDS = 600.0
+# A run can fail while a browser is still about to open the address that was just printed.
+COMING_SECONDS = 2.0
 
 
 def check_port(port: int, *, serve: bool) -> None:
@@ -45,7 +47,7 @@ def check_port(port: int, *, serve: bool) -> None:
 def serving_run(study: Path, *, serve: bool, port: int) -> Iterator["RunPage | None"]:
     """Serve a page that follows a run, if `serve`; after the run it stays, with the report.
 
-    If the run fails, the page shows the same error as the terminal, and stays as well.
+    If the run fails, the page shows the same error as the terminal, and stays for whoever follows.
     """
     check_port(port, serve=serve)
     if not serve:
@@ -63,7 +65,8 @@ def serving_run(study: Path, *, serve: bool, port: int) -> Iterator["RunPage | N
         except FedoplError as error:
             typer.echo(f"fedopl: {error}", err=True)
             page.fail(str(error))
-            _stay(server, "what went wrong")
+            if server.was_followed.wait(COMING_SECONDS):
+                _stay(server, "what went wrong")
             raise typer.Exit(1) from None
         _stay(server, "the report")
 

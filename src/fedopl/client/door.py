@@ -25,6 +25,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Rule, Workspace
 from fedopl.messages import codec
+from fedopl.messages.answer_words import answer_in_words
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query, stamped
@@ -131,6 +132,7 @@ class Door:
             query=type(query).__name__,
             exchange=query.exchange,
             study_name=self.study.name,
+            holds=answer_in_words(query, door.study),
         )
 
     def _handle(self, content: bytes, decision: OwnerDecision) -> bytes:

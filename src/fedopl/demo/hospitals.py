@@ -77,6 +77,9 @@ name = "Eight hospitals, in private"
 [evaluation]
 share = 0.5                    # of the rows are held out, and never learned from
 
+[personal]
+kind = "ridge"                 # every hospital may have a policy of its own, solved at home
+
 [declared]
 overlap = 0.2                  # every treatment had at least this probability
 
@@ -159,11 +162,11 @@ def drug_effect(hospital: str, severity: FloatArray, kidneys: FloatArray) -> Flo
     """The days at home that the drug adds for each patient.
 
     It helps the moderately ill with middling kidney function. Island's tablets come from another
-    maker. They help the patients whom the other hospitals' tablets do not help.
+    maker. They help the patients whom the other hospitals' tablets do not help, and more so.
     """
     moderate = np.where(abs(severity - 4) < 1.15, 1.3, -1.3)
     borne = np.where(abs(kidneys - 70) < 12, 0.7, -0.7)
-    effect: FloatArray = (moderate + borne) * (-1 if hospital == ODD else 1)
+    effect: FloatArray = (moderate + borne) * (-1.5 if hospital == ODD else 1)
     return effect
 
 

@@ -23,7 +23,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
 from fedopl.messages.learning.product_screening import feature_pairs
-from fedopl.messages.message import Axis, Message, array_axes
+from fedopl.messages.message import Axis, Message, Query, array_axes
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.residual_step import SumResiduals
@@ -242,7 +242,10 @@ def rehearse_together(
 
 def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:
     parts, scalars = [], {}
+    left_out = query.left_out_in(study) if isinstance(query, Query) else frozenset()
     for name, kind in codec.FIELDS[type(answer)]:
+        if name in left_out:
+            continue
         content = getattr(answer, name)
         if isinstance(kind, tuple):
             part = _part(_labels(study, query), name, kind, content)

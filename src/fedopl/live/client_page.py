@@ -12,7 +12,6 @@ from fedopl.live.page_events import Button, PageEvents
 from fedopl.live.page_server import form_of
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
-from fedopl.report.sections.disclosed import axes_of
 from fedopl.report.words.numbers import count, plural, size
 
 LOOK_SECONDS = 0.3
@@ -134,12 +133,11 @@ class ClientPage:
         query = QUERY_NAMED.get(one.query)
         if query is None:
             return  # from another version of fedopl; this one could not answer it
-        holds = f"{query.content} ({'; '.join(axes_of(one.query))})"
         late = (
             "" if one.is_waited_for else "; nobody waits for it now, so this is for the next time"
         )
         since = f"{_at(one.since)}{late}"
-        cells = [query.title, holds, None, one.to or "unknown", one.study_name, since]
+        cells = [query.title, one.holds, None, one.to or "unknown", one.study_name, since]
         about = f"{query.title}, exchange {one.exchange + 1} of {one.study_name}"
         approve = Button(label="Approve", about=about, action="approve", value=one.sha256)
         refuse = Button(label="Refuse", about=about, action="refuse", value=one.sha256)

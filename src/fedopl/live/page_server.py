@@ -62,6 +62,7 @@ class PageServer:
 
     def __init__(self, page: Page, port: int = 0) -> None:
         self.page, self.token = page, secrets.token_urlsafe(32)
+        self.was_followed = threading.Event()  # a browser asked for what happens
         self.end_was_read = threading.Event()  # a browser got the report, or why there is none
         try:
             self._server = _Server((LOOPBACK, port), self)
@@ -161,6 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, events: PageEvents) -> None:
         """Send past and new events until the browser's page or the program is closed."""
+        self.server.owner.was_followed.set()
         self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream; charset=utf-8"})
         last = self.headers.get("Last-Event-ID", "")
         position, is_over = int(last) if last.isdecimal() else 0, False

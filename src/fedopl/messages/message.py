@@ -211,6 +211,16 @@ class Query(Message, Generic[AnswerType]):
         return True
 
     @classmethod
+    def content_in(cls, _study: "Study") -> str:
+        """What its answer holds in this study, in words."""
+        return cls.content
+
+    @classmethod
+    def left_out_in(cls, _study: "Study") -> frozenset[str]:
+        """The fields of its answer that are nothing but zeros in this study."""
+        return frozenset()
+
+    @classmethod
     def most(cls, _study: "Study") -> int | None:
         """How many different queries of this kind this study can need, if that is known."""
         return 1 if cls.is_asked_once else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, to_eight_digits
 from fedopl.solvers.personal_ridge import NO_OTHERS, ShrunkPath, Strengths, shrunk_path
 
 N_KNOTS = 9
@@ -26,7 +26,9 @@ class Bend:
 
 def knots_of(index: FloatArray) -> FloatArray:  # (at most N_KNOTS,)
     """Quantiles of `index`, (n_rows, n_compared), over rows and actions."""
-    return np.unique(np.quantile(index, np.arange(1, N_KNOTS + 1) / (N_KNOTS + 1)))
+    found = np.quantile(index, np.arange(1, N_KNOTS + 1) / (N_KNOTS + 1))
+    # On another processor, quantiles that are equal here may differ in their last bits.
+    return np.unique(to_eight_digits(found))
 
 
 class BendSums:

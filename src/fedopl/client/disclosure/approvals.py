@@ -57,6 +57,7 @@ class Question:
     query: str  # the message's type
     exchange: int
     study_name: str
+    holds: str  # what its answer would hold, in words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,11 @@ class Approvals:
     def serving(self) -> AbstractContextManager[None]:
         """A context in which queries may wait, because a page is served to decide on them."""
         refuse_link(self.folder)
-        return locked(self.folder / _SERVED, _TAKE_SECONDS)
+        taken = (
+            f"{self.folder.parent}: the page of this client is already served, by another process; "
+            "open the address which that printed, or end it"
+        )
+        return locked(self.folder / _SERVED, _TAKE_SECONDS, taken)
 
     @property
     def is_served(self) -> bool:

@@ -15,7 +15,6 @@ from fedopl.messages.message import RowSplit
 from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.policy import Policy
 from fedopl.solvers.bent_index import Bend, BendSums, knots_of
 from fedopl.solvers.personal_ridge import (
     OwnSums,
@@ -55,7 +54,7 @@ class PersonalTask:
     likelihoods: FloatArray  # (n_strengths,): the mean over other clients
     doubts: FloatArray | None = None  # (n_actions, …): what caution subtracts from scores
 
-    def solve(self) -> Policy:
+    def solve(self) -> LinearPolicy:
         """Everybody else's policy with moved slopes, or with its index bent: the likelier of both.
 
         With caution only slopes are moved, because doubts are about linear scores.

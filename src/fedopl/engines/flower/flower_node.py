@@ -34,10 +34,15 @@ class NodeFiles:
     key: Path
 
     def __post_init__(self) -> None:
-        for name in ("client", "study", "ca", "key"):
-            path = getattr(self, name)
+        expected = {
+            self.client: "the folder of the client",
+            self.study: "the study, as --study names it",
+            self.ca: "the certificate of the server's CA, in the folder that --certificates names",
+            self.key: "the client's own key, in the folder that --certificates names",
+        }
+        for path, what in expected.items():
             if not path.exists():
-                raise OptionError(f"{path}: there is no such file; expected what --{name} names")
+                raise OptionError(f"{path}: there is no such file; expected {what}")
 
 
 @dataclass

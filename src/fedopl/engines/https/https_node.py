@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from fedopl.base.errors import FederationError, FedoplError, OptionError
-from fedopl.client.client_file import read_client
+from fedopl.client.client_file import Client, read_client
 from fedopl.engines.folder_doors import check_client
 from fedopl.engines.https.https_protocol import (
     ANSWERS,
@@ -30,6 +30,7 @@ from fedopl.engines.network.early_imports import import_for_answers
 from fedopl.engines.network.remote_doors import RemoteDoors, refused
 from fedopl.messages.bundle import largest_bundle
 from fedopl.messages.derived_sizes import largest_query
+from fedopl.study.study import Study
 from fedopl.study.study_file import read_study
 
 TIMEOUT = httpx.Timeout(30.0, read=POLL_SECONDS + 30.0)
@@ -63,16 +64,24 @@ def run_node(
         tell: called with each message for the owner.
 
     """
-    check_address(server)
-    own, (agreed, _) = read_client(client), read_study(study)
-    context = client_context(certificates, own.name)
-    check_client(agreed, own)
+    own, agreed, context = checked_files(server, client, study, certificates)
     doors = RemoteDoors(own, agreed, asker=f"the server {server}")
     doors.open()  # errors for the owner come now, before the first question
     import_for_answers(agreed)
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     tell(f"{own.name}: ready; asking {server}")
     HttpsNode(server, context, _answering(doors, tell), largest, patience, tell).run()
+
+
+def checked_files(
+    server: str, client: Path, study: Path, certificates: Path
+) -> tuple[Client, Study, ssl.SSLContext]:
+    """The client, the study and the certificates of a node; an error if they do not fit."""
+    check_address(server)
+    own, (agreed, _) = read_client(client), read_study(study)
+    context = client_context(certificates, own.name)
+    check_client(agreed, own)
+    return own, agreed, context
 
 
 def _answering(doors: RemoteDoors, tell: _Teller) -> _Answering:

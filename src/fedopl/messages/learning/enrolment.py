@@ -25,6 +25,16 @@ class Enrol(Query[Enrolment], code=1, asked=Asked.EACH, fixed=True):
     title = "Who takes part"
     content = "how many rows there are, and how many took each action"
 
+    @classmethod
+    def content_in(cls, study: Study) -> str:
+        """How many rows there are; with differential privacy, no more than that."""
+        return "how many rows there are" if study.privacy else cls.content
+
+    @classmethod
+    def left_out_in(cls, study: Study) -> frozenset[str]:
+        """Counts by action, with differential privacy."""
+        return frozenset({"rows_per_action"} if study.privacy else ())
+
     def fault_in(self, answer: Enrolment, _study: Study, _n_rows: int) -> str | None:
         """Check that a client has rows, as many as took any action; counts of 0 may be hidden."""
         counts = answer.rows_per_action

@@ -1,9 +1,6 @@
 """What each client disclosed: every kind of message, how often, and how large."""
 
-from collections.abc import Mapping
-
-from fedopl.messages import codec
-from fedopl.messages.message import Axis
+from fedopl.messages.answer_words import arrays_in_words
 from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
@@ -14,51 +11,6 @@ from fedopl.results.value_tables import MOST_VALUED_ALONE
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
 from fedopl.study.study import Study
 
-_AXES = {
-    Axis.ACTIONS: "actions",
-    Axis.PARAMETERS: "(features + 1)",
-    Axis.TERMS: "(features + 1)",
-    Axis.REGRESSION: "(features + 2)",
-    Axis.FEATURES: "(features + 1)",
-    Axis.FOLDS: "folds",
-    Axis.GRAMS: "(actions or 1)",
-    Axis.PAIRS: "pairs of actions",
-    Axis.FEATURE_PAIRS: "pairs of features",
-    Axis.JUMPS_TOLD: "jumps",
-    Axis.JUMP_NUMBERS: "numbers of a jump",
-    Axis.BINS: "bins",
-    Axis.CHANCE_BINS: "bins of propensity",
-    Axis.CANDIDATES: "policies compared",
-    Axis.CURVE_POINTS: "(prices + actions + 1)",
-    Axis.TWO: "gain and cost",
-    Axis.CUT_COLUMNS: "columns of numbers",
-    Axis.FINE_BINS: "fine bins",
-    Axis.OPEN_NODES: "places in the tree",
-    Axis.CELLS: "cells",
-    Axis.FIT_NUMBERS: "numbers of fit",
-    Axis.PRODUCTS_TOLD: "products of features",
-    Axis.INTERACTION_NUMBERS: "numbers of a product",
-    Axis.CELL_NUMBERS: "numbers of a cell",
-    Axis.LEAVES: "leaves",
-    Axis.QUESTIONS: "questions",
-    Axis.NEAR_BINS: "narrow bins",
-    Axis.CLIENTS: "clients",
-    Axis.REPEATS: "repeated fits",
-    Axis.TARGETS: "clients distinguished",
-    Axis.MOMENTS: "(actions + 1)",
-    Axis.TARGET_VALUES: "(actions + 1)",
-    Axis.BALANCED: "2 · features",
-    Axis.REGIONS: "regions",
-    Axis.NETWORK_NUMBERS: "weights of the network",
-    Axis.NUMBERS: "numbers",
-    Axis.SESSION_KEYS: "keys",
-    Axis.KEY_WORDS: "words",
-    Axis.SIGNATURE_WORDS: "words",
-    Axis.HOLDERS: "clients that hold shares",
-    Axis.MASK_SECRETS: "secrets",
-    Axis.SUMS: "sums",
-    Axis.SEALED_WORDS: "words",
-}
 _WITH_NOISE = (
     "With differential privacy, every number computed from rows has noise, except the number "
     "of rows. How many rows took each action was left out of enrolment."
@@ -75,12 +27,6 @@ _WITH_SHARES = (
     "read by one of them. Each client helped to remove the masks from a sum once, over one "
     "set of clients."
 )
-# If the study has a basis.
-_TERMS = {
-    Axis.REGRESSION: "(terms + 2)",
-    Axis.FEATURES: "(terms + 1)",
-    Axis.TERMS: "(terms + 1)",
-}
 
 
 def disclosed(record: Record) -> Section:
@@ -98,7 +44,7 @@ def disclosed(record: Record) -> Section:
         *((Text(_under_masks(record.study)),) if adds_under_masks(record.study) else ()),
         *((Text(_WITH_SHARES),) if most_lacking(record.study) else ()),
         *((Text(of_regions),) if of_regions else ()),
-        _kinds(queries, _TERMS if record.study.basis else {}),
+        _kinds(queries, record.study),
         _by_client(record, queries),
     )
     return Section(name="left", title="What left each client", parts=parts)
@@ -108,29 +54,17 @@ def _under_masks(study: Study) -> str:
     return _UNDER_MASKS.format(others=_NOR_APART if ValueApart.needed(study) else _NOT_MASKED)
 
 
-def _kinds(queries: list[str], words: Mapping[Axis, str]) -> Table:
+def _kinds(names: list[str], study: Study) -> Table:
+    queries = [QUERY_NAMED[name] for name in names]
     return Table(
         caption="What each kind of answer holds (+ 1: an intercept, + 2: also the reward)",
         headers=("Asked", "The answer holds", "Numbers, and what they are counted in"),
         rows=tuple(
-            (QUERY_NAMED[query].title, QUERY_NAMED[query].content, "; ".join(axes_of(query, words)))
+            (query.title, query.content_in(study), "; ".join(arrays_in_words(query, study)))
             for query in queries
         ),
         text_columns=(1, 2),
     )
-
-
-def axes_of(query: str, instead: Mapping[Axis, str] | None = None) -> list[str]:
-    """Each array of an answer with its unit of counting, as in 'means: policies compared'.
-
-    Single numbers are named only if the answer has no arrays.
-    """
-    words = _AXES | dict(instead or {})
-    fields = dict(codec.FIELDS[QUERY_NAMED[query].answer])
-    arrays = {name: axes for name, axes in fields.items() if isinstance(axes, tuple)}
-    counted = {name: " × ".join(words[axis] for axis in axes) for name, axes in arrays.items()}
-    single = dict.fromkeys(fields.keys() - {"study", "exchange"}, "one number")
-    return [f"{name.replace('_', ' ')}: {of}" for name, of in (counted or single).items()]
 
 
 def _by_client(record: Record, queries: list[str]) -> Part:

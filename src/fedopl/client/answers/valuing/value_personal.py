@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, to_eight_digits
+from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import policies_in
 from fedopl.client.answers.valuing.estimate_values import ScoreSpread, values_on_split
 from fedopl.client.local.leaf_noise import LeafNoise
@@ -18,9 +18,8 @@ from fedopl.messages.evaluation.personal_values import (
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
-from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
-from fedopl.policies.linear import NEVER, LinearPolicy
+from fedopl.policies.linear import NEVER
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import from_array
@@ -75,12 +74,8 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
         scaling=Scaling(centre=query.centre, scale=query.scale),
         likelihoods=query.likelihoods,
     )
-    policy = task.solve()
-    if isinstance(policy, BentPolicy):
-        return policy
     # Rounded as policies of a query are, so that the same policy has the same noise.
-    kind = CautiousPolicy if is_cautious else LinearPolicy
-    return kind.from_numbers(to_eight_digits(policy.numbers()), study)
+    return task.solve().rounded(study)
 
 
 def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
