@@ -93,6 +93,8 @@ class Record:
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
     for_newcomers: ForNewcomers | None = None  # None where nobody can join or leave
     membership: Membership | None = None  # where clients joined or left since
+    # What `in_doubt` said with the answers of all, "" for nothing, where a client's are not kept.
+    doubt_then: str | None = None
 
     @property
     def own_rounds(self) -> tuple[Round, ...]:
