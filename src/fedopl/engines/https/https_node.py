@@ -67,7 +67,7 @@ def run_node(
     own, (agreed, _) = read_client(client), read_study(study)
     context = client_context(certificates, own.name)
     check_client(agreed, own)
-    doors = RemoteDoors(own, agreed, asker=f"the server {server}")
+    doors = RemoteDoors(own, agreed, asker=f"the server {server}", tell=tell)
     doors.open()  # errors for the owner come now, before the first question
     import_for_answers(agreed)
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
