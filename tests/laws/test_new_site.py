@@ -119,7 +119,6 @@ def test_federated_equals_pooled(doors):
     assert found.gain.value == pytest.approx(over @ values, rel=1e-7)
     assert found.gain.standard_error == pytest.approx(np.sqrt(over @ covariances @ over), rel=1e-7)
 
-
     for place, action in enumerate(ACTIONS):
         over, gain = np.eye(3)[0] - np.eye(3)[1 + place], found.gains[f"everybody gets {action}"]
         error = np.sqrt(over @ covariances @ over)

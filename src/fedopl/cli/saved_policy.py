@@ -92,20 +92,21 @@ def policy_here(
         found = read_client(client)
         own = None if shared or run is None else _personal(run, found)
         return (own or policy).at(found.name), found.settings
+    why_none = ""
     if client is not None and run is not None and not shared:
         saved = shared_personal(path, str(client))
         if saved.is_file():
             _say_personal(run, str(client))
             return load_policy(saved).at(str(client)), None
+        why_none = _why_no_personal(run, str(client))
     rules = policy.permissions
-    own = "" if client is None or run is None or shared else _why_no_personal(run, str(client))
     if client is not None and (rules is None or not rules.only):
         raise OptionError(
             f"{client}: there is no such client's folder. A name alone selects the actions "
-            f"permitted at that client, and this policy permits the same at every client{own}"
+            f"permitted at that client, and this policy permits the same at every client{why_none}"
         )
-    if own:
-        typer.echo(f"The shared policy is used{own}", err=True)
+    if why_none:
+        typer.echo(f"The shared policy is used{why_none}", err=True)
     name = None if client is None else str(client)
     return policy.at(rules.checked_client(name)) if rules else policy, None
 

@@ -108,9 +108,10 @@ class AtTarget:
 
         The first of `gains` is over the sources' best arm, if its value at the target is known.
         """
-        if self.gain is None or not self.gains:
+        there = self.best_arm_there
+        if self.gain is None or there is None:
             return ""
-        first, there = next(iter(self.gains)), self.best_arm_there
+        first = next(iter(self.gains))
         if first == there:
             return f" Over '{first}', which is best at the sources and there, {_gained(self.gain)}."
         return (
