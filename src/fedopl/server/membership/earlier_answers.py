@@ -14,7 +14,7 @@ from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 from fedopl.server.policy_comparison import Evaluated
 
-OfClient = TypeVar("OfClient")
+_Own = TypeVar("_Own")
 
 
 def without_answers(before: Record, clients: Collection[str]) -> Record:
@@ -53,12 +53,12 @@ def _both(
 
 
 def _with(
-    first: Mapping[str, OfClient], again: Mapping[str, OfClient], clients: Collection[str]
-) -> dict[str, OfClient]:
+    first: Mapping[str, _Own], again: Mapping[str, _Own], clients: Collection[str]
+) -> dict[str, _Own]:
     """All of the first, and what clients of the run say again that is not there any more."""
     own = {name: one for name, one in again.items() if name in clients}
     return dict(sorted({**own, **first}.items()))
 
 
-def _without(first: Mapping[str, OfClient], clients: Collection[str]) -> dict[str, OfClient]:
+def _without(first: Mapping[str, _Own], clients: Collection[str]) -> dict[str, _Own]:
     return {name: one for name, one in first.items() if name not in clients}
