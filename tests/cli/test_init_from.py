@@ -313,6 +313,19 @@ def test_a_draft_is_exact_or_private_as_said_and_says_why_where_nobody_did(tmp_p
         assert says_why == (not arguments and not is_private)
 
 
+def test_a_private_draft_from_several_tables_has_personal_policies_at_home(tmp_path):
+    for seed, name in enumerate(("north", "south")):
+        visits(6000, seed).to_csv(tmp_path / f"{name}.csv", index=False)
+    tables = [tmp_path / "north.csv", tmp_path / "south.csv"]
+    done = fedopl("init", "--from", tables[0], "--from", tables[1], tmp_path / "study")
+    assert done.code == 0, done.text
+    study, _ = read_study(tmp_path / "study" / "study.toml")
+    assert study.privacy is not None
+    assert study.personalises_at_home
+    text = (tmp_path / "study" / "study.toml").read_text()
+    assert "a policy of its own, which stays there and has no noise" in text
+
+
 def test_weights_and_noise_do_not_go_together(tmp_path):
     table = visits(6000, sampling_weight=np.linspace(1, 2, 6000))
     _, path = drafted_from(tmp_path, table)

@@ -59,6 +59,28 @@ def test_decisions_at_a_client_are_by_its_personal_policy(done):
     assert "personal policy of west" in exported.err
 
 
+def test_a_client_reads_its_personal_policy_in_words(done):
+    tiny, _ = done
+    west = tiny.clients / "west"
+    shared, own = fedopl("explain", tiny.out), fedopl("explain", tiny.out, "--client", west)
+    assert own.code == 0, own.text
+    assert own.err == "Decided by the personal policy of west; --shared uses the shared policy\n"
+    assert own.out != shared.out
+    assert "standard deviation" in own.out
+    assert fedopl("explain", tiny.out, "--client", west, "--shared").out == shared.out
+    saved = fedopl("explain", tiny.out, "--client", "south", "--json")
+    assert saved.json()["effects"] != fedopl("explain", tiny.out, "--json").json()["effects"]
+
+
+def test_after_who_is_in_changed_a_name_says_why_there_is_no_personal_policy(done):
+    tiny, _ = done
+    left = fedopl("leave", tiny.out, "west", "--out", tiny.folder / "left")
+    assert left.code == 0, left.text
+    found = fedopl("decide", tiny.folder / "left", tiny.table("north"), "--client", "south")
+    assert found.code == 1
+    assert "joined or left after the personal policies were solved" in found.err
+
+
 def test_only_who_shares_its_policy_has_it_in_the_folder_of_the_run(done):
     tiny, _ = done
     assert [path.name for path in (tiny.out / "personal").iterdir()] == ["south.json"]
@@ -68,6 +90,7 @@ def test_only_who_shares_its_policy_has_it_in_the_folder_of_the_run(done):
     assert by_name == at_home
     unknown = fedopl("decide", tiny.out, tiny.table("west"), "--client", "west")
     assert unknown.code == 1
+    assert "'west' is kept in its client's folder, unless share_personal = true" in unknown.err
     # Of west, the server's side has the value alone.
     kept = everything_in(tiny.out)
     assert b"personal policy" in kept["values.csv"]

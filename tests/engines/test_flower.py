@@ -428,12 +428,14 @@ def test_the_reason_is_in_the_nodes_own_log(own, caplog):
     assert "nowhere" in caplog.text
 
 
-def test_a_node_that_would_share_its_personal_policy_says_that_nothing_can_carry_it(own, caplog):
+def test_a_node_that_would_share_its_personal_policy_answers_and_keeps_it(own, caplog):
     own.write_text(own.read_text() + '\n[personal]\nkind = "ridge"\n')
     settings = own.parent / "clients/north/client.toml"
     settings.write_text("share_personal = true\n" + settings.read_text())
-    asked(queries_of(read_study(own)[0])[0], files_of(own))
-    assert "no message carries a personal policy" in caplog.text
+    agreed, _ = read_study(own)
+    (answer,) = unbundled(payload(asked(bundled(queries_of(agreed)[:1]), files_of(own))))
+    assert not isinstance(codec.decode(answer, axis_sizes(agreed)), Refusal)
+    assert "no message carries a personal policy, so it stays here" in caplog.text
 
 
 def test_a_node_whose_owner_approves_by_hand_refuses_where_no_page_is_served(own):

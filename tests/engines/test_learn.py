@@ -328,6 +328,12 @@ BAD = {
     ),
     "another policy": (None, {"policy": "forest"}, fedopl.OptionError, "study: policy"),
     "another rule": (None, {"nuisances": "shared"}, fedopl.OptionError, "nuisance"),
+    "other personal policies": (
+        None,
+        {"personal": "x"},
+        fedopl.OptionError,
+        "personal: expected 'auto', 'ridge', 'none', came 'x'",
+    ),
     "a share of one": (None, {"evaluation": 1.0}, fedopl.OptionError, "evaluation.share"),
     "other limits": (None, {"limits": "closed"}, fedopl.OptionError, "limits: expected 'open'"),
     "uneven blocks": (

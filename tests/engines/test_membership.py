@@ -124,6 +124,8 @@ def other_actions(data):
     [
         (lambda rows: {"a": rows["a"]}, "'a' is in this run already"),
         (lambda rows: {}, "came none"),
+        (lambda rows: [rows["d"]], "as in {'west': data}; came list in its place"),
+        (lambda rows: {4: rows["d"]}, "as in {'west': data}; came int as a name"),
         (lambda rows: {"global": rows["d"]}, "means all clients together"),
         (lambda rows: {"d": "a table"}, "expected LoggedData by name, came str for 'd'"),
         (lambda rows: {"d": other_actions(rows["d"])}, "the run's actions 'a', 'b', came"),
@@ -132,6 +134,20 @@ def other_actions(data):
 def test_who_cannot_join_is_told_why(run, rows, clients, found):
     with pytest.raises((OptionError, StudyError), match=found):
         run.join(clients(rows))
+
+
+def test_a_newcomer_of_one_row_is_no_division_by_nothing(rows):
+    run = learned(some(rows, "ab"), evaluation="cross-fitted", nuisances="federated")
+    joined = run.join({"w": linear_rows(5, 1, 2, 2)})
+    assert [why for *_, why in joined.refusals] == ["TOO_FEW_ROWS"]  # else WITHHELD, too
+    assert "no client has valued it since" in joined.verdict
+
+
+def test_a_gain_from_few_held_out_rows_says_so(run):
+    joined = run.join({"w": linear_rows(5, 8, 2, 2)})
+    assert "by only 2 held-out rows, which say little" in joined.verdict
+    assert "+0 (95 % interval 0 to 0)" not in joined.verdict
+    assert "Held-out rows" in render(joined)
 
 
 def test_two_must_stay(run):

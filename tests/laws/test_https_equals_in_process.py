@@ -108,7 +108,8 @@ def test_a_node_that_is_started_anew_at_every_question_changes_nothing(
     expected = results_in_process(own) if more else in_process
 
     def forgetful(self, content, _within):
-        new = RemoteDoors(read_client(self.client.path), read_study(own.study)[0], self.asker)
+        client, (agreed, _) = read_client(self.client.path), read_study(own.study)
+        new = RemoteDoors(client, agreed, self.asker, print)
         return new._door_for(content).handle(content)
 
     monkeypatch.setattr(RemoteDoors, "handle", forgetful)

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -147,6 +148,54 @@ def test_leaving_and_coming_back_gives_the_same_policy(federated, rows):
     assert again.for_newcomers.joined == {}  # its rows are in the total of the run already
 
 
+def test_the_sums_of_who_left_do_not_follow_from_what_is_kept(federated, rows, tmp_path):
+    """The attack: all that sums by fold and action come to, less the sums of those who stayed."""
+    run, _ = federated
+    own = run.rows["x"] * run.statistics.sums["x"].grams[0]
+    others = sum(run.rows[name] * run.statistics.sums[name].grams[0] for name in "yz")
+
+    def attacked(kept):
+        total = sum(one.sums.sum(axis=(0, 1)) for one in kept.outcome_sums().values())
+        return total[:-1, :-1] - others
+
+    np.testing.assert_allclose(attacked(run.for_newcomers), own, rtol=1e-9)  # while x is in
+    run.leave("x").save(tmp_path)
+    kept = fedopl.load_run(tmp_path).for_newcomers
+    assert kept.outcome_sums() == {}
+    assert not {"x"} & kept.by_fold.keys()
+    with np.load(tmp_path / "newcomers.npz") as arrays:
+        assert {name.partition(".")[0] for name in arrays} == {
+            *("counted", "joined", "by_fold", "models")
+        }
+    again = fedopl.load_run(tmp_path).join({"x": rows["x"]})
+    assert policy_json(again.policy) == policy_json(run.policy)
+
+
+def test_who_left_says_nothing_any_more_of_the_earlier_run(federated, rows, tmp_path):
+    run, _ = federated
+    assert "x" in run.described.by_client
+    assert "x" in run.fitted
+    run.leave("x").save(tmp_path)
+    left = fedopl.load_run(tmp_path)
+    before = left.membership.before
+    for answers in (before.described.by_client, before.fitted, before.interactions):
+        assert "x" not in answers
+    assert before.verdict == run.verdict
+    again = left.join({"x": rows["x"]})
+    assert again.described.by_client.keys() == run.described.by_client.keys()
+    assert again.fitted.keys() == run.fitted.keys()
+    for name in ("moved", "explained", "trimmed"):
+        np.testing.assert_array_equal(again.fitted["x"].of(name), run.fitted["x"].of(name))
+    assert str(again) == str(run)
+
+
+def test_what_who_left_put_in_doubt_stays_in_doubt(federated, tmp_path):
+    run, _ = federated
+    left = replace(run, doubt_then="the models are too simple for these data").leave("x")
+    left.save(tmp_path)
+    assert "nothing is claimed" in fedopl.load_run(tmp_path).membership.before.verdict
+
+
 # --- what is known, and what is not ---------------------------------------------------------------
 
 
@@ -170,9 +219,14 @@ def test_no_value_is_said_of_clients_that_did_not_value_the_policy(federated, ro
     # Whoever comes next values another policy, which the first has not valued.
     left = joined.leave("x")
     assert not left.membership.of_policy(left.policy).values
-    next_one = left.join({"x": rows["x"]})
+    next_one = left.join({"v": linear_rows(9, 120)})
     known = next_one.membership.of_policy(next_one.policy)
-    assert {row.client for row in known.values} == {"x"}
+    assert {row.client for row in known.values} == {"v"}
+    # Who comes back is scored as it was, so the policy is the one that newcomers have valued.
+    back = left.join({"x": rows["x"]})
+    assert policy_json(back.policy) == policy_json(joined.policy)
+    known = back.membership.of_policy(back.policy)
+    assert {row.client for row in known.values} == {"w", "x"}
 
 
 def test_a_policy_that_stays_the_same_stays_as_valued_as_it_was(rows):

@@ -13,12 +13,15 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.message import RowSplit
+from fedopl.report.page import render
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_trips
 from fedopl.server.federation import run_study
 from fedopl.solvers.entropy_balance import balance
 from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
+
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 ACTIONS = ("usual", "new")
 
@@ -115,6 +118,32 @@ def test_federated_equals_pooled(doors):
     over = np.eye(3)[0] - np.eye(3)[1 + ACTIONS.index(record.best_arm)]
     assert found.gain.value == pytest.approx(over @ values, rel=1e-7)
     assert found.gain.standard_error == pytest.approx(np.sqrt(over @ covariances @ over), rel=1e-7)
+
+    for place, action in enumerate(ACTIONS):
+        over, gain = np.eye(3)[0] - np.eye(3)[1 + place], found.gains[f"everybody gets {action}"]
+        error = np.sqrt(over @ covariances @ over)
+        assert (gain.value, gain.standard_error) == pytest.approx((over @ values, error), rel=1e-7)
+
+
+def test_the_gain_is_also_over_the_arm_that_is_best_there():
+    """At the sources 'usual' is better for most, at the target 'new': gains are over both."""
+
+    def better_far_out(seed, middle, n_rows=1500):
+        rng = np.random.default_rng(seed)
+        x, actions = rng.standard_normal((n_rows, 3)) + middle, rng.integers(0, 2, n_rows)
+        y = actions * (x[:, 0] - 0.3) + rng.standard_normal(n_rows)
+        return fedopl.LoggedData(x, actions, y, 0.5, action_names=ACTIONS)
+
+    run = learned({name: better_far_out(seed, 0.0) for seed, name in enumerate("ab")}, contexts())
+    found, usual, new = run.target, "everybody gets usual", "everybody gets new"
+    assert run.best_arm == "usual"
+    assert [*found.gains] == [usual, new]
+    assert found.best_arm_there == new
+    assert found.gains[new].value < found.gain.value == found.gains[usual].value
+    assert f"over '{new}', which looks best there and was picked by these numbers" in str(run)
+    page = render(run)
+    assert "What looks best for everybody there is another single action" in page
+    assert "That action was picked by these numbers" in page
 
 
 def test_the_value_is_near_the_truth(run):
@@ -239,9 +268,13 @@ def test_too_few_effective_rows_claim_nothing():
 
 def test_a_source_whose_outcomes_are_others_is_left_out_of_the_value():
     odd = {**{n: logged(s, 1000) for s, n in enumerate("abc")}, "odd": logged(7, 1000, odd=2.5)}
-    found = learned(odd).target
+    run = learned(odd)
+    found = run.target
     assert [one.client for one in found.left_out] == ["odd"]
     assert "differ from the other sources" in found.left_out[0].why_not
+    held_out = sum(one.n_rows for one in found.sources if one.used)
+    assert held_out < sum(one.n_rows for one in found.sources)
+    assert f"in effect, of {held_out:,} that were held out" in render(run)
     x = np.random.default_rng(1).standard_normal((100_000, 3)) + 0.4
     low, high = found.values["everybody gets new"].interval()
     assert low < means_of(x)[:, 1].mean() < high

@@ -231,4 +231,5 @@ def test_whoever_holds_all_rows_gets_them_only_if_asked_for():
     assert not fedopl.learn(clients, **options).personal_policies
     run = fedopl.learn(clients, personal="ridge", **options)
     assert set(run.personal_policies) == set(NAMES)
+    assert "With differential privacy they stay at the clients" in str(run.personal)
     assert not run.personal

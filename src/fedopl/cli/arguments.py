@@ -18,7 +18,7 @@ ClientHere = Annotated[
     typer.Option(
         "--client",
         help="the client's folder: its column names, labels and permitted actions apply; or only "
-        "its name, for the permitted actions",
+        "its name, for the permitted actions, and for a personal policy that it shares",
     ),
 ]
 Shared = Annotated[

@@ -8,8 +8,11 @@ import typer
 from fedopl.cli.arguments import AsJson, ClientPath, RunFolder
 from fedopl.cli.run_summary import say_run
 
-Out = Annotated[
-    Path | None, typer.Option(help="the new run's folder; default: RUN+CLIENT or RUN-CLIENT")
+OutJoined = Annotated[
+    Path | None, typer.Option("--out", help="the new run's folder; default: RUN+CLIENT")
+]
+OutLeft = Annotated[
+    Path | None, typer.Option("--out", help="the new run's folder; default: RUN-CLIENT")
 ]
 
 
@@ -21,7 +24,7 @@ def join(
         float | None,
         typer.Option(help="of the mixture, where that gives every client a share"),
     ] = None,
-    out: Out = None,
+    out: OutJoined = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a client to a finished run; it alone is asked, and the policy is solved again."""
@@ -36,7 +39,7 @@ def leave(
     run: RunFolder,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help="the name of a client in it")],
     *,
-    out: Out = None,
+    out: OutLeft = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a client out of a finished run; solves the policy again and asks no client."""

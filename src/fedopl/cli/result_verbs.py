@@ -9,7 +9,7 @@ import typer
 from fedopl.cli.arguments import AsJson, ClientHere, ClientPath, PolicyPath, RunFolder, Shared
 from fedopl.cli.printing import say_json, say_paths
 from fedopl.cli.run_summary import rows_as_json
-from fedopl.cli.saved_policy import policy_and_run, policy_here
+from fedopl.cli.saved_policy import policy_here, policy_to_explain
 
 
 def report(
@@ -99,6 +99,8 @@ def personal(run: RunFolder, client: ClientPath, *, as_json: AsJson = False) -> 
 def explain(
     policy: PolicyPath,
     *,
+    client: ClientHere = None,
+    shared: Shared = False,
     top: Annotated[int, typer.Option(min=1, help="number of features to name for each action")] = 5,
     as_json: AsJson = False,
 ) -> None:
@@ -106,7 +108,7 @@ def explain(
     from fedopl.report.sections.explainers import explainer_of
     from fedopl.report.words.permission_words import permission_sentences
 
-    found, run = policy_and_run(policy)
+    found, run = policy_to_explain(policy, client, shared=shared)
     explainer = explainer_of(found)
     rules = found.permissions
     if as_json:

@@ -188,7 +188,10 @@ def _target(finished: "Record") -> dict[str, Any]:
     assert found is not None  # noqa: S101  (the caller has checked)
     claimed = {} if finished.in_doubt else found.values
     values = {name: {**vars(own), "interval": own.interval()} for name, own in claimed.items()}
-    return {**asdict(found), "values": values, "in_words": finished.at_target}
+    over = {} if finished.in_doubt else found.gains
+    gains = {name: {**vars(own), "interval": own.interval()} for name, own in over.items()}
+    told = {"values": values, "gains": gains, "in_words": finished.at_target}
+    return {**asdict(found), **({"gain": None} if finished.in_doubt else {}), **told}
 
 
 def _budget(finished: "Record") -> dict[str, Any] | None:

@@ -92,19 +92,55 @@ def policy_here(
         found = read_client(client)
         own = None if shared or run is None else _personal(run, found)
         return (own or policy).at(found.name), found.settings
+    why_none = ""
     if client is not None and run is not None and not shared:
         saved = shared_personal(path, str(client))
         if saved.is_file():
             _say_personal(run, str(client))
             return load_policy(saved).at(str(client)), None
+        why_none = _why_no_personal(run, str(client))
     rules = policy.permissions
     if client is not None and (rules is None or not rules.only):
         raise OptionError(
             f"{client}: there is no such client's folder. A name alone selects the actions "
-            "permitted at that client, and this policy permits the same at every client"
+            f"permitted at that client, and this policy permits the same at every client{why_none}"
         )
+    if why_none:
+        typer.echo(f"The shared policy is used{why_none}", err=True)
     name = None if client is None else str(client)
     return policy.at(rules.checked_client(name)) if rules else policy, None
+
+
+def policy_to_explain(
+    path: Path, client: Path | None, *, shared: bool
+) -> "tuple[Policy, Run | None]":
+    """The policy for decisions at a client, and the run, if what the run says is about it."""
+    policy, run = policy_and_run(path)
+    if client is None:
+        return policy, run
+    found, _ = policy_here(path, client, shared=shared)
+    if run is None or found.numbers().tobytes() == policy.numbers().tobytes():
+        return found, run
+    # Of a personal policy a run knows neither leaves nor noise, but by how much features differ.
+    is_measured = found.explained_by == "weights" and run.study.privacy is None
+    return found, run if is_measured else None
+
+
+def _why_no_personal(run: "Run", name: str) -> str:
+    """Why the name of a client does not give its personal policy; empty if it can have none."""
+    study = run.study
+    if not (study.personalises or study.personalises_at_home):
+        return ""
+    if run.membership and not run.personal:
+        return (
+            ". Clients joined or left after the personal policies were solved, so this run has "
+            "none; a new run has them again"
+        )
+    share = "" if study.personalises_at_home else ", unless share_personal = true in client.toml"
+    return (
+        f". The personal policy of '{name}' is kept in its client's folder{share}: name that "
+        "folder, as in --client clients/NAME"
+    )
 
 
 def _personal(run: "Run", client: "Client") -> "Policy | None":

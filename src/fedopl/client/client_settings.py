@@ -118,7 +118,7 @@ class ClientFile(Checked):
         default=False,
         description="in a study with personal policies: whether this client's personal policy is "
         "written into the run's folder, where everybody with access to the folder can read it. "
-        "If not, it is kept here alone. Runs on one machine only: no message carries it",
+        "If not, it is kept here alone. In a study over a network it is kept here in any case",
     )
     approve: Literal["auto", "ask"] = Field(
         default="auto",

@@ -180,8 +180,10 @@ def study_lines(
     if is_small:
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
         yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
-    elif privacy is None and len(sizes.rows) > 1:
-        yield from ("", "[personal]", 'kind = "ridge"  # each client also has a policy of its own')
+    elif len(sizes.rows) > 1:
+        where = ", which stays there and has no noise" if privacy else ""
+        what = f"each client also has a policy of its own{where}"
+        yield from ("", "[personal]", f'kind = "ridge"  # {what}')
     yield from ("", "[requires]", "values = true")
 
 

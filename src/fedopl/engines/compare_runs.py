@@ -28,6 +28,7 @@ class Comparison:
 
     def __str__(self) -> str:
         headers = ["run", "value", "gain over best arm", "gain over logging", "exchanges", "KB"]
+        headers[2:2] = self._at_target
         table = text_table(headers, [self._cells(name, run) for name, run in self.runs.items()])
         verdicts = "\n".join(f"{name}: {run.verdict}" for name, run in self.runs.items())
         parts = [table, self._differing(), verdicts, *self._net(), CAUTION]
@@ -36,11 +37,20 @@ class Comparison:
     def _repr_html_(self) -> str:
         return html_text(str(self))
 
+    @property
+    def _at_target(self) -> list[str]:
+        """The header of values at a site without outcomes, if there is one."""
+        names = {run.target.client for run in self.runs.values() if run.target}
+        if not names:
+            return []
+        return [f"value at {names.pop()}" if len(names) == 1 else "value at its target"]
+
     def _cells(self, name: str, run: Run) -> list[str]:
         found = _numbers(run)
         received = sum(latest.bytes_received for latest in run.rounds) / 1024
         unknown = "in doubt" if run.in_doubt else "–"
-        named = ("value", "over_best_arm", "over_logging")
+        named = ["value", "over_best_arm", "over_logging"]
+        named[1:1] = ["at_target"] * len(self._at_target)
         estimates = [_cell(found[key]) if found[key] else unknown for key in named]
         return [name, *estimates, f"{len(run.rounds)}", f"{received:.1f}"]
 
@@ -95,6 +105,7 @@ def _numbers(run: Run) -> dict[str, Any]:
         "value": values.get((run.chosen, GLOBAL)),
         "over_best_arm": gains.get((arm_name(run.best_arm), GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
+        "at_target": run.target.values.get(run.chosen) if run.target else None,
     }
     # Leave out numbers that are in doubt: readers would trust their intervals.
     known = {n: None if run.in_doubt else estimate for n, estimate in found.items()}

@@ -38,6 +38,7 @@ def join_rows(
     limits: object = "open",
 ) -> Run:
     """The run with these new clients, whose rows are in memory; see `Run.join`."""
+    _check_named(clients)
     study = _study_for(run, clients, shares or {})
     for name, data in clients.items():
         _check_rows(name, data, study)
@@ -99,6 +100,18 @@ def _study_for(run: Run, names: Collection[str], shares: Mapping[str, float]) ->
     """The study that newcomers with these names agree to; an error if they cannot join."""
     check_newcomers(run, names)
     return study_with(run.study, list(names), shares, run.rows)
+
+
+def _check_named(clients: object) -> None:
+    """Refuse whatever is no mapping from names to rows."""
+    given = list(clients) if isinstance(clients, Mapping) else [clients]
+    for one in given:
+        if not isinstance(one, str):
+            what = "as a name" if isinstance(clients, Mapping) else "in its place"
+            raise OptionError(
+                "clients: expected rows by client name, as in {'west': data}; came "
+                f"{type(one).__name__} {what}"
+            )
 
 
 def _check_rows(name: str, data: object, study: Study) -> None:

@@ -34,6 +34,7 @@ from fedopl.study.study_file import check_permitted
 from fedopl.study.target_plan import Balance, TargetPlan
 
 TARGET = "target"  # the name of a site without outcomes
+_PERSONAL = ("auto", "ridge", "none")
 MOST_WITH_THEIR_OWN = 100  # the most clients for which `personal="auto"` gives personal policies
 
 
@@ -117,6 +118,8 @@ def learn(
     regions, clients = clients, members_of(clients)
     _check_clients(clients)
     names = aggregators_in(regions)
+    if not isinstance(personal, str) or personal not in _PERSONAL:
+        raise OptionError(f"personal: expected {quoted(_PERSONAL)}, came {personal!r}")
     candidates = policy.named if isinstance(policy, KindOfPlan) else {}
     if target is not None:
         _check_target(target, clients, candidates)

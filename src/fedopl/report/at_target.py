@@ -1,6 +1,6 @@
 """The policy at a site without outcomes: its value there, and the evidence behind that value."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fedopl.report.explain.in_doubt import folded_if_doubted
 from fedopl.report.parts import Caution, Heading, Part, Points, Section, Table, Text
@@ -8,6 +8,7 @@ from fedopl.report.words.numbers import Span, alike, count, decimal, listed, per
 from fedopl.report.words.policy_labels import OutcomeWords, label, opened, verdict
 from fedopl.results.record import Record
 from fedopl.results.target_value import GOOD_PART, LEAST_SEEN, SOME, AtTarget, TargetSource
+from fedopl.results.value_tables import arm_name
 
 _TOLD = (
     "The target reported what its contexts are like: the means of all features, and of their "
@@ -139,30 +140,49 @@ def _verdict(record: Record, found: AtTarget) -> str:
         f"At {found.client}, which has {count(found.n_rows)} rows of contexts and no outcomes, "
         f"{label(record.study, record.chosen)} is expected to come to {span} {words.name} per "
         f"decision. That rests on {listed(used)}: {plural(round(found.effective_rows), 'row')}, in "
-        f"effect, of {count(sum(one.n_rows for one in found.sources))} that were held out."
+        f"effect, of {count(sum(one.n_rows for one in found.sources if one.used))} that were held "
+        "out."
     )
 
 
 def _values(record: Record, found: AtTarget) -> Table:
     words = OutcomeWords.of(record.study)
     spans = alike([Span.of(estimate) for estimate in found.values.values()])
+    gains = [Span.of(found.gains[name]) for name in found.values if name in found.gains]
+    gained = dict(zip([n for n in found.values if n in found.gains], alike(gains), strict=True))
     return Table(
-        caption=f"Expected {words.name} per decision at {found.client} ({words.better})",
-        headers=("Policy", "Expected", "95 % interval"),
+        caption=f"Expected {words.name} per decision at {found.client} ({words.better}), and what "
+        f"{label(record.study, record.chosen)} gains over each action (positive is better)",
+        headers=("Policy", "Expected", "95 % interval", "Gain over it", "95 % interval"),
         rows=tuple(
-            (opened(label(record.study, name)), span.number, span.interval)
+            (opened(label(record.study, name)), span.number, span.interval, *_paired(gained, name))
             for name, span in zip(found.values, spans, strict=True)
         ),
     )
 
 
+def _paired(gains: Mapping[str, Span], name: str) -> tuple[str, str]:
+    own = gains.get(name)
+    return (own.number, own.interval) if own else ("–", "–")
+
+
 def _gain(record: Record, found: AtTarget) -> str:
     if found.gain is None:
         return f"What '{record.best_arm}' is worth there is not known."
-    span = Span.of(found.gain)
+    span, there = Span.of(found.gain), found.best_arm_there
+    is_best_there = there == arm_name(record.best_arm)
+    over = (
+        f"Over '{record.best_arm}' for everybody, the best single action at the sources"
+        f"{' and there' if is_best_there else ''}, it gains {span} there: "
+        f"{_SIGNIFICANT[verdict(span)]}."
+    )
+    if there is None or is_best_there:
+        return over
+    own = Span.of(found.gains[there])
     return (
-        f"Over '{record.best_arm}' for everybody, the best single action at the sources, it gains "
-        f"{span} there: {_SIGNIFICANT[verdict(span)]}."
+        f"{over} What looks best for everybody there is another single action, "
+        f"{label(record.study, there)}: over that, it gains {own}: {_SIGNIFICANT[verdict(own)]}. "
+        "That action was picked by these numbers, so its value is rather too high than too low."
     )
 
 

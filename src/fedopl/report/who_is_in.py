@@ -93,10 +93,11 @@ def _gains(record: Record, known: Valuation) -> Table:
     return Table(
         caption=f"Gain of the policy as it is now in {unit} per decision, at the clients that "
         "valued it, with 95 % intervals (positive is better)",
-        headers=("Client", *against.values()),
+        headers=("Client", "Held-out rows", *against.values()),
         rows=tuple(
             (
                 client,
+                count(min(one.estimate.n_rows for one in known.gains if one.client == client)),
                 *(_cell(rows.get((name, client)), client in known.in_doubt) for name in against),
             )
             for client in clients

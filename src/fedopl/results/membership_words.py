@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from fedopl.results.record import Record
 
 
+# A newcomer's gain that rests on fewer held-out rows than this says little.
+FEW_HELD_OUT = 30
+
+
 def who_changed(membership: Membership) -> str:
     """Which clients joined and which left, in a few words."""
     did = [
@@ -49,9 +53,12 @@ def _gain(client: str, gains: dict[str, GainRow], in_doubt: tuple[str, ...]) -> 
         return f"in doubt at '{client}', whose answers belie the models, so nothing is claimed"
     if row is None:
         return f"not told at '{client}'"
-    low, high = row.interval
+    (low, high), n_rows = row.interval, row.estimate.n_rows
+    few = f", by only {n_rows:,} held-out rows, which say little" if n_rows < FEW_HELD_OUT else ""
+    if row.estimate.value == row.estimate.standard_error == 0:
+        return f"none at '{client}', where it decides as that arm for all held-out rows{few}"
     found = f"{row.estimate.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
-    return f"{found} at '{client}'"
+    return f"{found} at '{client}'{few}"
 
 
 def since_then(record: "Record", membership: Membership) -> list[str]:

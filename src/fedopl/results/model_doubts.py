@@ -102,6 +102,8 @@ def clients_of_a_part(record: "Record") -> dict[str, Estimate]:
 
 def why_in_doubt(record: "Record") -> str | None:
     """Why nothing is claimed about all clients together; None if something may be."""
+    if record.doubt_then is not None:  # a client that left said how its models fit, and is gone
+        return record.doubt_then or None
     if doubted(record):
         return TOO_SIMPLE
     if _looks_better(record) and any(one.is_badly_unbalanced for one in action_fits(record)):

@@ -53,6 +53,11 @@ _MEDIANS = (
     "far the\nsplits differ. The policy itself is that of the first split."
 )
 
+_NOT_AT_TARGET = (
+    "Nothing is said of '{0}', which has contexts only: policies were valued at the sources alone. "
+    "A run of\nthe study says what the policy that it learns is worth there."
+)
+
 _NET = "Values, and what was done among them, are {net} per decision: {costs}."
 
 _WRONG = (
@@ -93,6 +98,8 @@ class Record:
     splits: tuple[SplitTables, ...] = ()  # where rows were split several times, the first first
     for_newcomers: ForNewcomers | None = None  # None where nobody can join or leave
     membership: Membership | None = None  # where clients joined or left since
+    # What `in_doubt` said with the answers of all, "" for nothing, where a client's are not kept.
+    doubt_then: str | None = None
 
     @property
     def own_rounds(self) -> tuple[Round, ...]:
@@ -305,10 +312,12 @@ class Record:
 
     @property
     def at_target(self) -> str:
-        """The value at a site without outcomes, in a sentence; empty if there is no such site.
+        """The value at a site without outcomes, in words; empty if there is no such site.
 
         If nothing is claimed about values at sources, nothing is claimed there, either.
         """
+        if self.target is None and self.study.target:  # policies were valued, and none was learned
+            return _NOT_AT_TARGET.format(self.study.target.client)
         if self.target is None:
             return ""
         doubted = replace(self.target, why_not=self.in_doubt or self.target.why_not)

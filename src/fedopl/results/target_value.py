@@ -44,6 +44,8 @@ class AtTarget:
     effective_rows: float = 0.0  # of the sources that are used, together
     values: Mapping[str, Estimate] = field(default_factory=dict)  # by policy
     gain: Estimate | None = None  # of the learned policy over the best constant arm of all sources
+    # The same, paired, over that arm and every other arm that everybody may get, by its name.
+    gains: Mapping[str, Estimate] = field(default_factory=dict)
     why_not: str = ""
     sources: tuple[TargetSource, ...] = ()
     regions: tuple[TargetRegion, ...] = ()
@@ -81,8 +83,13 @@ class AtTarget:
         """The sources that are left out."""
         return tuple(one for one in self.sources if not one.used)
 
+    @property
+    def best_arm_there(self) -> str | None:
+        """The arm that looks best at the target, which is the one that least is gained over."""
+        return min(self.gains, key=lambda arm: self.gains[arm].value) if self.gains else None
+
     def in_words(self, chosen: str) -> str:
-        """One plain sentence."""
+        """What the policy is worth there, and what it gains, in one or two plain sentences."""
         where = f"At '{self.client}', which has contexts only,"
         if self.why_not:
             return f"{where} nothing is claimed about the policy's value: {self.why_not}."
@@ -91,8 +98,31 @@ class AtTarget:
         return (
             f"{where} the policy is worth {found.value:.4g} (95 % interval {low:.4g} to "
             f"{high:.4g}), by {self.effective_rows:,.0f} effective rows of "
-            f"{sum(one.used for one in self.sources)} of {len(self.sources)} sources."
+            f"{sum(one.used for one in self.sources)} of "
+            f"{len(self.sources)} {'source' if len(self.sources) == 1 else 'sources'}."
+            f"{self._gains_in_words()}"
         )
+
+    def _gains_in_words(self) -> str:
+        """The gains over the arm that is best at the sources, and over the one that is best there.
+
+        The first of `gains` is over the sources' best arm, if its value at the target is known.
+        """
+        there = self.best_arm_there
+        if self.gain is None or there is None:
+            return ""
+        first = next(iter(self.gains))
+        if first == there:
+            return f" Over '{first}', which is best at the sources and there, {_gained(self.gain)}."
+        return (
+            f" Over '{first}', which is best at the sources, {_gained(self.gain)}; over '{there}', "
+            f"which looks best there and was picked by these numbers, {_gained(self.gains[there])}."
+        )
+
+
+def _gained(gain: Estimate) -> str:
+    low, high = gain.interval()
+    return f"it gains {gain.value:.4g} ({low:.4g} to {high:.4g})"
 
 
 # Fewer held-out rows of sources than this count as hardly any, in a region with a good part

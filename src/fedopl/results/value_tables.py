@@ -58,6 +58,12 @@ class ImprovementRow(_Row):
     policy: str
 
 
+_NOT_TOLD = (
+    "No gains of personal policies were reported. With differential privacy they stay at the "
+    "clients; other runs without any have no personal policies."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LeafRow:
     """One action in one leaf of the learned tree; no estimate if too few rows had a score."""
@@ -193,6 +199,12 @@ class PersonalTable(_Table[GainRow]):
 
     def __bool__(self) -> bool:
         return bool(self.rows)
+
+    def __str__(self) -> str:
+        return super().__str__() if self.rows else _NOT_TOLD
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() if self.rows else f"<p>{_NOT_TOLD}</p>"
 
 
 class ImprovementTable(_Table[ImprovementRow]):

@@ -84,10 +84,13 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
             "caution: no client released the sums that standard errors are computed from; set "
             "caution = 0 under [policy]"
         )
+    taken = TakenRows.of_answers(usable) if doubts else None
+    if before and before.models:
+        # A client of the run left, and its total with it: newcomers get the models of that run.
+        return Enrolled(counted, borrowed, before.models, taken, usable)
     parts = before.adding(usable, {}).outcome_sums() if before else usable
     if not parts:
         return Enrolled(counted, borrowed, unsupported_models(study))
-    taken = TakenRows.of_answers(usable) if doubts else None
     total = combined(parts, weights={})
     return Enrolled(counted, borrowed, solve_outcomes(study, total), taken, usable, total)
 

@@ -252,7 +252,9 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     """Refuse a mixture or permissions that name unknown clients; the error says which line."""
     names = list(clients)
     try:
-        study.mixture.weights(dict.fromkeys(_sources(path, study, names), 1))
+        study.mixture.weights(dict.fromkeys(_sources(study, names), 1))
+    except PlacedError as error:
+        raise OptionError(TomlFile.read(Path(path)).complaint(error.place, str(error))) from None
     except OptionError as error:
         message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
         raise OptionError(message) from None
@@ -263,7 +265,7 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
         raise OptionError(message) from None
 
 
-def _sources(path: str | Path, study: Study, clients: list[str]) -> list[str]:
+def _sources(study: Study, clients: list[str]) -> list[str]:
     """All clients except the target, which must be one of them."""
     if study.target is None:
         return clients
@@ -274,8 +276,7 @@ def _sources(path: str | Path, study: Study, clients: list[str]) -> list[str]:
     elif not sources:
         message = "there is no other client; policies are learned from clients with outcomes"
     if message:
-        place = ("target", "client")
-        raise OptionError(TomlFile.read(Path(path)).complaint(place, f"client: {message}"))
+        raise PlacedError("target.client", message, ("target", "client"))
     return sources
 
 

@@ -58,7 +58,7 @@ def _answer(message: Message, context: Context) -> bytes:
 def _doors(context: Context, asker: str) -> RemoteDoors:
     client = read_client(str(_setting(context.node_config, "client")))
     agreed, _ = read_study(str(_setting(context.node_config, "study")))
-    return RemoteDoors(client, agreed, asker)
+    return RemoteDoors(client, agreed, asker, log.warning)
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:

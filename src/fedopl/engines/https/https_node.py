@@ -65,7 +65,7 @@ def run_node(
 
     """
     own, agreed, context = checked_files(server, client, study, certificates)
-    doors = RemoteDoors(own, agreed, asker=f"the server {server}")
+    doors = RemoteDoors(own, agreed, asker=f"the server {server}", tell=tell)
     doors.open()  # errors for the owner come now, before the first question
     import_for_answers(agreed)
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))

@@ -1,9 +1,10 @@
 """A client's side of a study over a network: its doors, opened from its own files."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
-from fedopl.base.errors import OptionError, StudyError, WireError
+from fedopl.base.errors import StudyError, WireError
 from fedopl.client.client_file import Client
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
@@ -15,6 +16,10 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
+STAYS_AT_HOME = (
+    "{0}: share_personal = true counts in `fedopl run` alone: over a network no message carries a "
+    "personal policy, so it stays here; hand over what `fedopl export --client` writes"
+)
 ANY_SIZE = {axis: range(1 << 32) for axis in Axis}
 
 
@@ -25,14 +30,19 @@ class RemoteDoors:
         client: the client; its rows are read at the first question.
         agreed: the client's own copy of the study.
         asker: who asks, for the ledger.
+        tell: called with what the client's owner should know.
 
     """
 
-    def __init__(self, client: Client, agreed: Study, asker: str) -> None:
+    def __init__(
+        self, client: Client, agreed: Study, asker: str, tell: Callable[[str], object]
+    ) -> None:
         self.client, self.agreed, self.asker = client, agreed, asker
         self._rows: LoggedData | None = None
         self._open: Door | None = None
         self._splits = split_studies(agreed)
+        if client.settings.share_personal and agreed.personalises:
+            tell(STAYS_AT_HOME.format(client.name))
 
     def open(self, place: int = 0) -> Door:
         """The door to a split of the study; if it cannot open, an error for the client's owner.
@@ -44,7 +54,6 @@ class RemoteDoors:
             if self.agreed.table is None:
                 raise StudyError("study: it does not say what the columns of tables mean")
             check_has_rows(self.client, study)
-            _check_sharing(self.client, study)
             if self._rows is None:
                 self._rows = self.client.rows_for(self.agreed)
             pinned = self.client.pinned(study, self._rows)
@@ -88,13 +97,3 @@ def refused(content: bytes) -> bytes:
     return bundled(
         [codec.encode(Refusal(study=q.study, exchange=q.exchange, reason=failed)) for q in asked]
     )
-
-
-def _check_sharing(client: Client, study: Study) -> None:
-    """Raise an error if the owner wants to share a personal policy: no message can carry it."""
-    if client.settings.share_personal and study.personalises:
-        raise OptionError(
-            f"{client.name}: share_personal = true, and over a network no message carries a "
-            "personal policy; take it out of client.toml, and hand over what `fedopl export "
-            "--client` writes"
-        )

@@ -37,9 +37,10 @@ class ScoreSumsByFold(Message, code=83):
         return self.of_folds([other for other in range(len(self.weights)) if other != fold])
 
     def of_folds(self, folds: Collection[int]) -> ScoreSums:
-        """The sums of all rows of these folds."""
+        """The sums of all rows of these folds; zeros if no row is in any of them."""
         weights = np.where(np.isin(np.arange(len(self.weights)), list(folds)), self.weights, 0.0)
-        return self._pooled(weights / weights.sum())
+        total = weights.sum()
+        return self._pooled(weights / total if total > 0 else weights)
 
     def _pooled(self, weights: FloatArray) -> ScoreSums:
         """Means over rows that have a score; folds count by the weight of those rows."""

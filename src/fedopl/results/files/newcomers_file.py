@@ -9,6 +9,7 @@ import numpy as np
 
 from fedopl.base.errors import StorageError
 from fedopl.messages.learning.outcome_sums import OutcomeSums
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.results.files.sums_file import answers_in, arrays_of
 from fedopl.results.sums.for_newcomers import ForNewcomers
@@ -23,6 +24,7 @@ def newcomers_npz(kept: ForNewcomers) -> bytes:
         "by_fold": _names(kept.by_fold),
         **arrays_of("total", [kept.total] if kept.total else []),
         **arrays_of("joined", list(kept.joined.values())),
+        **arrays_of("models", [kept.models] if kept.models else []),
         **arrays_of("by_fold", list(kept.by_fold.values())),
     }
     content = io.BytesIO()
@@ -39,10 +41,13 @@ def load_newcomers(path: Path, study: Study) -> ForNewcomers:
             )
             has_total = ("total",) if "total.0.sums" in arrays else ()
             total = answers_in(arrays, "total", OutcomeSums, study, has_total)
+            has_models = ("models",) if "models.0.models" in arrays else ()
+            models = answers_in(arrays, "models", SumScores, study, has_models)
             return ForNewcomers(
                 counted=counted,
                 total=total.get("total"),
                 joined=answers_in(arrays, "joined", OutcomeSums, study, joined),
+                models=models.get("models"),
                 by_fold=answers_in(arrays, "by_fold", ScoreSumsByFold, study, by_fold),
             )
     except Exception:  # whatever a damaged archive makes its reader say

@@ -19,7 +19,7 @@ reliance.json    what would come out without single clients, and who contradicts
 sums.npz         the clients' sums, from which other mixtures can be solved, and descriptions
 newcomers.npz    what a client that joins later is scored and added with, where one can join
 membership.json  who joined or left since, and who says what of the policy that came of it
-before/          then the run as it was before, without sums
+before/          then the run as it was before, without sums or single answers of those who left
 run.json         what was chosen, for whom, with which versions; written last
 personal/        policies of single clients, of those who share theirs
 exchanges/       the journal, from which a killed run goes on; of further splits in split-2/, …
@@ -128,6 +128,7 @@ def load_record(folder: Path) -> Record:
             mixture=summary["mixture"],
             rows=summary["rows"],
             row_weights=summary.get("row_weights"),
+            doubt_then=summary.get("doubt_then"),
             **load_sums(folder / "sums.npz", study, summary),
             **_who_may_change(folder, study, summary["files"]),
             **_with_regions(
@@ -201,6 +202,7 @@ def _summary(record: Record, hashes: dict[str, str], when: Mapping[str, str]) ->
         "described": sorted(record.described.by_client) if record.described else None,
         "fitted": sorted(record.fitted),
         "interactions": sorted(record.interactions),
+        **({"doubt_then": record.doubt_then} if record.doubt_then is not None else {}),
         **when,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},

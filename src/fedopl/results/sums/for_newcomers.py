@@ -1,25 +1,30 @@
 """What a run keeps besides clients' score sums, so that clients may join it later, or leave it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from fedopl.messages.learning.outcome_sums import OutcomeSums
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+
+Solve = Callable[[OutcomeSums], SumScores]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForNewcomers:
     """What is needed to score a newcomer's rows, and to choose terms of a basis.
 
-    Outcome models were made from one total over the clients of the run. The total does not show the
-    part of a single client, so a client that was in the run stays in these models, even after
-    leaving.
+    Outcome models were made from one total over the clients of the run. The total less the sums of
+    those who stay is a leaving client's own sums. So once a client that is in the total leaves, the
+    total is dropped, and only the models that were made from it are kept. They score whoever comes
+    later.
     """
 
-    counted: tuple[str, ...] = ()  # whose rows are in the total, sorted
-    total: OutcomeSums | None = None  # None where every client has models of its own
+    counted: tuple[str, ...] = ()  # whose rows are in the total and the models, sorted
+    total: OutcomeSums | None = None  # None where every client has models of its own, or one left
     joined: Mapping[str, OutcomeSums] = field(default_factory=dict)  # those who came since
+    models: SumScores | None = None  # of the run, once one of its clients left
     by_fold: Mapping[str, ScoreSumsByFold] = field(default_factory=dict)
 
     def outcome_sums(self) -> dict[str, OutcomeSums]:
@@ -31,16 +36,23 @@ class ForNewcomers:
         self, sums: Mapping[str, OutcomeSums], by_fold: Mapping[str, ScoreSumsByFold]
     ) -> Self:
         """The data with newcomers added; clients of the original run are in its total already."""
-        new = {name: own for name, own in sums.items() if name not in self.counted}
+        new = {} if self.models else {n: own for n, own in sums.items() if n not in self.counted}
         joined = dict(sorted({**self.joined, **new}.items()))
         return replace(
             self, joined=joined, by_fold=dict(sorted({**self.by_fold, **by_fold}.items()))
         )
 
-    def without(self, names: Collection[str]) -> Self:
-        """The data without leaving clients, except for their part in the total."""
-        return replace(
+    def without(self, names: Collection[str], solve: Solve) -> Self:
+        """The data without leaving clients.
+
+        `solve` makes models of a total. They stand in for it if one of these clients is in it.
+        """
+        fewer = replace(
             self,
             joined={name: own for name, own in self.joined.items() if name not in names},
             by_fold={name: own for name, own in self.by_fold.items() if name not in names},
         )
+        if self.total is None or not set(names) & set(self.counted):
+            return fewer
+        # Those who came since were scored by other models, which are not made any more.
+        return replace(fewer, total=None, joined={}, models=solve(self.total))

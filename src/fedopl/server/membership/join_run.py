@@ -14,7 +14,7 @@ from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.grid_rules import thresholds_of
 from fedopl.policies.trees.nodes import as_array
-from fedopl.results.membership import Change
+from fedopl.results.membership import Change, policy_digest
 from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -23,6 +23,7 @@ from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.server.enrol_and_score import enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.membership.earlier_answers import with_answers
 from fedopl.server.membership.newcomers_values import valued_by
 from fedopl.server.membership.solve_again import (
     history_of,
@@ -51,10 +52,13 @@ def join_run(record: Record, conversation: Conversation, shares: Mapping[str, fl
     both = _with_sums(replace(record, study=conversation.study), conversation)
     both = _with_second_look(both, conversation)
     setting = setting_of(both)
-    valued = valued_by(newcomers, policy_of(both, setting), setting, conversation)
+    valued, told = valued_by(newcomers, policy_of(both, setting), setting, conversation)
     rounds = _numbered_on(conversation.rounds, record.rounds)
+    history = history_of(record)
+    if valued.policy == policy_digest(history.before.policy):
+        history = replace(history, before=with_answers(history.before, told))
     history = history_with(
-        history_of(record),
+        history,
         [_change(name, both, rounds, shares.get(name)) for name in newcomers],
         valued=valued,
         clients=both.rows,

@@ -1,6 +1,7 @@
 """A client leaves a finished run: the policy is solved again from the sums of those who stay."""
 
 from dataclasses import replace
+from functools import partial
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
@@ -9,6 +10,8 @@ from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
+from fedopl.server.aggregate.federated_outcomes import solve_outcomes
+from fedopl.server.membership.earlier_answers import without_answers
 from fedopl.server.membership.solve_again import (
     history_of,
     history_with,
@@ -29,6 +32,8 @@ def leave_run(record: Record, client: str) -> Record:
     _check_in(record, client)
     staying = [name for name in record.rows if name != client]
     history = history_of(record)
+    if client in history.before.rows:
+        history = replace(history, before=without_answers(history.before, [client]))
     change = Change(kind="left", client=client, when=now(), rows=record.rows[client])
     history = history_with(history, [change], clients=staying)
     fewer = _without(replace(record, study=_study_of(record.study, history)), client)
@@ -88,7 +93,8 @@ def _without(record: Record, client: str) -> Record:
         row_weights=weights and {name: own for name, own in weights.items() if name != client},
         statistics=statistics,
         tree=tree,
-        for_newcomers=record.for_newcomers and record.for_newcomers.without([client]),
+        for_newcomers=record.for_newcomers
+        and record.for_newcomers.without([client], partial(solve_outcomes, record.study)),
     )
 
 

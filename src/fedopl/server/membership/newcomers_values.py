@@ -22,8 +22,8 @@ from fedopl.server.policy_comparison import Candidates, Evaluated
 
 def valued_by(
     newcomers: Collection[str], policy: Policy, setting: Setting, conversation: Conversation
-) -> Valuation:
-    """The values of the policy, the best arm and other arms, reported by newcomers alone."""
+) -> tuple[Valuation, Evaluated]:
+    """The values of the policy, the best arm and other arms, and all that newcomers said of it."""
     study = setting.study
     candidates = Candidates(study, {})
     candidates.policies[LEARNED] = policy
@@ -35,13 +35,14 @@ def valued_by(
         describe=study.evaluation.describe,
         asked=newcomers,
     )
-    return Valuation(
+    valued = Valuation(
         policy=policy_digest(policy),
         values=told.values.rows,
         gains=told.gains.rows,
         improvements=told.improvements.rows,
         in_doubt=tuple(name for name in sorted(newcomers) if _is_in_doubt(name, told, setting)),
     ).by_clients(newcomers)
+    return valued, told
 
 
 def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:

@@ -101,6 +101,7 @@ _SAID_OF_POLICY: dict[str, Callable[[], Any]] = {
     "leaves": tuple,
     "diagnosis": lambda: None,
     "reliance": lambda: None,
+    "doubt_then": lambda: None,
 }
 
 

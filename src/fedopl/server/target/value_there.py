@@ -117,7 +117,15 @@ def _with_values(found: AtTarget, values: SourcePart, record: Record) -> AtTarge
 
     columns = np.eye(study.n_actions + 1)
     names = [record.chosen, *map(arm_name, study.actions)]
-    best = 1 + study.actions.index(record.best_arm)
+    # The sources' best arm first. An arm that some may not get is no policy for everybody.
+    limited = study.permissions.limited(study.actions) if study.permissions else ()
+    others = [arm for arm in study.actions if arm != record.best_arm and arm not in limited]
+    places = {arm: 1 + study.actions.index(arm) for arm in (record.best_arm, *others)}
+    gains = {
+        arm_name(arm): estimate(columns[0] - columns[place])
+        for arm, place in places.items()
+        if values.known[place]
+    }
     return replace(
         found,
         values={
@@ -125,5 +133,6 @@ def _with_values(found: AtTarget, values: SourcePart, record: Record) -> AtTarge
             for name, column, known in zip(names, columns, values.known, strict=True)
             if known
         },
-        gain=estimate(columns[0] - columns[best]) if values.known[best] else None,
+        gain=gains.get(arm_name(record.best_arm)),
+        gains=gains,
     )
