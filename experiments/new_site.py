@@ -3,6 +3,10 @@
     python experiments/new_site.py [DRAWS [FIRST]]
     python experiments/new_site.py balance [DRAWS [FIRST]]
 
+DRAWS is how many draws each cell has: 24 if it is not given, and 100 with `balance`. FIRST is the
+number of the first draw of what `learn` says, 0 if it is not given: with 24, the next ones after
+those of the page. The first table always begins with draw 0.
+
 Rows are made up: three sources and a target of 1,000 contexts each, which is moved by 0.5 or by 1
 standard deviation in two features and by 0.5 in a third; outcomes are smooth in contexts, or steps;
 two actions, known propensities. Sources lie 0.3 or 1 standard deviations apart.
@@ -13,8 +17,8 @@ are weights found for all sources' rows together, for which a server would choos
 counts, in five to seven trips; "each alone" are those that each source finds by itself, in one.
 
 The second is of what `learn(..., target=...)` says of the policy that it learns, from three sources
-of 2,000 rows, of which a quarter is held out, in draws from the FIRST on; how often it claims a
-value at all; and so of a target where nobody is, and of a source whose outcomes are another's. The
+of 2,000 rows, of which a quarter is held out, in draws from FIRST on; how often it claims a value
+at all; and so of a target where nobody is, and of a source whose outcomes are another's. The
 third is the same within default limits. All cells share their draws.
 
 With `balance`, there is a table of `learn(..., target=..., balance=...)`, for a target moved by 1:

@@ -1,6 +1,7 @@
 """A study file that asks for a network: every verb copes, and says nothing false of it."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
@@ -75,6 +76,14 @@ def test_the_page_shows_curves_and_that_they_are_not_all(deep):
     said = fedopl("explain", deep.out).out
     share = float(said.split("accounts for ")[1].split(" %")[0])
     assert share < 30  # the effect is of three features at once, so no curve can show it
+
+
+def test_the_page_shows_how_the_linear_policy_was_solved_that_training_began_with(deep):
+    page = page_of(deep)
+    (row,) = re.findall(r"<tr>(?:(?!</tr>).)*>precision<.*?</tr>", page, re.DOTALL)
+    assert "auto" in row
+    assert "rows" not in row
+    assert "Its precision, rows, is not read for this kind of policy" in page
 
 
 def test_nothing_is_claimed_about_joining_where_own_policies_are_simpler(deep):

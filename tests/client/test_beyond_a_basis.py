@@ -1,10 +1,11 @@
-"""`fedopl check` names trees and networks where features act as no basis holds, and only there."""
+"""`fedopl check` says what to try where hinges and products are too little, and only there."""
 
 import numpy as np
 import pytest
 
 import fedopl
 from fedopl.client.scoring.fit_check import check_fit
+from fedopl.policies.basis import Basis
 from fedopl.simulation.named_worlds import shaped_world
 
 NAMES = ("a0", "a1", "a2")
@@ -23,13 +24,32 @@ def rows_of(world):
     return fedopl.LoggedData(first.contexts, first.actions, first.rewards, action_names=NAMES)
 
 
-def cautions_about(data):
-    return " ".join(check_fit(data, fedopl.cross_fit(data, propensity="marginal")).cautions)
+def cautions_about(data, basis=None):
+    nuisances = fedopl.cross_fit(data, propensity="marginal")
+    return " ".join(check_fit(data, nuisances, basis).cautions)
 
 
-def test_where_three_act_together_a_network_is_something_to_try():
-    said = cautions_about(three_at_a_time())
-    assert 'A basis cannot express that; policies of kind = "tree" or "neural" may' in said
+@pytest.mark.parametrize(
+    ("basis", "said"),
+    [
+        (None, "What may describe them: screened_thresholds = 6 or waves = 200 in [basis] or a "),
+        (
+            {"screened_thresholds": 4},
+            "The study's screened_thresholds may describe them, but the comparison leaves these "
+            'out. What may, besides: waves = 200 in [basis] or a policy of kind = "tree" or "neu',
+        ),
+        (
+            {"screened_thresholds": 4, "waves": 50},
+            "The study's screened_thresholds and waves may describe them, but the comparison "
+            'leaves these out. What may, besides: a policy of kind = "tree" or "neural"',
+        ),
+    ],
+)
+def test_where_three_act_together_it_is_said_what_may_describe_it(basis, said):
+    own = Basis(knots={"x0": (-1.0, 0.0, 1.0)}, **basis) if basis else None
+    cautions = cautions_about(three_at_a_time(), own)
+    assert said in cautions
+    assert "cannot" not in cautions
 
 
 @pytest.mark.parametrize("world", ["linear", "smooth", "clients-differ", "noisy-client"])

@@ -106,7 +106,7 @@ def examine(client: Client, study: Study) -> Examined:
         )
     try:
         scored, nuisances = _alone(data, study)
-        found, fit = overlap(scored, nuisances), check_fit(scored, nuisances)
+        found, fit = overlap(scored, nuisances), check_fit(scored, nuisances, study.basis)
     except ImpossiblePropensitiesError as error:
         problems.append(str(error))
         found, fit = None, None

@@ -46,10 +46,10 @@ class Terms:
         stepped = tuple(basis.knots) if richest >= FAMILIES.index("steps") else ()
         found = basis.found_thresholds or ()
         cuts = dict.fromkeys((place[name], cut) for one in found for name, cut in one)
-        self._jumps = list(cuts)  # a feature's place, and a value of it
+        self.jumps = tuple(cuts)  # a feature's place, and a value beyond which outcomes jump
         # Pairs to multiply, by their positions among these.
         self._corners = [
-            (self._jumps.index((place[a[0]], a[1])), self._jumps.index((place[b[0]], b[1])))
+            (self.jumps.index((place[a[0]], a[1])), self.jumps.index((place[b[0]], b[1])))
             for a, *rest in found
             for b in rest
         ]
@@ -66,7 +66,7 @@ class Terms:
         """The number of terms of each family, which are always the first ones of all terms."""
         counts = (
             len(self.features),
-            len(self._jumps) + len(self._corners),
+            len(self.jumps) + len(self._corners),
             len(self._hinges),
             len(self._products),
             len(self._steps) + len(self._step_products),
@@ -92,7 +92,7 @@ class Terms:
     def names(self) -> tuple[str, ...]:
         """Names of terms: `age`, `age > 63`, `age above 63`, `age × dose`, `wave 1 of age`."""
         names, middle = self.features, self._scaled.middle
-        jumps = [f"{names[place]} > {cut:g}" for place, cut in self._jumps]
+        jumps = [f"{names[place]} > {cut:g}" for place, cut in self.jumps]
         step = {place: f"{names[place]} past {middle[place]:g}" for place in self._steps}
         return (
             *names,
@@ -110,8 +110,8 @@ class Terms:
         """For each term, the positions of the features that it is computed from."""
         return (
             *((place,) for place in range(len(self.features))),
-            *((place,) for place, _ in self._jumps),
-            *((self._jumps[a][0], self._jumps[b][0]) for a, b in self._corners),
+            *((place,) for place, _ in self.jumps),
+            *((self.jumps[a][0], self.jumps[b][0]) for a, b in self._corners),
             *((place,) for place, _ in self._hinges),
             *self._products,
             *((place,) for place in self._steps),
@@ -132,8 +132,8 @@ class Terms:
             for place in range(len(self.features))
         }
         start = len(self.features)
-        beyond = [Factor(start + n, 0.0, 1.0) for n in range(len(self._jumps))]
-        start += len(self._jumps)
+        beyond = [Factor(start + n, 0.0, 1.0) for n in range(len(self.jumps))]
+        start += len(self.jumps)
         corners = {start + n: (beyond[a], beyond[b]) for n, (a, b) in enumerate(self._corners)}
         start += len(self._corners) + len(self._hinges)
         found = corners | {
@@ -155,7 +155,7 @@ class Terms:
         """For each number with knots, by its position, where it bends or jumps."""
         place = {name: position for position, name in enumerate(self.features)}
         found = {place[name]: set(own) for name, own in self.basis.knots.items()}
-        for at, cut in self._jumps:
+        for at, cut in self.jumps:
             found[at].add(cut)
         return {at: np.array(sorted(own)) for at, own in found.items()}
 
@@ -169,7 +169,7 @@ class Terms:
         rising = {
             place: Stretch(place, float(low[place]), float(high[place])) for place in self._steps
         }
-        jumps = [Stretch(at, cut, math.nextafter(cut, math.inf)) for at, cut in self._jumps]
+        jumps = [Stretch(at, cut, math.nextafter(cut, math.inf)) for at, cut in self.jumps]
         pairs = [(jumps[a], jumps[b]) for a, b in self._corners]
         pairs += [(whole[a], whole[b]) for a, b in self._products]
         pairs += [(rising[a], rising[b]) for a, b in self._step_products]
@@ -230,9 +230,9 @@ class Terms:
     def _write_jumps(self, onto: FloatArray) -> int:
         """Write whether numbers exceed thresholds; return where the next terms begin."""
         start = len(self.features)
-        for position, (place, cut) in enumerate(self._jumps, start):
+        for position, (place, cut) in enumerate(self.jumps, start):
             np.greater(onto[place], cut, out=onto[position], casting="unsafe")
-        after = start + len(self._jumps)
+        after = start + len(self.jumps)
         return _multiply(onto[start:after], self._corners, onto, after)
 
     def written_in(self, target: Target[Term], n_terms: int) -> list[tuple[str, Term]]:
@@ -264,7 +264,7 @@ class Terms:
         """Whether these numbers exceed thresholds, in another language."""
         beyond = [
             target.flag(target.negated(target.at_most(features[place], cut)))
-            for place, cut in self._jumps
+            for place, cut in self.jumps
         ]
         names = self.names[len(features) : len(features) + len(beyond)]
         beyond = target.kept("beyond", names, beyond) if beyond else []

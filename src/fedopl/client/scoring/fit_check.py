@@ -10,17 +10,20 @@ from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.fit_numbers import FitNumbers, FittedRows, fit_numbers
 from fedopl.client.scoring.flexible_losses import BASIS, Losses, flexible_losses
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.policies.basis import Basis
 
 MOST_CHECKED = 20_000  # rows
 N_BINS = 10  # bins of propensities, each with as many rows
 # How many standard errors something must be off to count: there are many numbers to look at.
 SURELY_OFF = 4.5
 LARGE_SHARE, LARGE_PULL = 0.06, 0.5
-MUCH_LEFT = 0.05  # as a share of the loss: what a basis leaves to a flexible model
+MUCH_LEFT = 0.05  # as a share of the loss: what hinges and products leave to a flexible model
 WHAT_TO_DO = (
     "add the features that the logged decisions were based on (also their squares, steps or "
     "products), or state known propensities"
 )
+
+_ANOTHER_KIND = 'a policy of kind = "tree" or "neural"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,7 @@ class FitCheck:
     numbers: FitNumbers
     calibration: tuple[Calibration | None, ...]  # by action, None where propensities are not known
     losses: dict[str, Losses]
+    basis: Basis | None = None  # the study's
 
     def table(self) -> str:
         """A table of the numbers, followed by the losses."""
@@ -109,8 +113,8 @@ class FitCheck:
         if self._beaten(BASIS) and self.losses[BASIS].left_over > MUCH_LEFT:
             found.append(
                 "a flexible model of outcomes is surely better than hinges and products of two: "
-                "effects depend on three features at once, or change at thresholds. A basis cannot "
-                'express that; policies of kind = "tree" or "neural" may'
+                "effects change at thresholds, or depend on three features at once. "
+                f"{_what_may_follow(self.basis)}"
             )
         return tuple(found)
 
@@ -151,7 +155,23 @@ class FitCheck:
         return found
 
 
-def check_fit(data: LoggedData, nuisances: Nuisances) -> FitCheck:
+def _what_may_follow(basis: Basis | None) -> str:
+    """What may describe effects that hinges and products of two do not; what of it there is."""
+    usual = {"screened_thresholds": 6, "waves": 200}
+    has = [name for name in usual if basis and getattr(basis, name)]
+    lacks = [f"{name} = {many}" for name, many in usual.items() if name not in has]
+    tried = [f"{' or '.join(lacks)} in [basis]"] if lacks else []
+    advice = " or ".join([*tried, _ANOTHER_KIND])
+    if not has:
+        return f"What may describe them: {advice}"
+    own = " and ".join(has)
+    return (
+        f"The study's {own} may describe them, but the comparison leaves these out. What may, "
+        f"besides: {advice}"
+    )
+
+
+def check_fit(data: LoggedData, nuisances: Nuisances, basis: Basis | None = None) -> FitCheck:
     """Check the fit on these rows, all of which models were cross-fitted on."""
     rows = FittedRows.of(data, nuisances, slice(None))
     return FitCheck(
@@ -160,6 +180,7 @@ def check_fit(data: LoggedData, nuisances: Nuisances) -> FitCheck:
         numbers=fit_numbers(rows.spread(MOST_CHECKED)),
         calibration=tuple(_calibration(rows, action) for action in range(data.n_actions)),
         losses=flexible_losses(rows),
+        basis=basis,
     )
 
 

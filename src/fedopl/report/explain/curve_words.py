@@ -10,7 +10,13 @@ from fedopl.base.tables import text_tables
 from fedopl.policies.linear import LinearPolicy
 from fedopl.report.explain.caution_words import caution_as_json, caution_words
 from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
-from fedopl.report.explain.explain_curves import Curve, CurveExplanation, explain_curves
+from fedopl.report.explain.corners import SLIGHT
+from fedopl.report.explain.explain_curves import (
+    Curve,
+    CurveExplanation,
+    FeaturePair,
+    explain_curves,
+)
 from fedopl.report.explain.explain_weights import (
     MOST_WORDS,
     STRONG,
@@ -29,7 +35,6 @@ _ALONE = (
     "that yes is as frequent as no."
 )
 _TURNS = 0.01  # of a curve's whole height: less is no turn
-_SLIGHT = 0.25  # of the most that a feature adds: where it never adds so much is not worth a word
 
 
 def policy_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
@@ -55,11 +60,12 @@ def curve_sentences(found: CurveExplanation) -> list[str]:
     """One sentence for each action, or for each pair of actions, then further remarks."""
     n_scores = len(found.weights.names)
     words = [_words(found, score) for score in range(n_scores)]
-    said = favouring(found.weights, words)
-    together = [text for score in range(n_scores) if (text := _together(found, score))]
+    together = [_together(found, score) for score in range(n_scores)]
+    said = favouring(found.weights, words, [bool(own) for own in together])
     n_first = sum(" is favoured by " in text for text in said)
+    of_pairs = [text for own in together for text in own]
     alone = [] if found.from_run else [_ALONE]
-    return [*said[:n_first], *together, *wave_sentences(found), *said[n_first:], *alone]
+    return [*said[:n_first], *of_pairs, *wave_sentences(found), *said[n_first:], *alone]
 
 
 def wave_sentences(found: CurveExplanation) -> list[str]:
@@ -79,6 +85,8 @@ def _words(found: CurveExplanation, score: int) -> list[str]:
     """Where the features with the strongest effect on a score favour its action."""
     ranked = sorted(found.curves, key=lambda curve: -curve.strength[score])[:MOST_WORDS]
     strong = [curve for curve in ranked if curve.strength[score] >= STRONG * found.strongest]
+    reversed_by_others = _reversed(found, score)
+    strong = [curve for curve in strong if curve.place not in reversed_by_others]
     return [text for curve in strong if (text := where_favoured(found, curve, score))]
 
 
@@ -101,29 +109,62 @@ def _runs_above(adds: FloatArray) -> list[tuple[int, int]]:
     above = np.concatenate([[False], adds > 0, [False]])
     edges = np.flatnonzero(above[1:] != above[:-1])
     runs = zip(edges[::2], edges[1::2] - 1, strict=True)
-    least = _SLIGHT * float(adds.max())
+    least = SLIGHT * float(adds.max())
     return [(int(a), int(b)) for a, b in runs if adds[a : b + 1].max() >= least]
 
 
 def _region(curve: Curve, run: tuple[int, int]) -> str:
     first, last = run
-    # Rounded to a hundredth of the range that is drawn.
-    digits = -math.floor(math.log10((curve.at[-1] - curve.at[0]) / 100))
-    low, high = (plain(round(float(curve.at[place]), digits) + 0.0) for place in run)
+    low, high = _value_at(curve, first), _value_at(curve, last)
     if first == 0:
         return f"up to {high}"
     return f"from {low} on" if last == len(curve.at) - 1 else f"from {low} to {high}"
 
 
-def _together(found: CurveExplanation, score: int) -> str:
-    """How the strongest pair of features affects an action; empty if the effect is small."""
-    if not found.pairs:
-        return ""
-    pair = max(found.pairs, key=lambda one: one.strength[score])
+def _value_at(curve: Curve, point: int) -> str:
+    """The value at a point: where the curve jumps as it is, otherwise rounded."""
+    at = curve.at[point]
+    for cut in curve.cuts:
+        if at in (cut, np.nextafter(cut, np.inf)):
+            return plain(float(cut))
+    # To a hundredth of the range that is drawn.
+    digits = -math.floor(math.log10((curve.at[-1] - curve.at[0]) / 100))
+    return plain(round(float(at), digits) + 0.0)
+
+
+def _strong_pairs(found: CurveExplanation, score: int) -> list[FeaturePair]:
+    """The pair that affects a score most, and all with corners; none whose effect is small."""
+    ranked = sorted(found.pairs, key=lambda pair: -pair.strength[score])
+    kept = [pair for place, pair in enumerate(ranked) if pair.corner or not place]
+    return [pair for pair in kept if pair.strength[score] >= STRONG * found.strongest][:MOST_WORDS]
+
+
+def _reversed(found: CurveExplanation, score: int) -> set[int]:
+    """The places of features whose effect on a score another feature reverses at a corner."""
+    return {
+        place
+        for pair in _strong_pairs(found, score)
+        if pair.corner
+        for place, turned in zip(pair.places, pair.corner.reverses[score], strict=True)
+        if turned
+    }
+
+
+def _together(found: CurveExplanation, score: int) -> list[str]:
+    """How the strongest pairs of features affect an action; empty if the effect is small."""
     seldom = {f"'{name}'" for name in found.weights.rarely}
     spoken = found.weights.spoken[score]
-    if pair.strength[score] < STRONG * found.strongest or seldom & set(spoken.split(" over ")):
-        return ""
+    if seldom & set(spoken.split(" over ")):
+        return []
+    return [_pair_words(found, pair, score) for pair in _strong_pairs(found, score)]
+
+
+def _pair_words(found: CurveExplanation, pair: FeaturePair, score: int) -> str:
+    """One sentence about two features: where a corner favours an action, or which sides do."""
+    spoken = found.weights.spoken[score]
+    if pair.corner and (where := pair.corner.where_favoured(score)):
+        first, second = pair.features
+        return f"{first} and {second} act together: they favour {spoken} {where}."
     leaning = pair.leaning[score]
     if not leaning:
         return f"How {pair.features[0]} favours {spoken} depends on {pair.features[1]}."

@@ -1,14 +1,15 @@
 """Curves of a policy: what each feature adds to a score at each of its values."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.term_parts import parts_of
+from fedopl.policies.term_parts import PartWeights, parts_of
 from fedopl.policies.terms import Terms
+from fedopl.report.explain.corners import Corner, TermMoments, corner_of
 from fedopl.report.explain.explain_weights import Explanation, explain_weights
 from fedopl.results.record import Record
 
@@ -30,6 +31,8 @@ class Curve:
     adds: FloatArray  # (n_scores, n_points)
     shown: FloatArray  # the few values that a table shows; a figure shows what lies between them
     strength: FloatArray  # (n_scores,) standard deviation of what it adds
+    # Where the curve jumps: `at` has these values, and of each the next number.
+    cuts: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n_cuts,) rising
 
     @property
     def is_flag(self) -> bool:
@@ -53,6 +56,7 @@ class FeaturePair:
     # (n_scores,) 1 if the pair adds when both are above or both below their means, −1 if it adds
     # when one is above and one below, 0 if that depends.
     leaning: FloatArray
+    corner: Corner | None  # where their effects jump, if they do
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,9 +88,6 @@ class CurveExplanation:
         return max((float(strength.max()) for strength in strengths), default=0.0)
 
 
-TermMoments = tuple[FloatArray, FloatArray]  # means and covariances of terms
-
-
 def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveExplanation:
     """The curves of a policy with nonlinear effects; with its run, relative to averages there."""
     terms = cast("Terms", policy.terms)  # as it bends
@@ -116,7 +117,7 @@ def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveE
         weights=weights,
         curves=tuple(curves),
         pairs=tuple(
-            _pair(terms, (key[0], key[1]), parts[key], strength[key])
+            _pair(terms, parts, moments, (key[0], key[1]), strength[key])
             for key in by_strength
             if len(key) == 2 and strength[key].any()
         ),
@@ -155,7 +156,7 @@ def _with_waves(curve: Curve, moments: TermMoments) -> Curve:
     mean, variance = moments[0][curve.place], moments[1][curve.place, curve.place]
     if not variance > 0:
         return curve
-    share = np.exp(-((curve.at - mean) ** 2) / (2 * variance))
+    share = np.exp(-((curve.at - mean) ** 2) / (2 * variance)) * np.gradient(curve.at)
     share /= share.sum()
     adds = curve.adds - (curve.adds @ share)[:, None]
     return replace(curve, adds=adds, strength=np.sqrt(adds**2 @ share))
@@ -192,6 +193,8 @@ class _Drawn:
 
     def curve(self, place: int, part: FloatArray, strength: FloatArray) -> Curve:
         at, shown = self._range(place)
+        cuts = np.array(sorted(cut for own, cut in self.terms.jumps if own == place))
+        at = np.union1d(at, [cuts, np.nextafter(cuts, np.inf)])
         means = self.moments[0]
         average = means[: len(self.policy.feature_names)]
         contexts = np.tile(average, (len(at) + 1, 1))
@@ -205,6 +208,7 @@ class _Drawn:
             adds=scores[:, :-1] - scores[:, -1:] + on_average[:, None],
             shown=shown,
             strength=strength,
+            cuts=cuts,
         )
 
     def _range(self, place: int) -> tuple[FloatArray, FloatArray]:
@@ -223,13 +227,20 @@ class _Drawn:
 
 
 def _pair(
-    terms: Terms, places: tuple[int, int], part: FloatArray, strength: FloatArray
+    terms: Terms,
+    parts: PartWeights,
+    moments: TermMoments,
+    places: tuple[int, int],
+    strength: FloatArray,
 ) -> FeaturePair:
     together = [term for term in terms.factors if terms.sources[term] == places]
-    signs = np.sign(part[:, together])
+    signs = np.sign(parts[places][:, together])
     leaning = np.where((signs >= 0).all(axis=1), 1.0, np.where((signs <= 0).all(axis=1), -1.0, 0.0))
-    # A corner may lie away from the means; changes beyond it need not show there.
-    corners = [term for term in together if term < terms.sizes["thresholds"]]
-    leaning *= ~part[:, corners].any(axis=1)
     first, second = (terms.features[place] for place in places)
-    return FeaturePair(places=places, features=(first, second), strength=strength, leaning=leaning)
+    return FeaturePair(
+        places=places,
+        features=(first, second),
+        strength=strength,
+        leaning=leaning,
+        corner=corner_of(terms, parts, moments, places),
+    )

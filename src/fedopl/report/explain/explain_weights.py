@@ -1,5 +1,6 @@
 """Explains linear and pairwise policies: what favours each action, and how strongly."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -125,12 +126,17 @@ def weight_sentences(explanation: Explanation) -> list[str]:
     return favouring(explanation, [_words(explanation, n) for n in range(len(explanation.names))])
 
 
-def favouring(explanation: Explanation, words: list[list[str]]) -> list[str]:
-    """The same sentences, with `words` for what favours each action, or the first of each pair."""
+def favouring(
+    explanation: Explanation, words: list[list[str]], elsewhere: Sequence[bool] = ()
+) -> list[str]:
+    """The same sentences, with `words` for what favours each action, or the first of each pair.
+
+    `elsewhere` says about which of them other sentences say more.
+    """
     if explanation.is_constant:
         found = ["No feature plays a part: everybody gets the same."]
     else:
-        found = _by_score(explanation, words)
+        found = _by_score(explanation, words, elsewhere)
     found += [
         f"'{action}' is never chosen: no client has a score for it." for action in explanation.never
     ]
@@ -163,7 +169,9 @@ def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
     return "nothing" if policy.has_blocks else "mean"
 
 
-def _by_score(explanation: Explanation, words: list[list[str]]) -> list[str]:
+def _by_score(
+    explanation: Explanation, words: list[list[str]], elsewhere: Sequence[bool]
+) -> list[str]:
     # What favours an action that no row gets has no effect on decisions.
     seldom = {f"'{name}'" for name in explanation.rarely}
     kept = {
@@ -172,7 +180,8 @@ def _by_score(explanation: Explanation, words: list[list[str]]) -> list[str]:
         if not seldom & set(name.split(" over "))
     }
     found = [f"{name} is favoured by {listed(own)}." for name, own in kept.items() if own]
-    rest = [name for name, own in kept.items() if not own]
+    covered = {name for name, more in zip(explanation.spoken, elsewhere, strict=False) if more}
+    rest = [name for name, own in kept.items() if not own and name not in covered]
     if rest:
         verb = "hardly depends" if len(rest) == 1 else "hardly depend"
         found.append(f"{listed(rest)} {verb} on the features.")

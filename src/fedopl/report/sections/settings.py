@@ -29,16 +29,32 @@ def settings(record: Record) -> Section:
         ),
         *_start(record),
         _versions(record),
-        Folded(summary="Every setting", parts=(_table(study.model_dump(mode="json")),)),
+        Folded(summary="Every setting", parts=(_table(_applied(study)),)),
         Folded(
             summary="The study as a file",
             parts=(
-                Text("Save this as study.json; it has the hash above."),
+                Text(f"Save this as study.json; it has the hash above.{_unread(study)}"),
                 Code(text=study.model_dump_json(indent=1), label="The study as JSON"),
             ),
         ),
     )
     return Section(name="settings", title="How to repeat it", parts=parts)
+
+
+def _applied(study: Study) -> dict[str, Any]:
+    """The settings as they apply."""
+    return {**study.model_dump(mode="json"), "precision": study.linear.precision}
+
+
+def _unread(study: Study) -> str:
+    """A sentence on the hashed form's `precision` where no policy of this kind reads it."""
+    applied, said = study.linear.precision, study.model_dump(mode="json")["precision"]
+    if applied == said:
+        return ""
+    return (
+        f" Its precision, {said}, is not read for this kind of policy: linear policies of this "
+        f"study are solved with {applied}."
+    )
 
 
 def _start(record: Record) -> tuple[Part, ...]:
