@@ -77,7 +77,9 @@ class Workspace:
         # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         kept = None if self.store.is_lasting else self.store.get(self._rows_key)
-        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws, derived=kept)
+        self.study_rows = StudyRows(
+            data, study, limits.minimum_cell, draws, derived=kept, dominance=limits.dominance
+        )
         self.regressor = regressor
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
         self.event_spread = 0.0  # an event's size in scores, which adds to the variance of values
