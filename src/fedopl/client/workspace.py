@@ -167,18 +167,18 @@ class Workspace:
         basis, limits = self.study.basis, self.limits
         return bool(basis and basis.waves and limits.minimum_cell and limits.dominance < 1)
 
-    def check_combinations_by_fold(self) -> None:
-        """Refuse sums by fold if a few rows of a fold have too much of a combination of terms."""
+    @computed_once
+    def rests_on_few_in_a_fold(self) -> bool:
+        """Whether a few training rows of a fold have too much of such a combination."""
         if not self._minds_combinations:
-            return
+            return False
         shares = shares_of_few(
             self.study_rows.chunks_by_fold,
             lambda chunk: chunk.folds.of_row[chunk.training].astype(np.int64),
             n_cells=self.study.nuisances.folds,
             n_few=self.limits.minimum_cell - 1,
         )
-        if shares.max() > self.limits.dominance:
-            raise RefusedError(RefusalCode.DOMINATED)
+        return bool(shares.max() > self.limits.dominance)
 
     @computed_once
     def row_shares(self) -> RowShares | None:

@@ -223,9 +223,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "'minimum_members'.",
     ),
     RefusalCode.DOMINATED: Refused(
-        "one of its rows has nearly all of a sum of squares, and would be disclosed by it",
-        "Let it run `fedopl check`, which names the column; correct the row, or use a column of "
-        "ranks, logarithms or bounded values.",
+        "one of its rows, or a few of them where there are waves, has nearly all of a sum of "
+        "squares over all rows or over a fold, and would be disclosed by it",
+        "Let it run `fedopl check`, which names the column, the term or the action, or says that "
+        "it is a combination of waves; correct the row, use a column of ranks, logarithms or "
+        "bounded values, set outer knots nearer to the middle, or have fewer waves or folds.",
     ),
 }
 SILENT = Refused("it did not answer", "Check that it was running and could be reached.")

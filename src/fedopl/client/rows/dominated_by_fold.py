@@ -106,7 +106,7 @@ def _middle(chunk: Chunk) -> FloatArray:  # (n_terms + 1,)
 def _shares(
     n_folds: int, about: FloatArray | None, chunks: Iterable[BeforeAndAfter]
 ) -> _Shares | None:
-    """The shares in these chunks, about this centre, else about that of the first, which will do."""
+    """The shares in these chunks, about this centre, else that of the first, which will do."""
     found: _Shares | None = None
     for before, after in chunks:
         rows = after.training

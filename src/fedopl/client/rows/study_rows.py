@@ -317,7 +317,7 @@ class StudyRows:
 
     @computed_once
     def dominated_by_fold(self) -> DominatedByFold:
-        """What rests on one row in sums by fold, and the terms that are set to zero because of it."""
+        """What rests on one row in sums by fold, and the terms that are set to zero for it."""
         if self._dominance >= 1 or not self._minimum_cell:
             return NOTHING_DOMINATED
         both = self.chunks_in_terms().mapped(partial(_before_and_after, self._rare_in_folds))

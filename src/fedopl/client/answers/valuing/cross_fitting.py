@@ -50,9 +50,8 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     if not complete:
         check_parts(_scores_by_fold(space), space.rows_needed)
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
-    if space.study_rows.dominated_by_fold.any:
+    if space.study_rows.dominated_by_fold.any or space.rests_on_few_in_a_fold:
         raise RefusedError(RefusalCode.DOMINATED)
-    space.check_combinations_by_fold()
     # Otherwise a value that few rows of a fold have would stand out in its sums.
     rows = space.study_rows
     return means_by_fold(
