@@ -64,8 +64,6 @@ def test_nothing_is_said_of_folds_where_no_sums_by_fold_are_asked_for():
     assert not dominated_in_a_fold(space_of(ages(), outcome))
 
 
-
-
 def test_a_combination_of_waves_in_a_fold_is_named_as_one():
     knots = {"age": (-0.5, 0.0, 0.5), "dose": (-0.5, 0.0, 0.5)}
     space = space_of(ages(700), basis=Basis(kind="waves", knots=knots, waves=30))

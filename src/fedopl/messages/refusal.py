@@ -91,7 +91,9 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.SMALL_CELLS: Refused(
         "the answer would have disclosed a group of rows that is too small",
-        "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
+        "Join rare actions or levels, use fewer features or terms of a basis (waves, products, "
+        "knots), which all need rows, or let the client change its own limits 'minimum_cell' and "
+        "'parameter_share'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
         "it has too few rows for the number of numbers that were asked for",
