@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
-from fedopl.report.explain.chosen_terms import choice_of
+from fedopl.report.explain.chosen_terms import term_choice_of
 from fedopl.report.parts import Caution
 from fedopl.report.words.numbers import count, listed
 from fedopl.results.record import Record
@@ -11,7 +11,7 @@ from fedopl.results.record import Record
 
 def basis_cautions(record: Record) -> Iterator[Caution]:
     """A caution if no client sent the sums by fold that a choice of terms needs."""
-    choice = choice_of(record)
+    choice = term_choice_of(record)
     if choice is None or choice.family is not None:
         return
     terms = record.study.n_terms

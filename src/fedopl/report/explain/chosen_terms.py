@@ -16,7 +16,7 @@ _WHAT_CHOSE = {False: "The policy", True: "The linear part of the policy"}
 
 def choice_parts(record: Record | None) -> tuple[Part, ...]:
     """The candidate terms, their out-of-fold losses, and the terms that were chosen."""
-    choice = choice_of(record)
+    choice = term_choice_of(record)
     if record is None or choice is None:
         return ()
     head, family = Heading("How the terms were chosen"), choice.family
@@ -130,7 +130,7 @@ def _family_words(record: Record, family: str) -> str:
 
 def choice_as_json(record: Record | None) -> dict[str, Any]:
     """The chosen family and the losses of all families, if there was a choice."""
-    choice = choice_of(record)
+    choice = term_choice_of(record)
     if choice is None:
         return {}
     basis = record.study.basis if record else None
@@ -145,7 +145,7 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
     return {"terms": told}
 
 
-def choice_of(record: Record | None) -> TermChoice | None:
+def term_choice_of(record: Record | None) -> TermChoice | None:
     """The choice of terms; None if the policy's terms were not chosen from a basis."""
     if record is None or record.study.basis is None or not record.study.policy.starts_exactly:
         return None
