@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from lying_server import ACTIONS, LyingServer, rows, study_with
 
 import fedopl
+from fedopl.client.disk import passes
+from fedopl.client.rows.dominated_by_fold import dominated_by_fold
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.refusal import Refusal, RefusalCode
@@ -103,3 +105,21 @@ def test_whoever_sets_no_limit_releases_all():
     server, _, _ = asked(beyond_the_last_knot(), dominance=1.0)
     before, after, _ = told_of(server)
     assert np.array_equal(before, after)
+
+
+def test_rows_in_parts_are_judged_as_rows_at_once(monkeypatch):
+    monkeypatch.setattr(passes, "CHUNKS_PER_PARTITION", 1)
+    server, _, _ = asked(beyond_the_last_knot())
+    rows_of_study = server.door._space.study_rows
+    (whole,), every = rows_of_study.chunks_in_terms(), np.arange(2000)
+    parts = [whole.taken(every[start::3]) for start in range(3)]
+    one_by_one = passes.Pass(
+        chunks=[slice(place, place + 1) for place in range(3)],
+        read=lambda place: [(parts[place.start], parts[place.start])],
+    )
+    found = dominated_by_fold(one_by_one, FOLDS, 4, 0.8)
+    expected = rows_of_study.dominated_by_fold
+    assert not found.any
+    (own,), (same,) = found.zeroed.rare, expected.zeroed.rare
+    assert own.feature == same.feature == HINGE
+    assert np.array_equal(own.masked, same.masked)
