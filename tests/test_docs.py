@@ -34,6 +34,7 @@ import fedopl
 from fedopl.cli.app import app
 from fedopl.client.client_file import read_clients
 from fedopl.demo.writing import write_demo
+from fedopl.engines.run import run as run_study
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis
@@ -155,6 +156,18 @@ def test_toml_in_a_page_can_be_read():
         text = page.read_text(encoding="utf-8")
         for found in re.findall(r"^```toml\n(.*?)^```$", text, re.M | re.S):
             assert tomllib.loads(found), title(page)
+
+
+def test_the_basis_in_the_page_is_one_that_the_demo_learns_with(tmp_path):
+    study = write_demo(tmp_path, "three-hospitals")
+    page = (ROOT / "docs" / "basis.md").read_text(encoding="utf-8")
+    (basis,) = re.findall(r'^```toml\n(\[basis\]\nkind = "auto".*?)^```$', page, re.M | re.S)
+    with study.open("a", encoding="utf-8") as file:
+        file.write(f"\n{basis}")
+    record = run_study(study, tmp_path / "clients", out=tmp_path / "run")
+    assert len(record.statistics.choice.losses) == len(record.study.terms.families)
+    (asked,) = (one for one in record.rounds if one.query == "SumByFold")
+    assert not asked.refused
 
 
 # --- (b) the message table is the vocabulary -----------------------------------------------------

@@ -1,5 +1,7 @@
 """A study drafted from tables: ready where guesses are right, and a question at every guess."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -354,3 +356,21 @@ def test_a_draft_is_private_from_as_many_rows_as_the_docs_say(overlap, n_rows):
     )
     assert not enough.why_not
     assert few.why_not
+
+
+def test_a_draft_without_a_basis_says_how_many_rows_one_needs_and_that_many_are_enough(tmp_path):
+    folders = [tmp_path / name for name in ("few", "enough", "private")]
+    for folder in folders:
+        folder.mkdir()
+    said = drafted_from(folders[0], visits(400), "--exact")[1].read_text()
+    assert "# No [basis], so all effects are linear." in said
+    needed, rarest = re.search(
+        r"about (\d+) rows of every action .* rarest has (\d+)", said
+    ).groups()
+    taken = visits(6000, seed=1).groupby("treatment").head(int(needed))
+    assert int(rarest) < int(needed)
+    said = drafted_from(folders[1], taken, "--exact")[1].read_text()
+    assert "[basis]" in said
+    assert "No [basis]" not in said
+    said = drafted_from(folders[2], visits(100), "--private")[1].read_text()
+    assert "with noise, rows are enough for" in said

@@ -203,3 +203,9 @@ def test_waves_are_the_same_for_one_seed_clamped_and_named():
     other = Terms(basis.model_copy(update={"wave_seed": 8}), features)
     assert not np.array_equal(other.of(contexts)[:, -6:], waves)
     assert "waves" not in Basis(knots=knots).model_dump()  # studies without waves keep their hash
+
+
+def test_a_linear_basis_is_answered_with_how_a_study_is_linear():
+    with pytest.raises(fedopl.FedoplError, match=r"a study without \[basis\] is linear") as caught:
+        fedopl.Basis(**{**dict(BASIS), "kind": "linear"})
+    assert "splines" not in str(caught.value)

@@ -10,10 +10,12 @@ from typer.testing import CliRunner
 
 import fedopl
 from fedopl.cli.app import app
+from fedopl.cli.run_summary import say_run
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.basis import Basis
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.terms import Terms
+from fedopl.report.cautions import cautions
 from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences, policy_as_json, policy_as_text
 from fedopl.report.explain.explain_curves import explain_curves
@@ -249,3 +251,57 @@ def test_a_set_family_and_no_sums_by_fold_are_said(run):
     nothing = replace(run, statistics=replace(run.statistics, choice=none))
     assert "No client reported sums by fold" in as_text(choice_parts(nothing))
     assert choice_parts(None) == ()
+
+
+def test_a_basis_that_nobody_sent_sums_for_is_cautioned_of_in_the_report_and_the_summary(
+    run, capsys
+):
+    title = "The basis was not used"
+    assert title not in [caution.title for caution in cautions(run)]
+    none = replace(run.statistics.choice, losses={}, family=None)
+    rounds = [
+        replace(one, refused={"north": "SMALL_CELLS"}) if one.query == "SumByFold" else one
+        for one in run.rounds
+    ]
+    statistics = replace(run.statistics, choice=none)
+    unused = replace(run, statistics=statistics, rounds=tuple(rounds))
+    (found,) = (caution for caution in cautions(unused) if caution.title == title)
+    assert f"a basis of {run.study.n_terms} terms" in found.what
+    assert "(SMALL_CELLS): the policy is linear in the features" in found.what
+    assert f"({run.study.n_terms} + 1) / parameter_share rows in every fold" in found.advice
+    say_run(unused, None, as_json=False)
+    assert found.what in capsys.readouterr().out
+
+
+def with_basis(run, **changes):
+    basis = run.study.basis.model_copy(update=changes)
+    return replace(run, study=run.study.model_copy(update={"basis": basis}))
+
+
+def said_of_terms(record):
+    return " ".join(as_text(choice_parts(record)).split())
+
+
+def test_corners_are_told_apart_and_one_alone_is_not_called_the_strongest(run):
+    corners = ((("age", 52.0), ("dose", 1.6)), (("dose", 2.4),), (("marker", -1.0), ("age", 70.0)))
+    said = said_of_terms(with_basis(run, found_thresholds=corners))
+    assert (
+        "found, the strongest first: both age > 52 and dose > 1.6; dose > 2.4; "
+        "both marker > -1 and age > 70. Policies" in said
+    )
+    said = said_of_terms(with_basis(run, found_thresholds=corners[:1]))
+    assert "and found both age > 52 and dose > 1.6. Policies" in said
+    assert "strongest" not in said
+
+
+@pytest.mark.parametrize("n_found", [1, 12, 13, 14])
+def test_of_many_thresholds_or_pairs_the_first_are_named_and_the_others_counted(run, n_found):
+    cuts = tuple((("age", float(cut)),) for cut in range(n_found))
+    pairs = (("age", "dose"),) * n_found
+    said = said_of_terms(with_basis(run, found_thresholds=cuts, found_pairs=pairs))
+    products, jumps = said.split("Clients looked for")
+    for found, mark in ((products, "age × dose"), (jumps, "age > ")):
+        others = re.search(r"(\d+) more", found)
+        assert found.count(mark) + (int(others[1]) if others else 0) == n_found
+        assert (found.count(mark) < n_found) == (n_found > 12)
+        assert ("strongest first" in found) == (n_found > 1)

@@ -60,6 +60,14 @@ def drafted_basis(
     return None
 
 
+def fewest_terms(columns: Mapping[str, Sequence[FloatArray]]) -> int:
+    """How many terms a drafted basis has at least, without products; 0 if nothing bends."""
+    basis = drafted_basis(columns)
+    if basis is None:
+        return 0
+    return Terms(basis.model_copy(update={"products": ()}), tuple(columns)).n_terms
+
+
 def basis_lines(basis: Basis | None, confirm: str) -> Iterator[str]:
     """The lines of a basis in a drafted study, with what to confirm."""
     if basis is None:

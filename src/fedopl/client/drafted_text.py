@@ -1,5 +1,6 @@
 """A drafted study as text: the role of each column, with a question wherever it is a guess."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from fedopl.client.column_profiles import (
     the_one,
 )
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.drafted_basis import basis_lines, drafted_basis
+from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
@@ -34,6 +35,7 @@ FEW_GAPS = 0.05
 FEW_OF_AN_ACTION = 60
 # A number with at most this many different values may be a code.
 FEW_CODES = 6
+NO_BASIS = "# No [basis], so all effects are linear. Terms for effects that bend"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +224,10 @@ def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iter
     columns = {name: [values] for name, values in likely.items()}
     basis = drafted_basis(columns, most_terms=privacy.most_terms - others) if columns else None
     yield from basis_lines(basis, CONFIRM)
+    if basis is None and (fewest := fewest_terms(columns)):
+        most = max(math.floor(privacy.most_terms), 0)
+        yield from ("", f"{NO_BASIS} would make")
+        yield f"# {fewest + others} terms or more; with noise, rows are enough for {most}."
 
 
 def _basis(
@@ -229,11 +235,16 @@ def _basis(
 ) -> Iterator[str]:
     """Where numbers may bend, with as many terms as the rows of an action in a fold allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
-    rows = SLACK * n_rarest * (1 - EvaluationPlan().share) / room.folds
-    most_terms = rows * Limits().parameter_share - 1 - (room.n_features - len(numbers))
+    terms_by_row = SLACK * (1 - EvaluationPlan().share) / room.folds * Limits().parameter_share
+    others = room.n_features - len(numbers)
     may_screen &= room.n_features <= MOST_TO_SCREEN
+    most_terms = n_rarest * terms_by_row - 1 - others
     basis = drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen)
     yield from basis_lines(basis, CONFIRM)
+    if basis is None and (fewest := fewest_terms(numbers)):
+        needed = math.ceil((fewest + others + 1) / terms_by_row)
+        yield from ("", f"{NO_BASIS} would need")
+        yield f"# about {needed:,} rows of every action at a client; the rarest has {n_rarest:,}."
 
 
 def _is_small(n_rarest: int, n_actions: int, room: "_Room", *, is_grouped: bool) -> bool:

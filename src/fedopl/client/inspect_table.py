@@ -15,6 +15,7 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.far_values import far_values
 from fedopl.client.local.obeyed_scores import ObeyedScores
+from fedopl.client.named_dominance import dominated_in_a_fold, dominated_in_all_rows
 from fedopl.client.outcome_workspace import column_events
 from fedopl.client.private.range_check import private_cautions, private_problems
 from fedopl.client.repeated_rows import n_repeated_rows
@@ -22,7 +23,6 @@ from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError, fit_propensities
-from fedopl.client.scoring.row_shares import dominated
 from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
@@ -114,23 +114,26 @@ def examine(client: Client, study: Study) -> Examined:
         cautions.append(f"cannot be scored alone: {error}")
         found, fit = None, None
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
+    limits = client.settings.limits
+    every_row = _space(data, _of_all_rows(study), limits)
     return Examined(
         name=client.name,
         problems=(
             *problems,
             *private_problems(client.name, data, study),
-            *([] if study.privacy else _contradictions(data, study, client.settings.limits)),
-            *([] if study.privacy else _dominated(data, study, client.settings.limits)),
-            *_dominated_guardrails(data, study, client.settings.limits),
+            *([] if study.privacy else _contradictions(data, study, limits)),
+            *([] if study.privacy else dominated_in_all_rows(every_row)),
+            *_dominated_guardrails(data, study, limits),
         ),
         cautions=(
             *cautions,
             *(found.cautions if found else ()),
             *(fit.cautions if fit else ()),
             *private_cautions(data, study),
-            *_too_many_terms(data, study, client.settings.limits),
+            *_too_many_terms(data, study, limits),
+            *([] if study.privacy else dominated_in_a_fold(_space(data, study, limits))),
             *_forbidden(client.name, data, study),
-            *_cautions(data, columns, client.settings.limits.minimum_cell),
+            *_cautions(data, columns, limits.minimum_cell),
         ),
         data=whole,
         overlap=found,
@@ -154,7 +157,7 @@ def _examined_target(
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     return Examined(
         name=client.name,
-        problems=(*problems, *_dominated(data, study, limits)),
+        problems=(*problems, *dominated_in_all_rows(_space(data, _of_all_rows(study), limits))),
         cautions=tuple(cautions),
         data=data,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
@@ -245,41 +248,6 @@ def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]
     except RefusedError:  # no propensities, so no scores, which was already reported
         return []
     return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
-
-
-def _dominated(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """Columns whose sum of squares is nearly all one row's, so that no sums are released."""
-    space = _space(data, _of_all_rows(study), limits)
-    is_refused = space.n_training < max(limits.minimum_rows, space.rows_needed)
-    try:
-        shares = None if is_refused else space.row_shares  # so few rows have no sums anyway
-    except RefusedError:  # impossible propensities, which were already reported
-        return []
-    if shares is None:
-        return []
-    columns = data.feature_names if study.terms is None else study.terms.names
-    names = [f"feature '{name}'" for name in columns] + ["the outcome"]
-    too_much = dominated(shares, study, limits)
-    found = [
-        f"one row has {share:.0%} of the sum of squares of {name}, which would disclose its other "
-        "values (dominance): look for a typo or a code such as 9999, or use logarithms, ranks or "
-        "bounded values"
-        for name, share, is_refused in zip(names, shares.by_column, too_much, strict=False)
-        if is_refused
-    ]
-    if space.rests_on_few:
-        found.append(
-            f"fewer than {limits.minimum_cell} rows have more than {limits.dominance:.0%} of some "
-            "combination of the basis's terms, which would disclose them (dominance): leave out "
-            "waves, have fewer of them, or set knots of far values further out"
-        )
-    return found + [
-        f"of the rows that took '{action}', one has a known propensity far from the others', which "
-        "would disclose its values (dominance): look for a typo, round propensities to those that "
-        "many rows share, set nuisances.clip, or let them be estimated"
-        for action, is_refused in zip(data.action_names, too_much[len(names) :], strict=False)
-        if is_refused
-    ]
 
 
 def _dominated_guardrails(data: LoggedData, study: Study, limits: Limits) -> list[str]:

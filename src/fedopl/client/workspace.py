@@ -77,7 +77,9 @@ class Workspace:
         # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         kept = None if self.store.is_lasting else self.store.get(self._rows_key)
-        self.study_rows = StudyRows(data, study, limits.minimum_cell, self.draws, derived=kept)
+        self.study_rows = StudyRows(
+            data, study, limits.minimum_cell, draws, derived=kept, dominance=limits.dominance
+        )
         self.regressor = regressor
         self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
         self.event_spread = 0.0  # an event's size in scores, which adds to the variance of values
@@ -165,18 +167,18 @@ class Workspace:
         basis, limits = self.study.basis, self.limits
         return bool(basis and basis.waves and limits.minimum_cell and limits.dominance < 1)
 
-    def check_combinations_by_fold(self) -> None:
-        """Refuse sums by fold if a few rows of a fold have too much of a combination of terms."""
+    @computed_once
+    def rests_on_few_in_a_fold(self) -> bool:
+        """Whether a few training rows of a fold have too much of such a combination."""
         if not self._minds_combinations:
-            return
+            return False
         shares = shares_of_few(
             self.study_rows.chunks_by_fold,
             lambda chunk: chunk.folds.of_row[chunk.training].astype(np.int64),
             n_cells=self.study.nuisances.folds,
             n_few=self.limits.minimum_cell - 1,
         )
-        if shares.max() > self.limits.dominance:
-            raise RefusedError(RefusalCode.DOMINATED)
+        return bool(shares.max() > self.limits.dominance)
 
     @computed_once
     def row_shares(self) -> RowShares | None:

@@ -91,7 +91,9 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.SMALL_CELLS: Refused(
         "the answer would have disclosed a group of rows that is too small",
-        "Join rare actions or levels, or let the client lower its own limit 'minimum_cell'.",
+        "Join rare actions or levels, use fewer features or terms of a basis (waves, products, "
+        "knots), which all need rows, or let the client change its own limits 'minimum_cell' and "
+        "'parameter_share'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
         "it has too few rows for the number of numbers that were asked for",
@@ -223,9 +225,11 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "'minimum_members'.",
     ),
     RefusalCode.DOMINATED: Refused(
-        "one of its rows has nearly all of a sum of squares, and would be disclosed by it",
-        "Let it run `fedopl check`, which names the column; correct the row, or use a column of "
-        "ranks, logarithms or bounded values.",
+        "one of its rows, or a few of them where there are waves, has nearly all of a sum of "
+        "squares over all rows or over a fold, and would be disclosed by it",
+        "Let it run `fedopl check`, which names the column, the term or the action, or says that "
+        "it is a combination of waves; correct the row, use a column of ranks, logarithms or "
+        "bounded values, set outer knots nearer to the middle, or have fewer waves or folds.",
     ),
 }
 SILENT = Refused("it did not answer", "Check that it was running and could be reached.")

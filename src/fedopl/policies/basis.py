@@ -8,7 +8,13 @@ and models and policies are still solved from sums.
 from itertools import combinations, pairwise
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
@@ -86,6 +92,15 @@ class Basis(Checked):
     wave_seed: int = Field(
         default=0, ge=LEAST, le=MOST, description="decides which waves are drawn"
     )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _bends(cls, kind: object) -> object:
+        if kind == "linear":
+            raise ValueError(
+                "came 'linear'; a study without [basis] is linear, so leave the section out"
+            )
+        return kind
 
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.at_target import target_cautions
+from fedopl.report.basis_cautions import basis_cautions
 from fedopl.report.explain.explain_tree import CHANGED_CELLS
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
@@ -50,6 +51,7 @@ def cautions(record: Record) -> list[Caution]:
         _hidden,
         _unscored,
         _borrowed,
+        basis_cautions,
         overlap_cautions,
         _without_spread,
         _without_values,

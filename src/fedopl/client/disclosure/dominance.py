@@ -7,7 +7,7 @@ the sums can measure columns from any origin. So squares are about the middle of
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 
 
 class RowShares:
@@ -16,7 +16,7 @@ class RowShares:
     def __init__(self, n_cells: int, centre: FloatArray) -> None:
         self._centre = centre  # (n_columns,)
         self._largest = np.zeros((n_cells, len(centre)))
-        self._sums = np.zeros((n_cells, len(centre)))
+        self.sums = np.zeros((n_cells, len(centre)))
 
     def add(self, cells: IntArray, columns: FloatArray, weights: FloatArray | None) -> None:
         """Add rows (n_rows, n_columns) that are sorted by cell."""
@@ -30,24 +30,35 @@ class RowShares:
         self._largest[own] = np.maximum(
             self._largest[own], np.maximum.reduceat(squares, starts, axis=0)
         )
-        self._sums[own] += np.add.reduceat(squares, starts, axis=0)
+        self.sums[own] += np.add.reduceat(squares, starts, axis=0)
 
     def plus(self, other: "RowShares") -> "RowShares":
         """Both together, which are about one centre; these are written over."""
         np.maximum(self._largest, other._largest, out=self._largest)
-        np.add(self._sums, other._sums, out=self._sums)
+        np.add(self.sums, other.sums, out=self.sums)
         return self
+
+    @property
+    def in_cells(self) -> FloatArray:  # (n_cells, n_columns)
+        """The largest share in each cell and column."""
+        return _shares(self._largest, self.sums)
+
+    def of_cells(self, chosen: BoolArray, others: "RowShares") -> FloatArray:  # (n_columns,)
+        """The share of each column's sum over its chosen cells, and over all others of `others`."""
+        largest = np.where(chosen, self._largest, others._largest).max(axis=0)
+        sums = np.where(chosen, self.sums, others.sums).sum(axis=0)
+        return _shares(largest, sums)
 
     @property
     def by_cell(self) -> FloatArray:  # (n_cells,)
         """The largest share in each cell, over all columns."""
-        largest: FloatArray = _shares(self._largest, self._sums).max(axis=1)
+        largest: FloatArray = self.in_cells.max(axis=1)
         return largest
 
     @property
     def by_column(self) -> FloatArray:  # (n_columns,)
         """The share of each column's sum over all cells."""
-        return _shares(self._largest.max(axis=0), self._sums.sum(axis=0))
+        return _shares(self._largest.max(axis=0), self.sums.sum(axis=0))
 
 
 def _shares(largest: FloatArray, sums: FloatArray) -> FloatArray:

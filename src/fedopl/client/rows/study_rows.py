@@ -19,6 +19,12 @@ from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, without_rare
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
+from fedopl.client.rows.dominated_by_fold import (
+    NOTHING_DOMINATED,
+    BeforeAndAfter,
+    DominatedByFold,
+    dominated_by_fold,
+)
 from fedopl.client.rows.fold_sums import (
     MANY_BYTES,
     FoldSums,
@@ -55,10 +61,11 @@ class StudyRows:
         *,
         outcome: str | None = None,  # a further outcome, in place of the reward
         held_out: float | None = None,  # the share of rows, if not the study's
+        dominance: float = 1.0,  # the largest share of a fold's sums that one row may have
         derived: Arrays | None = None,  # what was `derived` before, from the same rows
     ) -> None:
         self.given, self._study, self._minimum_cell = given, study, minimum_cell
-        self._draws, self.outcome = draws, outcome
+        self._draws, self.outcome, self._dominance = draws, outcome, dominance
         self._held_out = study.evaluation.share if held_out is None else held_out
         self._derived = derived or {}
         self._squares: FloatArray | None = self._derived.get("squares")
@@ -305,7 +312,17 @@ class StudyRows:
 
     def chunks_by_fold(self) -> Pass[Chunk]:
         """The rows, without what is rare in a fold: as sums of scores by fold have them."""
-        return self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_folds, _folds_of))
+        chunks = self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_folds, _folds_of))
+        return chunks.mapped(partial(_without_in, self.dominated_by_fold.zeroed, _folds_of))
+
+    @computed_once
+    def dominated_by_fold(self) -> DominatedByFold:
+        """What rests on one row in sums by fold, and the terms that are set to zero for it."""
+        if self._dominance >= 1 or not self._minimum_cell:
+            return NOTHING_DOMINATED
+        both = self.chunks_in_terms().mapped(partial(_before_and_after, self._rare_in_folds))
+        n_folds = self._study.nuisances.folds
+        return dominated_by_fold(both, n_folds, self._study.n_features, self._dominance)
 
     @computed_once
     def _rare_in_folds(self) -> Mask:
@@ -389,7 +406,8 @@ class StudyRows:
     @property
     def released_squares_by_fold(self) -> FloatArray | None:
         """The same as they may be released; None where some values are masked before."""
-        return None if self._rare_in_folds else self.squares_by_fold
+        are_changed = self._rare_in_folds or self.dominated_by_fold.zeroed
+        return None if are_changed else self.squares_by_fold
 
 
 def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | None:
@@ -413,6 +431,10 @@ def _by_cell(cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> ContextPart
 
 def _without_in(rare: Mask, cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> Chunk:
     return without_rare(rare, chunk, cells_of(chunk)) if rare else chunk
+
+
+def _before_and_after(rare: Mask, chunk: Chunk) -> BeforeAndAfter:
+    return chunk, _without_in(rare, _folds_of, chunk)
 
 
 def _fold_actions(chunk: Chunk) -> IntArray:  # (n_training,)

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fedopl.policies.basis import Basis
+from fedopl.policies.basis import Basis, Threshold
 from fedopl.report.parts import Heading, Part, Table, Text
 from fedopl.report.words.numbers import count, listed, told_apart
 from fedopl.results.record import Record
@@ -16,7 +16,7 @@ _WHAT_CHOSE = {False: "The policy", True: "The linear part of the policy"}
 
 def choice_parts(record: Record | None) -> tuple[Part, ...]:
     """The candidate terms, their out-of-fold losses, and the terms that were chosen."""
-    choice = _choice(record)
+    choice = term_choice_of(record)
     if record is None or choice is None:
         return ()
     head, family = Heading("How the terms were chosen"), choice.family
@@ -54,20 +54,21 @@ def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
     looked = "Clients looked for values where outcomes change more sharply than bends can describe"
     if not basis.found_thresholds:
         return (Text(f"{looked}; none was found."),)
-    named = [
-        " and ".join(f"{name} > {cut:g}" for name, cut in one) for one in basis.found_thresholds
-    ]
+    named = [_in_words(one) for one in basis.found_thresholds[:_MOST_NAMED]]
+    more = len(basis.found_thresholds) - len(named)
+    found = "; ".join([*named, *([f"{count(more)} more"] if more else [])])
+    first = ", the strongest first: " if len(named) > 1 else " "
     said = (
-        f"{looked}, and found {_listed(named)}, the strongest first. Policies may jump there. "
-        "Only training rows were used for this, not the rows that policies are valued on."
+        f"{looked}, and found{first}{found}. Policies may jump there. Only training rows were "
+        "used for this, not the rows that policies are valued on."
     )
     return (Text(said),)
 
 
-def _listed(named: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(named) - _MOST_NAMED
-    return listed([*named[:_MOST_NAMED], *([f"{count(more)} more"] if more > 0 else [])])
+def _in_words(threshold: Threshold) -> str:
+    """One number above its threshold, or two that both are."""
+    both = "both " if len(threshold) > 1 else ""
+    return both + " and ".join(f"{name} > {cut:g}" for name, cut in threshold)
 
 
 def _screened_pairs(record: Record, basis: Basis) -> tuple[Text, ...]:
@@ -78,11 +79,11 @@ def _screened_pairs(record: Record, basis: Basis) -> tuple[Text, ...]:
     if not basis.found_pairs:
         return (Text(f"{looked}, no pair was found to act together, so no product was added."),)
     named = [f"{first} × {second}" for first, second in basis.found_pairs]
+    were, order = ("was", "") if len(named) == 1 else ("were", ", the strongest first")
     said = (
-        f"{looked}, {count(len(named))} {'was' if len(named) == 1 else 'were'} found to predict "
-        f"outcomes better together than apart, the strongest first: {_listed(named)}. Products of "
-        "these could be used. Only training rows were used for this, not the rows that policies "
-        "are valued on."
+        f"{looked}, {count(len(named))} {were} found to predict outcomes better together than "
+        f"apart{order}: {listed(named, most=_MOST_NAMED)}. Products of these could be used. Only "
+        "training rows were used for this, not the rows that policies are valued on."
     )
     return (Text(said),)
 
@@ -129,7 +130,7 @@ def _family_words(record: Record, family: str) -> str:
 
 def choice_as_json(record: Record | None) -> dict[str, Any]:
     """The chosen family and the losses of all families, if there was a choice."""
-    choice = _choice(record)
+    choice = term_choice_of(record)
     if choice is None:
         return {}
     basis = record.study.basis if record else None
@@ -144,7 +145,7 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
     return {"terms": told}
 
 
-def _choice(record: Record | None) -> TermChoice | None:
+def term_choice_of(record: Record | None) -> TermChoice | None:
     """The choice of terms; None if the policy's terms were not chosen from a basis."""
     if record is None or record.study.basis is None or not record.study.policy.starts_exactly:
         return None

@@ -17,7 +17,6 @@ from fedopl.client.answers.valuing.estimate_values import (
     together,
     with_excess,
 )
-from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.small_cells import ScoreCounts, check_parts, check_takers
 from fedopl.client.disk.passes import totals_of
@@ -51,8 +50,8 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     if not complete:
         check_parts(_scores_by_fold(space), space.rows_needed)
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
-    _check_dominance(space)
-    space.check_combinations_by_fold()
+    if space.study_rows.dominated_by_fold.any or space.rests_on_few_in_a_fold:
+        raise RefusedError(RefusalCode.DOMINATED)
     # Otherwise a value that few rows of a fold have would stand out in its sums.
     rows = space.study_rows
     return means_by_fold(
@@ -70,20 +69,6 @@ def _scores_by_fold(space: Workspace) -> list[ScoreCounts]:
         for own, rows in zip(counts, chunk.fold_slices, strict=True):
             own.add(chunk.scores[rows])
     return counts
-
-
-def _check_dominance(space: Workspace) -> None:
-    if space.limits.dominance >= 1 or not space.limits.minimum_cell:
-        return
-    shares: RowShares | None = None
-    for chunk in space.study_rows.chunks_in_terms():
-        rows = chunk.training
-        columns = np.column_stack([chunk.data.contexts[rows], chunk.data.rewards[rows]])
-        # The median of the first rows is good enough.
-        shares = shares or RowShares(chunk.folds.n_folds, np.median(columns, axis=0))
-        shares.add(chunk.folds.of_row[rows].astype(np.int64), columns, chunk.weights(rows))
-    if shares and shares.by_cell.max() > space.limits.dominance:
-        raise RefusedError(RefusalCode.DOMINATED)
 
 
 def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
