@@ -19,7 +19,7 @@ HINGE = 6  # x0 above 0.5: four features come first
 FOLDS = 5
 
 
-def beyond_the_last_knot(far=0.9, near=0.53, n_near=150, n_rows=2000):
+def beyond_the_last_knot(far=0.9, near=0.52, n_near=300, n_rows=2000):
     """Many rows just beyond the last knot, and one of them much further out."""
     rng = np.random.default_rng(0)
     data = rows(n_rows)

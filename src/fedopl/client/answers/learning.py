@@ -113,7 +113,7 @@ def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
     first, *others = space.rows_by_fold_action
     check_takers(np.array([first, np.sum(others, axis=0)]), space.limits.minimum_cell)
     # The means over all training rows are released, too. Their difference from these gives the
-    # means of the first fold. So a value that few rows of either side have is masked.
+    # means of the first fold.
     rows = space.study_rows
     means = means_without_first_fold(
         lambda: space.scored.of(rows.chunks_by_side()), rows, space.blocks

@@ -1,6 +1,6 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values masked."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -303,56 +303,38 @@ class StudyRows:
     def _rare_in_cells(self) -> Mask:
         """Values that few training rows of a fold and action have."""
         n_cells = self.rows_by_fold_action[:-1].size
-        return self._rare_in(self.chunks_in_terms, _fold_actions, n_cells)
+        return find_mask(self._by_fold_and_action, n_cells, self._minimum_cell, self.terms)
+
+    def _by_fold_and_action(self) -> Pass[ContextPart]:
+        return self.chunks_in_terms().mapped(_by_cell)
 
     def chunks_as_summed(self) -> Pass[Chunk]:
         """The rows, without what is rare in a fold and action: as outcome sums have them."""
-        rare = self._rare_in_cells
-        return self.chunks_in_terms().mapped(partial(_without_in, rare, _fold_actions))
+        return self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_cells))
 
     def chunks_by_fold(self) -> Pass[Chunk]:
-        """The rows, without what is rare in a fold: as sums of scores by fold have them."""
-        chunks = self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_folds, _folds_of))
-        return chunks.mapped(partial(_without_in, self.dominated_by_fold.zeroed, _folds_of))
+        """The rows as sums of scores by fold have them.
+
+        What is rare in a fold and action is masked here, too. Otherwise these sums and outcome sums
+        would differ by the few rows of a fold that took an action and have a rare value.
+        """
+        zeroed = self.dominated_by_fold.zeroed
+        return self.chunks_as_summed().mapped(partial(_without_in_folds, zeroed))
 
     @computed_once
     def dominated_by_fold(self) -> DominatedByFold:
         """What rests on one row in sums by fold, and the terms that are set to zero for it."""
         if self._dominance >= 1 or not self._minimum_cell:
             return NOTHING_DOMINATED
-        both = self.chunks_in_terms().mapped(partial(_before_and_after, self._rare_in_folds))
+        both = self.chunks_in_terms().mapped(partial(_before_and_after, self._rare_in_cells))
         n_folds = self._study.nuisances.folds
         return dominated_by_fold(both, n_folds, self._study.n_features, self._dominance)
 
-    @computed_once
-    def _rare_in_folds(self) -> Mask:
-        """Values that few training rows of a fold have."""
-        n_folds = self._study.nuisances.folds
-        return self._rare_in(self.chunks_in_terms, _folds_of, n_folds)
-
     def chunks_by_side(self) -> Pass[Chunk]:
-        """The rows, without what is rare in the first fold or in all others."""
-
-        def chunks() -> Pass[Chunk]:
-            parts = self.chunks_in_terms()
-            # At once where they are in memory, and sums have the same bits for any size of chunks.
-            return parts if self.given.is_on_disk else Pass.of_one(joined(list(parts)))
-
-        rare = self._rare_in(chunks, _sides_of, 2)
-        return chunks().mapped(partial(_without_in, rare, _sides_of))
-
-    def _rare_in(
-        self,
-        chunks: Callable[[], Pass[Chunk]],
-        cells_of: Callable[[Chunk], IntArray],  # (n_training,)
-        n_cells: int,
-    ) -> Mask:
-        """Values that few training rows of a cell have, in chunks of terms."""
-
-        def parts() -> Pass[ContextPart]:
-            return chunks().mapped(partial(_by_cell, cells_of))
-
-        return find_mask(parts, n_cells, self._minimum_cell, self.terms)
+        """The rows as sums without the first fold have them, masked for the same reason."""
+        chunks = self.chunks_as_summed()
+        # At once where they are in memory, and sums have the same bits for any size of chunks.
+        return chunks if self.given.is_on_disk else Pass.of_one(joined(list(chunks)))
 
     def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows without values that are rare in a part and action, and the part of each row."""
@@ -381,7 +363,7 @@ class StudyRows:
             return self._kept
         chunks = self.chunks_in_terms()
         if rare:
-            chunks = chunks.mapped(partial(_without_in, rare, _fold_actions))
+            chunks = chunks.mapped(partial(_without_in, rare))
         nothing = None
         if has_partitions(chunks):
             first = next(iter(chunks))
@@ -406,7 +388,7 @@ class StudyRows:
     @property
     def released_squares_by_fold(self) -> FloatArray | None:
         """The same as they may be released; None where some values are masked before."""
-        are_changed = self._rare_in_folds or self.dominated_by_fold.zeroed
+        are_changed = self._rare_in_cells or self.dominated_by_fold.zeroed
         return None if are_changed else self.squares_by_fold
 
 
@@ -424,30 +406,26 @@ def _among_all(chunk: Chunk) -> ContextPart:
     return contexts, np.zeros(len(contexts), np.int64)
 
 
-def _by_cell(cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> ContextPart:
-    """Contexts of training rows, and the cell that each is in."""
-    return chunk.data.contexts[chunk.training], cells_of(chunk)
+def _by_cell(chunk: Chunk) -> ContextPart:
+    """Contexts of training rows, and the fold and action of each."""
+    return chunk.data.contexts[chunk.training], _fold_actions(chunk)
 
 
-def _without_in(rare: Mask, cells_of: Callable[[Chunk], IntArray], chunk: Chunk) -> Chunk:
-    return without_rare(rare, chunk, cells_of(chunk)) if rare else chunk
+def _without_in(rare: Mask, chunk: Chunk) -> Chunk:
+    return without_rare(rare, chunk, _fold_actions(chunk)) if rare else chunk
+
+
+def _without_in_folds(rare: Mask, chunk: Chunk) -> Chunk:
+    folds = chunk.folds.of_row[chunk.training].astype(np.int64)
+    return without_rare(rare, chunk, folds) if rare else chunk
 
 
 def _before_and_after(rare: Mask, chunk: Chunk) -> BeforeAndAfter:
-    return chunk, _without_in(rare, _folds_of, chunk)
+    return chunk, _without_in(rare, chunk)
 
 
 def _fold_actions(chunk: Chunk) -> IntArray:  # (n_training,)
     return chunk.fold_actions[chunk.training]
-
-
-def _folds_of(chunk: Chunk) -> IntArray:  # (n_training,)
-    return chunk.folds.of_row[chunk.training].astype(np.int64)
-
-
-def _sides_of(chunk: Chunk) -> IntArray:  # (n_training,)
-    is_first: IntArray = (_folds_of(chunk) == 0).astype(np.int64)
-    return is_first
 
 
 def _part_actions(chunk: Chunk, parts: Folds) -> IntArray:  # (n_training,)

@@ -52,7 +52,6 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     check_takers(space.rows_by_fold_action, space.limits.minimum_cell)
     if space.study_rows.dominated_by_fold.any or space.rests_on_few_in_a_fold:
         raise RefusedError(RefusalCode.DOMINATED)
-    # Otherwise a value that few rows of a fold have would stand out in its sums.
     rows = space.study_rows
     return means_by_fold(
         space.scored.of(rows.chunks_by_fold()),
