@@ -475,6 +475,29 @@ def sites_table(lines: list[AtSite]) -> list[str]:
     return markdown(("site", "patients", "low doses, %", "alone: right, %", *called), rows)
 
 
+# The columns of the table of all rules by site.
+COLUMNS = {
+    "everybody medium": "everybody medium",
+    CLINICAL_RULE: "clinical equation",
+    GENETIC_RULE: "with genotypes",
+    ALONE: "alone",
+    TOGETHER: "linear",
+    "federated, basis": "basis",
+    "federated, tree of two questions": "tree",
+    PERSONAL: "personal",
+    MINIMAX: "minimax",
+    POOLED: "one place",
+}
+
+
+def rules_table(found: Tested, lines: list[AtSite]) -> list[str]:
+    """How often each rule is right at each site, the largest site first."""
+    rules = [rule for rule in COLUMNS if rule in found.right]
+    by_site = {rule: found.by_site(rule) for rule in rules}
+    rows = [[line.name, *(points(by_site[rule][line.name]) for rule in rules)] for line in lines]
+    return markdown(("site", *(COLUMNS[rule] for rule in rules)), rows)
+
+
 def counted(lines: list[AtSite]) -> list[str]:
     """For how many sites joining pays."""
     rows = []
@@ -528,6 +551,7 @@ def study(options: argparse.Namespace) -> list[str]:
     found = all_draws(patients, n_draws, quick=options.quick)
     lines = at_sites(found, patients)
     page = {"overall": overall_table(found), "sites": sites_table(lines), "counts": counted(lines)}
+    page["rules"] = rules_table(found, lines)
     if not options.quick:
         page["private"] = private_table(found)
     seconds = time.process_time() - began
