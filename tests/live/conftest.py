@@ -53,7 +53,7 @@ def visit(browser):
 
     def _visit(address, viewport=DESK, scheme="light"):
         context = browser.new_context(viewport=viewport, color_scheme=scheme)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
