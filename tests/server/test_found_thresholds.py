@@ -68,11 +68,11 @@ def test_the_report_says_where_outcomes_jump(xor):
     run, _ = xor
     (corner, *_) = run.study.basis.found_thresholds
     named = " and ".join(f"{name} > {cut:g}" for name, cut in corner)
-    said = f"more sharply than bends can describe, and found {named}".replace(">", "&gt;")
+    said = f"more sharply than bends can describe, and found both {named}".replace(">", "&gt;")
     page = render(run)
     assert said in page
     # Where the corner is, is not where the means are.
-    assert "depends on x2" in page
+    assert "x1 and x2 act together: they favour" in page
     assert "x1 above average" not in page
 
 
