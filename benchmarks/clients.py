@@ -1,4 +1,4 @@
-"""The cost of many clients in one process: up to 10,000 of them, with 100 to 1,000 rows each.
+"""The cost of many clients in one process, each with 100 to 1,000 rows.
 
 4 actions, 10 features. "Federation" is `fedopl.learn`: doors, messages, checks and ledgers. "Plain
 loop" goes over the same clients and does the same arithmetic in plain numpy: sums for each fold and
