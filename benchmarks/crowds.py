@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 from clients import N_FOLDS
-from harness import Column, Options, Row, Table, in_child, options, write
+from harness import Column, Options, Row, Table, in_child, kept_rows, options, write
 from problem import Rows, draw
 from process import cost
 
@@ -145,7 +145,7 @@ def main(given: Options) -> None:
     sizes = again or given.sizes(SIZES, QUICK)
     rows = [measure(n_clients) for n_clients in sizes]
     if again:
-        kept = json.loads((given.out / "crowds.json").read_text("utf-8"))["tables"][0]["rows"]
+        kept = kept_rows(__file__, given)
         rows = [row for row in kept if row["clients"] not in again] + rows
         rows.sort(key=lambda row: row["clients"])
     write(__file__, given, Table(COLUMNS, rows))

@@ -254,11 +254,30 @@ def options(doc: str, **own: tuple[str, ...] | type) -> Options:
     return Options(given.quick, given.most, given.out, given.measure, chosen)
 
 
-def write(script: str, given: Options, *tables: Table, peers: bool = False) -> None:
-    """Print the tables, and keep them with the command, the date and the machine."""
+def command_of(script: str, given: Options) -> str:
+    """What makes these results again."""
+    return f"python benchmarks/{Path(script).stem}.py{given.said}"
+
+
+def kept_rows(script: str, given: Options, table: int = 0) -> list[Row]:
+    """The rows of a table as it was measured before; none if it never was."""
+    path = given.out / f"{Path(script).stem}.json"
+    if not path.exists():
+        return []
+    rows: list[Row] = json.loads(path.read_text("utf-8"))["tables"][table]["rows"]
+    return rows
+
+
+def write(
+    script: str, given: Options, *tables: Table, peers: bool = False, commands: Iterable[str] = ()
+) -> None:
+    """Print the tables, and keep them with the command, the date and the machine.
+
+    Tables whose rows were not all measured by this command name those that measured them.
+    """
     name = Path(script).stem
     content: Row = {
-        "command": f"python benchmarks/{name}.py{given.said}",
+        "command": "\n    ".join(dict.fromkeys(commands)) or command_of(script, given),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine() | ({"peers": peer_versions()} if peers else {}),
         "tables": [asdict(table) for table in tables],

@@ -9,7 +9,7 @@ them: far from 0, the interval lies beside the truth, and more rows make it wors
 it was measured, is the share of draws in which the run doubts its models, or says that they miss
 what features do together. `--worlds`, `--sizes` (rows a client), `--methods` (of fedopl) and
 `--draws` choose; draws are counted from `--first`, since a rule that was tuned on some draws has to
-be measured on others.
+be measured on others. What a command does not measure stays as it was.
 """
 
 import math
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from harness import Column, Options, Row, Table, tell, write
+from harness import Column, Options, Row, Table, command_of, kept_rows, tell, write
 from policy_methods import OURS
 from threadpoolctl import threadpool_limits
 from world_cells import Asked, asked_for, told
@@ -131,6 +131,17 @@ def summed_up(every: list[Said]) -> Row:
     }
 
 
+def beside_kept(rows: list[Row], kept: list[Row]) -> list[Row]:
+    """What was kept and these, by size and world; a cell that was measured again is replaced."""
+    worlds = list(SHAPED_WORLDS)
+
+    def cell(row: Row) -> tuple[int, int, str]:
+        return row["rows"], worlds.index(row["world"]), row["method"]
+
+    again = {cell(row) for row in rows}
+    return sorted([*(row for row in kept if cell(row) not in again), *rows], key=cell)
+
+
 def main(given: Options) -> None:
     """Measure and write."""
     asked = asked_for(given, QUICK if given.quick else FULL)
@@ -138,7 +149,9 @@ def main(given: Options) -> None:
     draws = range(first, first + asked.draws)
     with threadpool_limits(1):
         rows = [row for cell in asked.cells for row in measure(*cell, asked.methods, draws)]
-    write(__file__, given, Table(COLUMNS, rows))
+    command = {"command": command_of(__file__, given)}
+    rows = beside_kept([row | command for row in rows], kept_rows(__file__, given))
+    write(__file__, given, Table(COLUMNS, rows), commands=[row["command"] for row in rows])
 
 
 if __name__ == "__main__":

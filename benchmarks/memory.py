@@ -20,7 +20,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import ONE_THREAD, Column, Options, Row, Table, in_child, options, spread, write
+from harness import (
+    ONE_THREAD,
+    Column,
+    Options,
+    Row,
+    Table,
+    in_child,
+    kept_rows,
+    options,
+    spread,
+    write,
+)
 from problem import N_ACTIONS, N_FEATURES, draw
 from process import cost, peak
 
@@ -197,9 +208,9 @@ def awake(row: Row) -> Row:
     return {name: value for name, value in row.items() if name[:7] != "seconds" and name != "us"}
 
 
-def beside_kept(rows: list[Row], kept: Row) -> list[Row]:
+def beside_kept(rows: list[Row], kept: list[Row]) -> list[Row]:
     """All that was kept, with these measured anew, by size."""
-    found = {(row["rows"], row["method"]): row for row in [*kept["tables"][0]["rows"], *rows]}
+    found = {(row["rows"], row["method"]): row for row in [*kept, *rows]}
     return [found[key] for key in sorted(found, key=lambda key: (key[0], [*METHODS].index(key[1])))]
 
 
@@ -215,7 +226,7 @@ def main(given: Options) -> None:
     asked = again or tuple(METHODS)
     rows = [row for n_rows in sizes for row in measure(n_rows, turns, threads, asked)]
     if again:
-        rows = beside_kept(rows, json.loads((given.out / "memory.json").read_text("utf-8")))
+        rows = beside_kept(rows, kept_rows(__file__, given))
     write(__file__, given, Table(COLUMNS, rows))
 
 

@@ -30,7 +30,6 @@ Python. policytree is an R package; its sources build with Rcpp and BH alone (De
 and r-cran-bh) once grf is taken out of Imports, which trees do not use: `R CMD INSTALL`.
 """
 
-import json
 import math
 import statistics
 import tempfile
@@ -45,6 +44,7 @@ from harness import (
     Row,
     Table,
     in_child,
+    kept_rows,
     peer_python,
     tell,
     write,
@@ -194,13 +194,13 @@ def _ratios(rows: list[Row], name: str, against: str) -> Row:
     }
 
 
-def beside_kept(rows: list[Row], kept: Row) -> list[Row]:
+def beside_kept(rows: list[Row], kept: list[Row]) -> list[Row]:
     """All that was kept, with these measured anew; draws of a world are the same every time.
 
     A method that was not there before comes last in its worlds.
     """
     cells: dict[tuple[str, int], dict[str, Row]] = {}
-    for row in [*kept["tables"][1]["rows"], *rows]:
+    for row in [*kept, *rows]:
         cells.setdefault((row["world"], row["rows"]), {})[row["method"]] = row
     return [row for cell in cells.values() for row in compared([*cell.values()])]
 
@@ -212,7 +212,7 @@ def main(given: Options) -> None:
     methods = again or asked.methods
     rows = [row for cell in asked.cells for row in measure(*cell, methods, asked.draws)]
     if again:
-        rows = beside_kept(rows, json.loads((given.out / "policies.json").read_text("utf-8")))
+        rows = beside_kept(rows, kept_rows(__file__, given, table=1))
     summary = summed_up(rows)
     write(__file__, given, Table(SUMMARY, summary), Table(COLUMNS, rows), peers=True)
 
