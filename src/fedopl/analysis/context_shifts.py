@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import eigh
 from fedopl.base.errors import OptionError
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -173,7 +174,7 @@ def _common_axes(own: Moments, other: Moments) -> tuple[FloatArray, FloatArray, 
     the same eigenvectors. Divergences do not depend on coordinates.
     """
     whitening = _whitening((own.covariance + other.covariance) / 2)
-    variances, directions = np.linalg.eigh(whitening.T @ own.covariance @ whitening)
+    variances, directions = eigh(whitening.T @ own.covariance @ whitening)
     others = 2 - variances  # because the average of both is the identity
     both = (variances > 2 * _LEAST_PART) & (others > 2 * _LEAST_PART)
     gap = directions.T @ (whitening.T @ (own.mean - other.mean))
@@ -184,7 +185,7 @@ def _whitening(covariance: FloatArray) -> FloatArray:  # (n_features, n_directio
     """W with WᵀΣW = I, on the directions that Σ spans."""
     variance = np.diagonal(covariance)
     scales = np.sqrt(np.where(variance > 0, variance, 1.0))
-    eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
+    eigenvalues, vectors = eigh(covariance / np.outer(scales, scales))
     spanned = eigenvalues > _LEAST_SPREAD * max(float(eigenvalues.max(initial=0.0)), 1e-300)
     whitening: FloatArray = vectors[:, spanned] / np.sqrt(eigenvalues[spanned]) / scales[:, None]
     return whitening

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, largest_size
+from fedopl.base.decompositions import cholesky
 
 # How far from one the mean of a constant one may be.
 CORNER_TOLERANCE = 1e-9
@@ -49,7 +50,7 @@ def fault_in_moments(matrices: FloatArray, tolerance: float = EIGENVALUE_TOLERAN
 def _has_factor(matrices: FloatArray, allowed: float) -> bool:
     """Whether no eigenvalue is below −`allowed`; a factor is found faster than eigenvalues."""
     try:
-        np.linalg.cholesky(matrices + allowed * np.eye(matrices.shape[-1]))
+        cholesky(matrices + allowed * np.eye(matrices.shape[-1]))
     except np.linalg.LinAlgError:
         return False
     return True

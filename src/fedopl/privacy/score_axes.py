@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import inv
 
 # How far models may predict outcomes from the middle of their range, in half-ranges. Scores are
 # unbiased with any such models, and smaller residuals need less noise.
@@ -46,7 +47,7 @@ def score_axes(overlap: float, *, own: bool = True) -> FloatArray:  # (4, 4), or
 
 def noise_of_scores(overlap: float, *, own: bool = True) -> FloatArray:  # as the axes
     """The covariance of noise in scores, if rotated scores have noise of variance 1."""
-    back = np.linalg.inv(score_axes(overlap, own=own))
+    back = inv(score_axes(overlap, own=own))
     found: FloatArray = back @ back.T
     return found
 

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import eigvalsh
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.private_totals import Totals
@@ -45,7 +46,7 @@ def _longest_step(fit: FirstFit, n_rows: int, deviation: float) -> float:
 
     An action's coefficients together are about one in size. Noise is compared with that size.
     """
-    curvature = float(np.linalg.eigvalsh(fit.square / n_rows)[-1])
+    curvature = float(eigvalsh(fit.square / n_rows)[-1])
     noise = (fit.n_terms + 1) * (deviation / curvature) ** 2
     passed = share_passed(len(fit.parameters), fit.n_terms)
     return 1 / (curvature * passed * (1 + _SHORTER * noise))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import inv
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.policies.linear import LinearPolicy, constant_policy
@@ -100,7 +101,7 @@ def _score_sums(
     private: PrivateSetting, totals: Totals, parameters: FloatArray
 ) -> dict[str, ScoreSums]:
     """Sums as if the models' predictions were the scores; any mixture has the same solution."""
-    back = np.linalg.inv(private.scales.to_units)
+    back = inv(private.scales.to_units)
     raw = private.scales.parameters(parameters)
     own = {}
     noise = private.first_noise.times(totals.noise_of_first)

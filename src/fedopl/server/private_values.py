@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import inv
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.private.noised_values import (
@@ -62,7 +63,7 @@ def values_of(study: Study, own: NoisedValues | ValuesApart) -> ValuesWithNoise:
     private, apart = PrivateSetting(study), " apart" * isinstance(own, ValuesApart)
     n_rows, half = own.n_rows, private.scales.half_range
     deviation = private.deviation(f"values{apart}")
-    back = half * np.linalg.inv(private.score_axes)  # undoes the scaling and the rotation
+    back = half * inv(private.score_axes)  # undoes the scaling and the rotation
     means = own.sums / n_rows
     added = (deviation / n_rows) ** 2 * np.eye(len(means))
     # Squares of noisy means include the variance of the noise, so it is added back.
@@ -91,7 +92,7 @@ def values_of_all(study: Study, total: NoisedValues, together: AddedUp) -> Value
     factor, weights = together.noise, together.of_held_out
     deviation = factor * private.deviation("values")
     n_rows, weight = sum(rows.values()), weights.total(rows)
-    back = private.scales.half_range * np.linalg.inv(private.score_axes)
+    back = private.scales.half_range * inv(private.score_axes)
     unit, means = np.eye(len(total.sums)), total.sums / weight
     # Squares of noisy sums include the variance of the noise.
     taken_off = (np.outer(total.sums, total.sums) - deviation**2 * unit) / n_rows

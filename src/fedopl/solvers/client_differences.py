@@ -6,6 +6,8 @@ Arrays have clients first. One Gram matrix of a client may serve all actions.
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.decompositions import eigh
+from fedopl.base.one_thread import enough_threads
 from fedopl.solvers.least_squares import RANK_TOLERANCE
 
 # Relative to a mean square; below it, the variance of a constant is only rounding.
@@ -80,7 +82,7 @@ def _explained_alone(
     grams: FloatArray, products: FloatArray
 ) -> tuple[FloatArray, FloatArray]:  # (n_clients, n_actions), (n_clients, n_grams)
     """hᵀG⁻¹h, what a client's own regression explains, and the rank of its rows."""
-    eigenvalues, vectors = np.linalg.eigh(grams)
+    eigenvalues, vectors = eigh(grams)
     spanned = _spanned(eigenvalues)
     loadings = (products[..., None, :] @ vectors)[..., 0, :]
     parts = loadings**2 / np.where(spanned, eigenvalues, np.inf)
@@ -89,10 +91,11 @@ def _explained_alone(
 
 def _inverse(matrices: FloatArray) -> FloatArray:  # shaped as matrices
     """Pseudo-inverses of a stack of symmetric matrices."""
-    eigenvalues, vectors = np.linalg.eigh(matrices)
+    eigenvalues, vectors = eigh(matrices)
     spanned = _spanned(eigenvalues)
     inverse = np.where(spanned, 1 / np.where(spanned, eigenvalues, 1.0), 0.0)
-    return np.asarray((vectors * inverse[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    with enough_threads(vectors.shape[-1] ** 3):
+        return np.asarray((vectors * inverse[:, None, :]) @ np.swapaxes(vectors, 1, 2))
 
 
 def _spanned(eigenvalues: FloatArray) -> BoolArray:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import solve
 from fedopl.solvers.least_squares import effective_rows
 
 # Rows look like others if no mean or mean square is further away, in standard deviations.
@@ -78,7 +79,7 @@ def _weights(columns: FloatArray, log_base: FloatArray) -> FloatArray:  # (n_row
         mean = weights @ columns
         slope = mean + _RIDGE * eta
         hessian = (columns * weights[:, None]).T @ columns - np.outer(mean, mean)
-        step = -np.linalg.solve(hessian + _RIDGE * np.eye(len(eta)), slope)
+        step = -solve(hessian + _RIDGE * np.eye(len(eta)), slope)
         gain = -float(slope @ step)
         if gain < _SMALLEST_GAIN:
             break

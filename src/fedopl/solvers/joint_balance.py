@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, to_eight_digits
+from fedopl.base.decompositions import eigh
 
 # Directions in which b varies less than this, in standard deviations squared, are taken to vary by
 # it: noise on sums is of that size, and a step along it would be as long as noise likes.
@@ -88,7 +89,7 @@ class JointBalance:
 
     def step(self) -> FloatArray:  # (2·n_features,)
         """Newton's, but no further than the quadratic can be trusted."""
-        sizes, axes = np.linalg.eigh(self.covariances)
+        sizes, axes = eigh(self.covariances)
         along = axes.T @ self.apart / np.maximum(sizes, _LEAST_VARIANCE)
         length = math.sqrt(float(self.apart @ (axes @ along)))
         return np.asarray(-(axes @ along) / max(1.0, length))

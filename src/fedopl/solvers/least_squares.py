@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.decompositions import eigh
 
 # Relative to features of variance one and to rows of average weight one.
 PENALTIES = np.logspace(-6, 4, 41)
@@ -198,7 +199,7 @@ def _standardise(grams: FloatArray, products: FloatArray, squares: FloatArray) -
     inverse = np.where(varies, 1 / scales, 0.0)
     covariance *= inverse[..., :, None]
     covariance *= inverse[..., None, :]
-    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    eigenvalues, eigenvectors = eigh(covariance)
     reward_varies, reward_scale = _spread(squares / safe, reward_mean)
     moments = products[..., :-1] / safe[..., None] - mean * reward_mean[..., None]
     moments = np.where(reward_varies[..., None], moments * inverse, 0.0)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.decompositions import eigh
 from fedopl.policies.linear import NEVER
 from fedopl.policies.pairwise import action_pairs
 from fedopl.solvers import least_squares
@@ -67,7 +68,7 @@ def solve_through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  
     squares = np.diagonal(grams, axis1=-2, axis2=-1)
     scales = np.sqrt(np.where(squares > 0, squares, 1.0))
     scaled = grams / (scales[..., :, None] * scales[..., None, :])
-    eigenvalues, vectors = np.linalg.eigh(scaled)
+    eigenvalues, vectors = eigh(scaled)
     spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[..., -1:]
     inverse = np.divide(1.0, eigenvalues, where=spanned, out=np.zeros_like(eigenvalues))
     loadings = np.einsum("...ij,...i->...j", vectors, products / scales) * inverse

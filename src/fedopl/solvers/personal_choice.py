@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import eigh
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 
 # Where candidates decide alike, a variance is zero but for rounding of this size.
@@ -48,7 +49,7 @@ class ChoicePath:
     def _distance(self) -> tuple[int, float]:
         """The number of candidates' contrasts, and d'Σ⁻¹d; equal candidates count as one."""
         contrasts = np.eye(len(self.own)) - 1 / len(self.own)
-        variances, directions = np.linalg.eigh(contrasts @ self.covariances @ contrasts)
+        variances, directions = eigh(contrasts @ self.covariances @ contrasts)
         apart = variances > _ALIKE * max(float(np.diagonal(self.covariances).max()), 1e-300)
         if not apart.any():
             return 0, 0.0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.decompositions import eigh
 from fedopl.policies.linear import NEVER
 
 # Strengths to choose from: squared effects of a standardised term, in units of the errors of
@@ -133,7 +134,7 @@ def shrunk_path(
     sizes: tuple[float, int],
 ) -> ShrunkPath:
     """The path from sums Σ φφᵀ, Σ φ·Γ̂ and Σ Γ̂²; `sizes` counts independent values and fits."""
-    eigenvalues, vectors = np.linalg.eigh(gram)
+    eigenvalues, vectors = eigh(gram)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     slopes = (products - given @ gram) @ vectors
     left = squares - 2 * float((given * products).sum()) + float(((given @ gram) * given).sum())

@@ -12,6 +12,7 @@ action that was never taken in a direction would have no finite error there.
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import cholesky, eigh, solve
 from fedopl.solvers import least_squares
 
 
@@ -68,7 +69,7 @@ def _whitening(mean_gram: FloatArray) -> FloatArray:  # (n_spanned, n_columns)
     turn = np.eye(n_columns)
     turn[:-1, :-1] = np.diag(scales)
     turn[:-1, -1] = -scales * means
-    eigenvalues, vectors = np.linalg.eigh(turn @ mean_gram @ turn.T)
+    eigenvalues, vectors = eigh(turn @ mean_gram @ turn.T)
     spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[-1]
     whitened: FloatArray = (vectors[:, spanned] / np.sqrt(eigenvalues[spanned])).T @ turn
     return whitened
@@ -77,8 +78,8 @@ def _whitening(mean_gram: FloatArray) -> FloatArray:  # (n_spanned, n_columns)
 def _triangular(white: FloatArray, gram: FloatArray) -> FloatArray:  # (n_columns, n_columns)
     """R with RᵀR = (G + Ḡ)⁻¹; no entry of its diagonal is negative."""
     n_spanned, n_columns = white.shape
-    lower = np.linalg.cholesky(np.eye(n_spanned) + white @ gram @ white.T)
-    upper = np.linalg.qr(np.linalg.solve(lower, white), mode="r")
+    lower = cholesky(np.eye(n_spanned) + white @ gram @ white.T)
+    upper = np.linalg.qr(solve(lower, white), mode="r")
     wide = np.zeros((n_columns, n_columns))
     wide[:n_spanned] = np.where(np.diagonal(upper) < 0, -1.0, 1.0)[:, None] * upper
     return wide

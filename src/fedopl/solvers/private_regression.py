@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import cholesky, eigh, solve
 
 # Candidate variances of coefficients; the likelihood chooses among them.
 _PRIORS = np.geomspace(1e-3, 10, 13)
@@ -93,7 +94,7 @@ def _shrunk_spread(
     apart = found - round_one * np.eye(n_features)
     n_free = n_features + n_features * (n_features - 1) / 2
     kept = _kept((apart**2).sum(), n_actions * deviation**2 * n_free / rows.sum() ** 2)
-    values, vectors = np.linalg.eigh(round_one * np.eye(n_features) + kept * apart)
+    values, vectors = eigh(round_one * np.eye(n_features) + kept * apart)
     values = np.maximum(values, _LEAST_VARIANCE * round_one)
     spread: FloatArray = (vectors * values) @ vectors.T
     return spread
@@ -130,7 +131,7 @@ def _fitted(
 
 def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
     """The squares without their negative directions, which only noise can have made."""
-    size, vectors = np.linalg.eigh(squares)
+    size, vectors = eigh(squares)
     found: FloatArray = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
     return found
 
@@ -167,15 +168,15 @@ class _Evidence:
     def _likelihood(self, variances: FloatArray) -> float:
         by_column = self._by_column(variances)
         covariances = self._covariances(by_column)
-        factors = np.linalg.cholesky(covariances)
-        turned = np.linalg.solve(factors, self.products[..., None])[..., 0]
+        factors = cholesky(covariances)
+        turned = solve(factors, self.products[..., None])[..., 0]
         logs = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
         return -float(logs + (turned**2).sum() / 2)
 
     def parameters(self, variances: FloatArray) -> FloatArray:  # (n_actions, n_columns)
         """The most likely coefficients."""
         by_column = self._by_column(variances)
-        pulled = np.linalg.solve(self._covariances(by_column), self.products[..., None])
+        pulled = solve(self._covariances(by_column), self.products[..., None])
         found: FloatArray = by_column * (self.squares @ pulled)[..., 0]
         return found
 
@@ -208,5 +209,5 @@ def stepped(
     ridge = _STEP_RIDGE * noise * np.sqrt(2 * len(used)) * np.eye(len(used))
     moved = parameters.copy()
     square = passed * fit.square[np.ix_(used, used)] + ridge
-    moved[:, used] += np.linalg.solve(square, residuals[:, used].T).T
+    moved[:, used] += solve(square, residuals[:, used].T).T
     return moved

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.decompositions import eigh
 from fedopl.solvers.least_squares import effective_rows
 from fedopl.solvers.nested_ridge import ridge_by_size
 
@@ -134,7 +135,7 @@ def simplex_weights(squares: FloatArray) -> FloatArray:  # (n_models,)
     """The w ≥ 0 with sum one that minimises wᵀSw, for sums of residuals' products S."""
     from scipy.optimize import nnls  # here, as it is slow to import
 
-    eigenvalues, eigenvectors = np.linalg.eigh((squares + squares.T) / 2)
+    eigenvalues, eigenvectors = eigh((squares + squares.T) / 2)
     root = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * eigenvectors.T
     # The minimum of ‖Rw‖² + c²(Σw − 1)² has the direction sought, for any c.
     scale = float(np.sqrt(np.trace(squares) / len(squares))) or 1.0

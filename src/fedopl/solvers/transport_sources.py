@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.decompositions import eigh, symmetric_pinv
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,7 +64,7 @@ def joint_correction(
         between = np.outer(apart, apart) / own.effective_rows
         covariances += share**2 * (own.covariances + cross + cross.T + between)
         spent += share**2 / own.effective_rows
-    sizes, axes = np.linalg.eigh(covariances)
+    sizes, axes = eigh(covariances)
     return SourcePart(
         means=mean,
         # With noise on its parts, it may not be one that numbers can have.
@@ -108,7 +109,7 @@ def disagreement(one: SourcePart, others: SourcePart) -> float:
         return 1.0
     apart = (one.means - others.means)[both]
     covariances = (one.covariances + others.covariances)[np.ix_(both, both)]
-    statistic = float(apart @ np.linalg.pinv(covariances, hermitian=True) @ apart)
+    statistic = float(apart @ symmetric_pinv(covariances) @ apart)
     ratio = statistic * (n_rows - n_columns) / (n_columns * (n_rows - 1))
     return float(fdtrc(n_columns, n_rows - n_columns, max(ratio, 0.0)))
 

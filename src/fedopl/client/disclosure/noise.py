@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import eigh
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.messages.refusal import RefusalCode
 
@@ -88,6 +89,6 @@ def values_with_noise(
     symmetric = np.tril(crossed) + np.tril(crossed, -1).T
     # No contrast may seem more certain than it is. Eigenvalues that noise made negative become
     # zero.
-    sizes, axes = np.linalg.eigh(covariances + on_pairs * symmetric)
+    sizes, axes = eigh(covariances + on_pairs * symmetric)
     possible = (axes * np.maximum(sizes, 0.0)) @ axes.T
     return means + on_means * drawn, possible + on_means**2 * np.eye(len(means))

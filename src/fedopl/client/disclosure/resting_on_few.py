@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.decompositions import eigh, eigvalsh
 
 # Terms of some rows, their weights, and the cell of each row; called once for each pass.
 TermParts = Callable[[], Iterator[tuple[FloatArray, FloatArray, IntArray]]]
@@ -55,7 +56,7 @@ def _whitening(gram: FloatArray) -> FloatArray:  # (n_terms + 1, rank)
     """The matrix that makes orthogonal combinations of columns with unit sums of squares."""
     scale = np.sqrt(np.diagonal(gram))
     scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
+    values, vectors = eigh(gram / np.outer(scale, scale))
     varies = values > LEAST_VARYING * values[-1]
     return np.asarray(vectors[:, varies] / np.sqrt(values[varies]) / scale[:, None])
 
@@ -68,5 +69,5 @@ def _largest_share(rows: FloatArray, n_few: int) -> float:
     together = rows[order] @ rows[order].T  # the diagonal has the share of each row alone
     n_few = min(n_few, len(together))
     groups = np.argpartition(-np.abs(together), n_few - 1, axis=1)[:, :n_few]
-    shares = np.linalg.eigvalsh(together[groups[:, :, None], groups[:, None, :]])
+    shares = eigvalsh(together[groups[:, :, None], groups[:, None, :]])
     return float(min(shares.max(), 1.0))

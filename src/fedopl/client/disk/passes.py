@@ -11,7 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from fedopl.client.disk.prefetch import one_blas_thread, prefetched
+from fedopl.base.one_thread import ONE_BLAS_THREAD
+from fedopl.client.disk.prefetch import prefetched
 
 _Item = TypeVar("_Item")
 _Other = TypeVar("_Other")
@@ -96,7 +97,7 @@ class Pass(Generic[_Item]):
             yield total(self._through(partitions[0]))
             return
         for partition in partitions:
-            with one_blas_thread():  # the last one may be a single chunk
+            with ONE_BLAS_THREAD:  # the last one may be a single chunk
                 found = total(self._through(partition))
             yield found
 
@@ -145,5 +146,5 @@ def _total_of(
     partition: Partition,
 ) -> _Total:
     """What a worker does, one chunk after the other: there are as many workers as cores."""
-    with one_blas_thread():
+    with ONE_BLAS_THREAD:
         return total(chain.from_iterable(map(read, partition)))

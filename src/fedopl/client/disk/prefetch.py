@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import TypeVar
+
+from fedopl.base.one_thread import ONE_BLAS_THREAD
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -28,7 +29,7 @@ def prefetched(make: Callable[[Item], Result], parts: Iterable[Item]) -> Iterato
         yield from map(make, several)
         return
     coming: deque[Future[Result]] = deque()
-    with _BLAS_LIMIT, ThreadPoolExecutor(N_THREADS) as pool:
+    with ONE_BLAS_THREAD, ThreadPoolExecutor(N_THREADS) as pool:
         try:
             for part in chain(several, left):
                 coming.append(pool.submit(make, part))
@@ -39,38 +40,3 @@ def prefetched(make: Callable[[Item], Result], parts: Iterable[Item]) -> Iterato
         finally:
             for unwanted in coming:
                 unwanted.cancel()
-
-
-class _BlasLimit:
-    """Limits BLAS to one thread while it is entered; re-entrant, also across threads.
-
-    When the last user leaves, the previous limits are restored, whoever entered first.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._n_users = Lock(), 0
-        self._limits: Any = None
-
-    def __enter__(self) -> Self:
-        # Imported late: it limits only libraries that are already loaded.
-        from threadpoolctl import threadpool_limits
-
-        with self._lock:
-            if not self._n_users:
-                self._limits = threadpool_limits(1, user_api="blas")
-            self._n_users += 1
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._n_users -= 1
-            if not self._n_users:
-                self._limits.restore_original_limits()
-
-
-_BLAS_LIMIT = _BlasLimit()
-
-
-def one_blas_thread() -> _BlasLimit:
-    """Limits BLAS to one thread within a `with` statement."""
-    return _BLAS_LIMIT

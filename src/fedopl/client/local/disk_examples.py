@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.decompositions import eigvalsh
 from fedopl.base.errors import StorageError
 from fedopl.client.disk.disk_array import (
     DiskArray,
@@ -56,7 +57,7 @@ class DiskExamples:
             features, _, weights = self._standardised(part)
             gram += (features if weights is None else features * weights[:, None]).T @ features
         gram /= self.n_rows
-        self.curvature = float(np.linalg.eigvalsh(gram)[-1])
+        self.curvature = float(eigvalsh(gram)[-1])
         self.trace = float(np.trace(gram))
 
     @property

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.decompositions import eigvalsh
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.training_plans import TrainingPlan
 
@@ -123,7 +124,7 @@ def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Example
         scores=scores,
         known=None if complete else known,
         weights=weights,
-        curvature=float(np.linalg.eigvalsh(gram)[-1]),
+        curvature=float(eigvalsh(gram)[-1]),
         trace=float(np.trace(gram)),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.decompositions import symmetric_pinv
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
@@ -165,7 +166,7 @@ class PrivateWorkspace:
         within = fit.square[features, features] / total
         centre = fit.rows @ means / total
         spread = within - np.outer(centre, centre)
-        directions = np.linalg.pinv(spread, rcond=1e-6, hermitian=True) @ means.T
+        directions = symmetric_pinv(spread, rcond=1e-6) @ means.T
         logits = row_by_row(scaled, directions) - 0.5 * np.einsum("ai,ia->a", means, directions)
         logits += np.log(fit.rows / total)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray, ascends
+from fedopl.base.one_thread import enough_threads
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.least_squares import LinearModels
@@ -73,19 +74,21 @@ def fold_sums(
     # left out.
     places = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(places, n_places, out=places)
-    for rows, edges in _augmented(data, origin, places, n_places):
-        for place, (start, stop) in enumerate(pairwise(edges.tolist())):
-            if start == stop:
-                continue
-            z = rows[start:stop]
-            if columns is not None:
-                z = z[:, [*columns[place % data.n_actions], -2, -1]]
-            if begun[place]:
-                sums[place] += z.T @ z
-            else:
-                # Written over the zeros, which saves a temporary array of the same size.
-                np.dot(z.T, z, out=sums[place])
-                begun[place] = True
+    rows_at_once = min(data.n_rows, ROWS_SUMMED_AT_ONCE) / n_places
+    with enough_threads(rows_at_once * (width + 2) ** 2):
+        for rows, edges in _augmented(data, origin, places, n_places):
+            for place, (start, stop) in enumerate(pairwise(edges.tolist())):
+                if start == stop:
+                    continue
+                z = rows[start:stop]
+                if columns is not None:
+                    z = z[:, [*columns[place % data.n_actions], -2, -1]]
+                if begun[place]:
+                    sums[place] += z.T @ z
+                else:
+                    # Written over the zeros, which saves a temporary array of the same size.
+                    np.dot(z.T, z, out=sums[place])
+                    begun[place] = True
     shape = (folds.n_folds, data.n_actions)
     squares = None if data.weights is None else data.weights**2
     squared = np.bincount(places, squares, n_places)[:n_places].astype(float).reshape(shape)

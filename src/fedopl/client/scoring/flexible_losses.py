@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.client.scoring.fit_numbers import FittedRows, richer_rest
 
 # With fewer rows, trees show nothing. More rows cost time and show the same.
@@ -88,7 +89,6 @@ def _out_of_fold(
 ) -> FloatArray:  # (n_rows,)
     """Each row's outcome as predicted by models of other folds, or the propensity of its action."""
     from sklearn.base import clone
-    from threadpoolctl import threadpool_limits
 
     said = np.zeros(len(features))
     for half in (0, 1):  # half of all folds each: two fits are enough
@@ -97,7 +97,7 @@ def _out_of_fold(
             said[own] = target[~own][0] if target.dtype.kind == "f" else 1.0
             continue
         # For such small fits, threads wait for each other longer than the fit takes.
-        with threadpool_limits(1, user_api="openmp"):
+        with ONE_OPENMP_THREAD:
             fitted = clone(model).fit(features[~own], target[~own], rows.weights[~own])
         if not hasattr(fitted, "classes_"):
             said[own] = fitted.predict(features[own])

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.decompositions import symmetric_pinv
 from fedopl.client.scoring.fit_numbers import FittedRows, of_takers, standardised
 from fedopl.messages.evaluation.interactions_left import feature_products
 
@@ -83,7 +84,7 @@ class _Some:
     def of(cls, rows: FittedRows, some: slice | IntArray, features: FloatArray) -> "_Some":
         weights, features = rows.weights[some], features[:, some]
         weighted = features * weights
-        inverse = np.linalg.pinv(weighted @ features.T, rcond=1e-10, hermitian=True)
+        inverse = symmetric_pinv(weighted @ features.T, rcond=1e-10)
         groups = None if rows.groups is None else rows.groups[some]
         return cls(
             rows=some,

@@ -9,6 +9,7 @@ its value is wrong. Propensities say how much each row may vary, whether it took
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.decompositions import eigh
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.messages.message import RowSplit
@@ -67,5 +68,5 @@ def added_covariances(
     for first in range(n_policies):
         same = decided == decided[:, first, None]
         found[first] = (own[:, first, None] * same).sum(axis=0)
-    sizes, axes = np.linalg.eigh((found + found.T) / 2)
+    sizes, axes = eigh((found + found.T) / 2)
     return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T / weight.sum() ** 2)

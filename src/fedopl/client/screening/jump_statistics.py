@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.decompositions import symmetric_pinv
 
 LEAST_BEYOND_SMOOTH = 1e-6  # the share of a jump's squares below which the rest is rounding
 
@@ -35,7 +36,7 @@ class SmoothResiduals:
         scale = np.sqrt(np.maximum(np.square(smooth).mean(axis=0), np.finfo(float).tiny))
         smooth /= scale
         weighted = smooth * weights[:, None]
-        fitted = np.linalg.pinv(weighted.T @ smooth, rcond=1e-10, hermitian=True)
+        fitted = symmetric_pinv(weighted.T @ smooth, rcond=1e-10)
         fitted = fitted @ (weighted.T @ rewards)
         return cls(smooth=smooth, left=rewards - smooth @ fitted, weights=weights)
 
@@ -62,7 +63,7 @@ class _Sums:
         self._width = smooth.shape[1]
         moved = np.square(weights * residuals.left)
         weighted = smooth * weights[:, None]
-        self.inverse = np.linalg.pinv(weighted.T @ smooth, hermitian=True)
+        self.inverse = symmetric_pinv(weighted.T @ smooth)
         self.squares = (smooth * moved[:, None]).T @ smooth
         self.n_rows = residuals.n_rows
         columns = np.column_stack(

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.decompositions import symmetric_pinv
 from fedopl.client.rows.chunks import Chunk
 
 _NUMBERS_AT_ONCE = 1 << 15  # of features: products of one with all others stay in a core's cache
@@ -139,7 +140,7 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
     plain = (len(grams) - 2) // 2 + 1  # features and the constant
     # Flags of one column add up to the constant, so the sums may have no inverse.
     scale = np.sqrt(np.maximum(np.diagonal(grams)[:plain], np.finfo(float).tiny))
-    inverse = np.linalg.pinv(grams[:plain, :plain] / np.outer(scale, scale), hermitian=True)
+    inverse = symmetric_pinv(grams[:plain, :plain] / np.outer(scale, scale))
     inverse /= np.outer(scale, scale)
     on_squares = inverse @ grams[:plain, plain:-1]
     on_products = inverse @ beside

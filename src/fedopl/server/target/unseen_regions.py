@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.decompositions import symmetric_pinv
 from fedopl.messages.target.context_moments import ContextMoments
 from fedopl.messages.target.transported_values import TransportedValues
 from fedopl.results.target_value import TargetRegion
@@ -30,7 +31,7 @@ def regions_for(setting: Setting, moments: ContextMoments) -> list[tuple[str, Fl
     spread = np.sqrt(np.maximum(moments.squares[:p] - there**2, 0.0))
     own = np.sqrt(np.maximum(np.diagonal(covariances), 0.0))
     safe = np.where(own > 0, own, np.where(spread > 0, spread, 1.0))
-    inverse = np.linalg.pinv(covariances / np.outer(safe, safe), rcond=1e-10, hermitian=True)
+    inverse = symmetric_pinv(covariances / np.outer(safe, safe), rcond=1e-10)
     apart = (there - means) / safe
     # For features that do not vary at the sources, the direction is the difference itself.
     direction = (inverse @ apart + np.where(own > 0, 0.0, apart)) / safe

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.decompositions import cholesky, inv
 from fedopl.base.seeds import generator_for
 from fedopl.privacy.sum_grid import row_by_row
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
@@ -84,7 +85,7 @@ def scales_of(study: "Study", plan: PrivacyPlan) -> Scales:
     # A term that hardly varies within the ranges would become huge for rows beyond them.
     variances[study.n_features :] = np.maximum(variances[study.n_features :], _LEAST_VARIANCE)
     spread += np.diag((1 + _ROUND_BEYOND) * variances - np.diag(spread))
-    return Scales(terms.mean(axis=0), np.linalg.inv(np.linalg.cholesky(spread)).T, outcome)
+    return Scales(terms.mean(axis=0), inv(cholesky(spread)).T, outcome)
 
 
 def middles_and_units(

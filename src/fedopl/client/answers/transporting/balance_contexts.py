@@ -9,6 +9,7 @@ until the row that lies furthest out is left.
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, to_eight_digits
+from fedopl.base.decompositions import eigh
 from fedopl.client.answers.transporting.held_out_rows import HeldOutRows, numbers_behind, rows_for
 from fedopl.client.answers.transporting.transported_rows import is_enough, weights_by_unit
 from fedopl.client.disclosure.limits import RefusedError
@@ -50,7 +51,7 @@ def answer(space: Workspace, query: BalanceContexts) -> BalanceSums:
         means = means + noise * spread * draws.standard_normal(n_terms)
         crossed = draws.standard_normal(covariances.shape)
         symmetric = np.tril(crossed) + np.tril(crossed, -1).T
-        sizes, axes = np.linalg.eigh(covariances + noise * np.outer(spread, spread) * symmetric)
+        sizes, axes = eigh(covariances + noise * np.outer(spread, spread) * symmetric)
         covariances = (axes * np.maximum(sizes, 0.0)) @ axes.T
     return BalanceSums(
         released=1,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.base.seeds import generator_for
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds_and_hold_out
@@ -18,7 +19,6 @@ from fedopl.client.scoring.boosting.boosting_options import (
     ROUNDS,
     STILL_IMPROVING,
     TREE_OPTIONS,
-    one_thread,
     step_for,
 )
 from fedopl.client.table.logged_data import LoggedData
@@ -46,7 +46,7 @@ class Booster:
 
     def _fitted_anew(self, rows: BoolArray) -> Any:
         data = self._data
-        with one_thread():
+        with ONE_OPENMP_THREAD:
             some = _thinned(rows)
             rounds = _best_rounds(data, some, self._kept)
             if not rounds:

@@ -1,8 +1,5 @@
 """Settings of boosted trees, for actions and for outcomes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 TREE_OPTIONS = {
     "max_leaf_nodes": 4,
     "min_samples_leaf": 10,
@@ -20,16 +17,3 @@ SHORT_STEP, LONG_STEP, MANY_ROWS_BOOSTED = 0.1, 0.2, 2_000
 def step_for(n_rows: int) -> float:
     """The learning rate for this number of rows."""
     return LONG_STEP if n_rows > MANY_ROWS_BOOSTED else SHORT_STEP
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limits OpenMP to one thread.
-
-    For such short fits, threads wait for each other longer than the fit takes. Also, sums depend on
-    the number of threads.
-    """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="openmp"):
-        yield

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.decompositions import solve
 from fedopl.client.scoring.corrections.product_sums import LEAST_ROWS_BESIDE, Product, ProductSums
 from fedopl.client.scoring.fit_numbers import FittedRows
 from fedopl.client.scoring.values import joint_estimate
@@ -170,7 +171,7 @@ class _Fit:
             about = self._taken_signs[np.ix_(own, takers)] - means[:, None]
             weighted = about * self._weights[takers]
             gram = weighted @ about.T + _RIDGE * np.eye(len(own))
-            slopes[own, action] = np.linalg.solve(gram, weighted @ self._left[takers])
+            slopes[own, action] = solve(gram, weighted @ self._left[takers])
             self.rest[takers] -= slopes[own, action] @ about
         self.slopes = slopes
 

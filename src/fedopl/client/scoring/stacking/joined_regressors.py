@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
 from fedopl.client.scoring.boosting.boosting_options import (
     ROUNDS,
     STILL_IMPROVING,
     TREE_OPTIONS,
-    one_thread,
     step_for,
 )
 from fedopl.client.table.logged_data import LoggedData
@@ -151,7 +151,7 @@ class BoostedTrees:
             for rows in self._rows
         ]
         self._models = [_trees(rows) for rows in self._rows]
-        with one_thread():
+        with ONE_OPENMP_THREAD:
             self._rounds = [self._best_rounds(part) for part in range(chunk.folds.n_folds + 1)]
 
     def predicted(
@@ -161,7 +161,7 @@ class BoostedTrees:
         n_rounds = self._rounds[part]
         if not n_rounds:
             return np.full(int(rows.sum()), self._means[place])
-        with one_thread():
+        with ONE_OPENMP_THREAD:
             stages = self._models[place].staged_predict(data.contexts[rows])
             found: FloatArray = next(islice(stages, n_rounds - 1, None))
         return found
