@@ -147,11 +147,13 @@ def main(given: Options) -> None:
     asked = asked_for(given, QUICK if given.quick else FULL)
     (first,) = given.chosen["first"] or (0,)
     draws = range(first, first + asked.draws)
-    with threadpool_limits(1):
-        rows = [row for cell in asked.cells for row in measure(*cell, asked.methods, draws)]
     command = {"command": command_of(__file__, given)}
-    rows = beside_kept([row | command for row in rows], kept_rows(__file__, given))
-    write(__file__, given, Table(COLUMNS, rows), commands=[row["command"] for row in rows])
+    rows = kept_rows(__file__, given)
+    for cell in asked.cells:  # each is kept at once, as all of them take hours
+        with threadpool_limits(1):
+            found = [row | command for row in measure(*cell, asked.methods, draws)]
+        rows = beside_kept(found, rows)
+        write(__file__, given, Table(COLUMNS, rows), commands=[row["command"] for row in rows])
 
 
 if __name__ == "__main__":
