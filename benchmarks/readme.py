@@ -51,8 +51,9 @@ HEAD = """# Benchmarks
 
 `make bench` makes every table and chart here, in an environment of its own, with each peer in one
 of its own (`make peers`); a peer that cannot be installed is reported absent. Each section was made
-by the command it shows, in one run, on the machine it names. Read ratios, not seconds: machines
-differ and are noisy, but what is compared ran on the same rows, in turns. Seconds are medians by
+by the commands it shows, the last of them on the machine it names. Read ratios, not seconds:
+machines differ and are noisy, but what is compared ran on the same rows, in turns unless a section
+says otherwise. Seconds are medians by
 the clock, with least and most, on one thread where a section does not say otherwise. `results/` has
 the numbers, `--quick` gives every script a try in seconds. This page is written by
 `python benchmarks/readme.py`. What can be known without a clock, bytes and trips and passes, is in
