@@ -60,6 +60,7 @@ class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL, fixed=True):
 
     title = "Sums for outcome models"
     content = "sums of squares and products, by fold and action"
+    checks_stacks = True
 
     @classmethod
     def needed(cls, study: Study) -> bool:
