@@ -159,7 +159,8 @@ def _totals_in(
     """
     totals = new()
     for chunk in chunks:
-        if complete and not np.isfinite(chunk.scores[chunk.training]).all():
+        training = chunk.scores[chunk.training]
+        if complete and np.count_nonzero(np.isfinite(training)) < training.size:
             return None
         for own, part in into_terms(chunk):
             add = totals.add_without_squares if known else totals.add
