@@ -70,9 +70,7 @@ class Workspace:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         check_cost_columns(draws.client, data, study)
         self.store: Store = MemoryStore() if store is None else store
-        self.local_training = LocalTraining(study, Batches(self.draws))
         self.obeyed = ObeyedScores(study, draws.client, limits.rows_needed(study.n_actions))
-        self.network_training = NetworkTraining(study, self.obeyed)
         # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         kept = None if self.store.is_lasting else self.store.get(self._rows_key)
@@ -246,6 +244,16 @@ class Workspace:
     def mask(self) -> FloatArray | None:  # (n_actions, n_features + 1)
         """Which parameters an oracle may change; None if all."""
         return movable(self.blocks, self.study.n_features)
+
+    @computed_once
+    def local_training(self) -> LocalTraining:
+        """What rounds of local steps of a linear policy share."""
+        return LocalTraining(self.study, Batches(self.draws))
+
+    @computed_once
+    def network_training(self) -> NetworkTraining:
+        """What rounds of local steps of a network share."""
+        return NetworkTraining(self.study, self.obeyed)
 
     # --- scores --------------------------------------------------------------------------------
 
