@@ -65,7 +65,7 @@ def _in_one_sort(keys: SortKeys, strata: NDArray[Any]) -> IntArray | None:
     if for_stratum:
         packed |= strata.astype(np.uint64) << np.uint64(64 - for_stratum)
     packed.sort()
-    order = (packed & np.uint64((1 << for_position) - 1)).astype(np.int64)
+    order = (packed & np.uint64((1 << for_position) - 1)).view(np.int64)
     packed >>= behind
     are_alike = packed[1:] == packed[:-1]
     if not np.count_nonzero(are_alike):
