@@ -115,4 +115,5 @@ def _weighed(weights: FloatArray, matrices: FloatArray) -> FloatArray:  # (n_act
         some = terms[: len(own) + 1]
         np.multiply(own[:, :, None, None], each, out=some[1:])
         terms[0] = some.sum(axis=0)
-    return terms[0]
+    total: FloatArray = terms[0]
+    return total

@@ -153,16 +153,18 @@ def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,
     """A point near the middle of training rows: sums of squares about a far zero lose digits."""
     some = slice(None, None, max(1, data.n_rows // ROWS_FOR_MIDDLE))
     sample, rewards = data.contexts[some], data.rewards[some]
-    learned_from = folds.of_row[some] < folds.n_folds
-    if np.count_nonzero(learned_from) < len(learned_from):
-        sample, rewards = sample[learned_from], rewards[learned_from]
+    if folds.n_parts > folds.n_folds:
+        learned_from = folds.of_row[some] < folds.n_folds
+        if np.count_nonzero(learned_from) < len(learned_from):
+            sample, rewards = sample[learned_from], rewards[learned_from]
     found = np.zeros(data.n_features + 1)
     if not len(rewards):
         return found
     middle = sample.sum(axis=0) / len(sample)
-    variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
+    squares = middle**2
+    variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - squares
     # A feature near zero stays as it is, so that nothing is subtracted from its column.
-    middle[middle**2 <= 100 * variance] = 0.0
+    middle[squares <= 100 * variance] = 0.0
     half, ordered = len(rewards) // 2, rewards.copy()
     ordered.partition(half)
     found[:-1], found[-1] = middle, ordered[half]
