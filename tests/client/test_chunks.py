@@ -11,6 +11,7 @@ from fedopl.client.door import Door
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import StudyRows
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.messages.message import RowSplit
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
@@ -94,7 +95,7 @@ def test_alone_with_own_models_is_what_the_server_finds_for_one_client(draw, cli
     run = fedopl.learn({"only": data}, basis="linear", nuisances=plan)
     alone = (
         Door("only", data, run.study, secret=SEED_ALONE)
-        ._space.scored_with(np.empty((0, 3, 7)))
+        ._space.scored_with(GivenModels(np.empty((0, 3, 7))))
         .local
     )
     assert np.allclose(run.policy.parameters, alone, rtol=1e-12)

@@ -100,5 +100,29 @@ def test_a_few_rows_contradict_nothing_so_they_are_not_looked_at():
         assert contradiction(data) == ""
         found = _Sums(data.n_actions, n_groups=0)
         found.add(data.actions, known, None)
-        ratios, errors = found.ratios(n_rows)
+        found.add_chances(data.actions, known)
+        ratios, errors = found.ratios(n_rows), found.errors(n_rows)
         assert (np.abs(ratios - 1) <= np.sqrt(n_rows) * errors * (1 + 1e-9)).all()
+
+
+def test_few_who_took_what_was_unlikely_excuse_sums_that_seem_far_off(monkeypatch):
+    """What small propensities allow is looked at only where sums alone would contradict."""
+    looked_at = []
+    add_chances = _Sums.add_chances
+
+    def noted(self, actions, known):
+        looked_at.append(len(actions))
+        add_chances(self, actions, known)
+
+    monkeypatch.setattr(_Sums, "add_chances", noted)
+    assert contradiction(trial((0.5, 0.5), always(0.5))) == ""
+    assert not looked_at
+    # One of 10,000 rows took what 1 in 1,000 should get.
+    known = np.tile([0.999, 0.001], (10_000, 1))
+    actions = np.zeros(10_000, np.int64)
+    actions[0] = 1
+    rare = fedopl.LoggedData(
+        np.zeros((10_000, 1)), actions, np.zeros(10_000), known, action_names=("a", "b")
+    )
+    assert contradiction(rare) == ""
+    assert looked_at == [10_000]

@@ -9,6 +9,7 @@ import fedopl
 from fedopl.analysis.limited_weights import limited_weights
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
@@ -41,7 +42,7 @@ def space_of(data, plan, evaluation=0.25):
         evaluation=evaluation,
     )
     space = Workspace(data, study, Limits.open(), PrivateDraws(0, "", SEED_ALONE))
-    space.keep(space.scored_with(np.empty((0, 2, 4))))
+    space.keep(space.scored_with(GivenModels(np.empty((0, 2, 4)))))
     return space
 
 

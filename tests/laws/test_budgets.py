@@ -8,6 +8,7 @@ from fedopl import Budget, Costs, NuisancePlan, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
 from fedopl.report.page import render
@@ -50,7 +51,7 @@ def run():
 def _held_out(run, name):
     """The client's held-out rows and scores, as somebody with all rows would have them."""
     space = Workspace(CLIENTS[name], run.study, Limits.open(), PrivateDraws(0, name, SEED_ALONE))
-    space.keep(space.scored_with(np.empty(0)))
+    space.keep(space.scored_with(GivenModels(np.empty(0))))
     rows = space.rows(RowSplit.EVALUATION)
     return space.data.contexts[rows], space.scored.for_evaluation(space.whole).scores[rows]
 

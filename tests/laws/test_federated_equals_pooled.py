@@ -14,6 +14,7 @@ from fedopl.client.local.near_rows import near_sums
 from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.cross_fit import fit_nuisances
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.engines.in_process import InProcess
 from fedopl.policies.trees.grid_rules import rules_of
@@ -202,7 +203,7 @@ def test_one_client_is_ordinary_policy_learning(draw):
     data = draw(300, known=True)
     run = fedopl.learn({"all": data}, basis="linear", evaluation=0, nuisances="local")
     space = Door("all", data, run.study, secret=SEED_ALONE)._space
-    means = space.score_means(space.scored_with(np.empty((0, 3, 6))))
+    means = space.score_means(space.scored_with(GivenModels(np.empty((0, 3, 6)))))
     expected = solve_scores(
         means.grams, means.products, means.squares, means.shares, intercept=True
     )

@@ -8,6 +8,7 @@ import fedopl
 from fedopl import Budget, Costs, NuisancePlan, OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.price_curve import N_TREES, n_points
 from fedopl.messages.message import RowSplit
@@ -67,7 +68,7 @@ def test_what_clients_tell_of_trees_is_what_their_rows_say(run):
         space = Workspace(
             CLIENTS[name], run.study, Limits.open(), PrivateDraws(0, name, SEED_ALONE)
         )
-        space.keep(space.scored_with(np.empty(0)))
+        space.keep(space.scored_with(GivenModels(np.empty(0))))
         held_out = space.rows(RowSplit.EVALUATION)
         scores = space.scored.for_evaluation(space.whole).scores[held_out]
         x, row = space.data.contexts[held_out], np.arange(len(scores))

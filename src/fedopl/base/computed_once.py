@@ -29,5 +29,5 @@ class computed_once(Generic[Computed]):  # noqa: N801  (it is used like `propert
         if instance is None:
             return self
         value: Computed = self._compute(instance)
-        vars(instance)[self._name] = value  # found there from now on
+        instance.__dict__[self._name] = value  # found there from now on
         return value

@@ -13,18 +13,21 @@ def present_moment() -> str:
     return timestamp(time.time_ns() // 1_000_000)
 
 
+# Thousands of answers are written down in a second, several of them in the same millisecond.
+@lru_cache(64)
 def timestamp(milliseconds: int) -> str:
     """The moment so many milliseconds after the beginning of 1970."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_text_of(seconds)}.{rest:03}+00:00"
 
 
+@lru_cache(64)
 def milliseconds_of(moment: str) -> int:
     """The way back."""
     return 1000 * _seconds_of(moment[:_SECONDS]) + int(moment[_MILLISECONDS])
 
 
-# Thousands of answers are written down in a second, and calendars are slow.
+# Calendars are slow.
 @lru_cache(64)
 def _text_of(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -241,7 +241,7 @@ class Door:
             raise RefusedError(RefusalCode.MALFORMED)
         if type(query) not in self._needed:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        if not query.is_plausible(self.study):
+        if not _is_plausible(query, self.study):
             raise RefusedError(RefusalCode.MALFORMED)
         if is_read_alone(query, self.study):  # else nobody sees the sums of this client alone
             self.limits.check_rows(self._space.n_training)
@@ -326,6 +326,12 @@ class Door:
         if not isinstance(space, PrivateWorkspace):
             raise TypeError("personal policies are solved at home in private studies alone")
         return space
+
+
+# Cached, as clients in one process get the same query; a few, as queries can be large.
+@lru_cache(2)
+def _is_plausible(query: Query[Any], study: Study) -> bool:
+    return query.is_plausible(study)
 
 
 # Cached, as many clients of one study may run in one process.

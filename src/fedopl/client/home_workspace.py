@@ -11,7 +11,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.rows.folds import FoldArray, Folds, assign_folds_and_hold_out
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.outcome import Outcomes, federated_outcomes
+from fedopl.client.scoring.outcome import GivenModels, Outcomes, federated_outcomes
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
@@ -47,9 +47,9 @@ class HomeRows(StudyRows):
 class SharedModels(StudyOutcomes):
     """Outcome models as they were released; no other models are weighted in."""
 
-    def by(self, models: FloatArray) -> Outcomes:
+    def by(self, given: GivenModels) -> Outcomes:
         """The same models for every action, in all folds."""
-        return federated_outcomes(models, self._rows)
+        return federated_outcomes(given.linear, self._rows)
 
 
 class HomeWorkspace(Workspace):
@@ -60,4 +60,5 @@ class HomeWorkspace(Workspace):
         super().__init__(given, study, Limits.open(), space.draws)
         self.study_rows = HomeRows(given, study, space)
         self.outcomes = SharedModels(self.study_rows, study, self.rows_needed)
-        self.keep(self.scored_with(np.stack([shared] * (study.nuisances.folds + 1))))
+        models = GivenModels(np.stack([shared] * (study.nuisances.folds + 1)))
+        self.keep(self.scored_with(models))

@@ -67,6 +67,7 @@ class OutcomeWorkspace(Workspace):
             self.rows_needed,
             self._archive.path(key),
             study.evaluation.model_copy(update={"describe": False}),
+            key,
         )
         return replace(found, local=main.local)
 

@@ -1,6 +1,5 @@
 """What answers are computed from: one client's rows in one study, scores, its local policy."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -30,7 +29,7 @@ from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.cross_fit import NuisanceModels
 from fedopl.client.scoring.net_scores import check_cost_columns
-from fedopl.client.scoring.outcome import Outcomes, action_blocks
+from fedopl.client.scoring.outcome import GivenModels, Outcomes, action_blocks
 from fedopl.client.scoring.propensity import (
     ImpossiblePropensitiesError,
     Propensities,
@@ -71,9 +70,7 @@ class Workspace:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         check_cost_columns(draws.client, data, study)
         self.store: Store = MemoryStore() if store is None else store
-        self.local_training = LocalTraining(study, Batches(self.draws))
         self.obeyed = ObeyedScores(study, draws.client, limits.rows_needed(study.n_actions))
-        self.network_training = NetworkTraining(study, self.obeyed)
         # The fewest rows behind any sum of scores that may be released.
         self.rows_needed = limits.rows_needed(study.n_terms + 1)
         kept = None if self.store.is_lasting else self.store.get(self._rows_key)
@@ -248,22 +245,32 @@ class Workspace:
         """Which parameters an oracle may change; None if all."""
         return movable(self.blocks, self.study.n_features)
 
+    @computed_once
+    def local_training(self) -> LocalTraining:
+        """What rounds of local steps of a linear policy share."""
+        return LocalTraining(self.study, Batches(self.draws))
+
+    @computed_once
+    def network_training(self) -> NetworkTraining:
+        """What rounds of local steps of a network share."""
+        return NetworkTraining(self.study, self.obeyed)
+
     # --- scores --------------------------------------------------------------------------------
 
-    def scored_with(self, models: FloatArray) -> StudyScores:
+    def scored_with(self, models: GivenModels) -> StudyScores:
         """The scores by these outcome models or, without any, by own ones, and what they rest on.
 
         Nothing is stored yet: what may not be released must not be used later either.
         """
-        key = np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
+        key = models.key
         kept = self._archive.get()
         if kept is not None and np.array_equal(kept.models, key):
             return kept
         few = self.rows_per_action < max(self.limits.minimum_cell, 1)
         rule = self.study.nuisances.unseen_rule
-        if (self.rows_per_action == 0).any() and rule == "refuse":
+        if rule == "refuse" and (self.rows_per_action == 0).any():
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
-        outcomes = self.outcomes.by(models) if len(models) else self.outcomes.own
+        outcomes = self.outcomes.by(models) if len(models.parameters) else self.outcomes.own
         scorer = self._scorer(outcomes, few & (rule == "mask"), few)
         scores = score_chunks(
             scorer,
@@ -271,12 +278,12 @@ class Workspace:
             self.rows_needed,
             self._archive.path(key),
             self.study.evaluation,
+            key,
         )
-        local = np.empty(0)
         # For comparison on held-out rows, or because a single party learns this policy.
         if self.study.policy.learned_by_one or self.study.evaluation.share > 0:
-            local = self._learn_local_policy(scorer, scores)
-        return replace(scores, models=key, local=local)
+            return replace(scores, local=self._learn_local_policy(scorer, scores))
+        return scores
 
     def keep(self, scores: StudyScores) -> None:
         """Store the scores, so that a new process answers later queries without a fit."""

@@ -7,6 +7,7 @@ changes its fields: it gets a successor with a new code, and `VERSION` goes up.
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -150,6 +151,19 @@ def stamped(message: AnswerType, study: bytes, exchange: int) -> AnswerType:
     return sent
 
 
+def stack_of(answers: Sequence[AnswerType]) -> AnswerType | None:
+    """All of them in one message, one more axis first; None if their arrays differ in shape."""
+    first = answers[0]
+    stacked = object.__new__(type(first))
+    for name, held in vars(first).items():
+        if isinstance(held, np.ndarray):
+            every = [getattr(answer, name) for answer in answers]
+            if any(array.shape != held.shape for array in every):
+                return None
+            vars(stacked)[name] = np.stack(every)
+    return stacked
+
+
 _AXES: dict[type[Message], dict[str, tuple[Axis, ...]]] = {}
 
 
@@ -185,6 +199,8 @@ class Query(Message, Generic[AnswerType]):
     permission: ClassVar[str | None]
     is_fixed: ClassVar[bool]  # whether its answer depends on nothing that the server chooses
     is_asked_once: ClassVar[bool]  # whether a study needs one, and another is refused
+    # Whether `fault_in` needs no number of rows, and takes several answers stacked in one.
+    checks_stacks: ClassVar[bool] = False
     title: ClassVar[str]  # what people read in previews and reports
     content: ClassVar[str]  # what its answer holds, in words
 

@@ -57,12 +57,12 @@ def _has_factor(matrices: FloatArray, allowed: float) -> bool:
 
 
 def bordered(grams: FloatArray, products: FloatArray, squares: FloatArray) -> FloatArray:
-    """[gram, product; productᵀ, square] (n_actions, n + 1, n + 1); actions may share one gram."""
-    n_actions, width = products.shape
-    whole = np.empty((n_actions, width + 1, width + 1))
-    whole[:, :-1, :-1] = grams
-    whole[:, :-1, -1] = whole[:, -1, :-1] = products
-    whole[:, -1, -1] = squares
+    """[gram, product; productᵀ, square] (…, n_actions, n + 1, n + 1); actions may share a gram."""
+    *stack, width = products.shape
+    whole = np.empty((*stack, width + 1, width + 1))
+    whole[..., :-1, :-1] = grams
+    whole[..., :-1, -1] = whole[..., -1, :-1] = products
+    whole[..., -1, -1] = squares
     return whole
 
 

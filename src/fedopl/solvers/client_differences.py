@@ -3,6 +3,8 @@
 Arrays have clients first. One Gram matrix of a client may serve all actions.
 """
 
+import math
+
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
@@ -14,6 +16,8 @@ from fedopl.solvers.least_squares import RANK_TOLERANCE
 _ROUNDING = 1e-12
 # Weights and the variance that they follow from agree after a few iterations.
 STEPS = 3
+# Enough that arithmetic outweighs the calls, few enough to stay in a core's cache.
+NUMBERS_ADDED_AT_ONCE = 1 << 14
 
 
 def standard_frames(
@@ -105,8 +109,14 @@ def _spanned(eigenvalues: FloatArray) -> BoolArray:
 
 
 def _weighed(weights: FloatArray, matrices: FloatArray) -> FloatArray:  # (n_actions, p, p)
-    """Σ_c w_c(a)·M_c(a), added client by client, which avoids copies by action."""
-    total = np.zeros((weights.shape[1], *matrices.shape[2:]))
-    for own, each in zip(weights, matrices, strict=True):
-        total += own[:, None, None] * each
+    """Σ_c w_c(a)·M_c(a), some clients at a time, in their order."""
+    shape = weights.shape[1], *matrices.shape[2:]
+    at_once = max(1, NUMBERS_ADDED_AT_ONCE // math.prod(shape))
+    terms = np.zeros((min(at_once, len(weights)) + 1, *shape))  # what was added so far is the first
+    for start in range(0, len(weights), at_once):
+        own, each = weights[start : start + at_once], matrices[start : start + at_once]
+        some = terms[: len(own) + 1]
+        np.multiply(own[:, :, None, None], each, out=some[1:])
+        terms[0] = some.sum(axis=0)
+    total: FloatArray = terms[0]
     return total

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, frozen
+from fedopl.base.arrays import frozen
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.noise import noisy_total, round_noise, values_with_noise
 from fedopl.client.disclosure.small_cells import (
@@ -29,6 +29,7 @@ from fedopl.client.local.score_means import (
     rows_behind_pairs,
     value_slope,
 )
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
@@ -97,9 +98,9 @@ def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
 
 
 @lru_cache(1)  # clients in one process get the same query
-def _models_in(query: SumScores) -> FloatArray:  # shaped as its models
+def _models_in(query: SumScores) -> GivenModels:
     """The models of the query, NaN where there is none."""
-    return frozen(np.where(query.supported[..., None] > 0, query.models, np.nan))
+    return GivenModels(frozen(np.where(query.supported[..., None] > 0, query.models, np.nan)))
 
 
 def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:

@@ -7,9 +7,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,6 +72,10 @@ class Entry:
         return sum(n_sent(axes[name], shape) for name, shape in self.shapes.items())
 
 
+# Fields with a value unless one is said.
+_UNSAID = {field.name: field.default for field in fields(Entry) if field.default is not MISSING}
+
+
 class Ledger(Protocol):
     """A list of entries that only grows."""
 
@@ -83,6 +87,9 @@ class Ledger(Protocol):
 
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from a position on, 0 at first, and the position after them."""
+
+    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
+        """The same, as far as budgets count them: times and what answers held may be lacking."""
 
     def locked(self) -> AbstractContextManager[None]:
         """A context in which no other process answers with this ledger."""
@@ -98,6 +105,10 @@ class MemoryLedger(list[Entry]):
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this position on, and the number of all entries."""
         return self[position:], len(self)
+
+    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
+        """The same."""
+        return self.since(position)
 
     def locked(self) -> AbstractContextManager[None]:
         """An empty context: no other process can use this ledger."""
@@ -164,6 +175,10 @@ class FileLedger:
         except (ValueError, TypeError):
             raise StorageError(f"{self.path}: was changed by something else") from None
 
+    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
+        """The same."""
+        return self.since(position)
+
     def locked(self) -> AbstractContextManager[None]:
         """A context in which no other process answers with this ledger."""
         # The lock is on the ledger itself: deleting it deletes the budgets, too.
@@ -175,9 +190,11 @@ def entry_for(
 ) -> Entry:
     """The entry for an answer to the query whose SHA-256 is `asked`, with `more` of its fields."""
     arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
-    return Entry(
+    entry = object.__new__(Entry)  # `Entry` itself takes several times as long
+    vars(entry).update(
+        _UNSAID,
         when=present_moment(),
-        study=_text_of(answer.study),
+        study=text_of(answer.study),
         exchange=answer.exchange,
         query=type(query).__name__ if query else "unreadable",
         answer=type(answer).__name__,
@@ -190,6 +207,7 @@ def entry_for(
         amount=query.amount if isinstance(query, Query) else 0,
         **more,
     )
+    return entry
 
 
 def unlocking(study: str) -> Entry:
@@ -210,7 +228,7 @@ def unlocking(study: str) -> Entry:
 
 
 @lru_cache(16)
-def _text_of(digest: bytes) -> str:
+def text_of(digest: bytes) -> str:
     """The digest as text, shared by all entries of a study to save memory."""
     return digest.hex()
 
@@ -229,8 +247,8 @@ class Budgets:
         self, study: Study, limits: Limits, budgets: Mapping[type[Any], int], ledger: Ledger
     ) -> None:
         self._study, self._limits, self._budgets, self._ledger = study, limits, budgets, ledger
-        self._digest = study.digest.hex()
-        self._agreed = study.before_screening.digest.hex()
+        self._digest = text_of(study.digest)
+        self._agreed = text_of(study.before_screening.digest)
         # For this study, and for all: kind of query → SHA-256 of each → its amount.
         self._paid: dict[str, dict[str, int]] = {}
         self._lifetime: dict[str, dict[str, int]] = {}
@@ -242,7 +260,7 @@ class Budgets:
         self._read_to = 0
 
     def _count_new_entries(self) -> None:
-        entries, self._read_to = self._ledger.since(self._read_to)
+        entries, self._read_to = self._ledger.counted_since(self._read_to)
         for entry in entries:
             is_own = entry.counts_for == self._agreed
             is_withheld = entry.reason == RefusalCode.WITHHELD.name

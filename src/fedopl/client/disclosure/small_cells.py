@@ -63,7 +63,7 @@ class ScoreCounts:
         self.n_rows += len(scores)
         for start in range(0, len(scores), ROWS_PER_COUNT):
             known = np.isfinite(scores[start : start + ROWS_PER_COUNT])
-            if known.all():
+            if np.count_nonzero(known) == known.size:
                 self.both += len(known)
             else:
                 counted = known.astype(np.float64)
@@ -78,7 +78,7 @@ class ScoreCounts:
     @property
     def are_complete(self) -> bool:
         """Whether all rows have all scores."""
-        return bool((self.both == self.n_rows).all())
+        return bool(np.count_nonzero(self.both == self.n_rows) == self.both.size)
 
     def to_suppress(self, needed: int) -> BoolArray:  # (n_actions,)
         """The actions whose scores only a few rows lack.

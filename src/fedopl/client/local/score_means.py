@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.client.disk.passes import totals_of
 from fedopl.client.local.effective_rows import EffectiveRows
 from fedopl.client.rows.chunk_reader import IntoTerms
@@ -19,6 +19,7 @@ from fedopl.policies.pairwise import action_pairs
 
 # Large enough to outweigh the calls, small enough that a block stays in a core's cache.
 ROWS_VALUED_AT_ONCE = 8192
+_ONES = frozen(np.ones(ROWS_VALUED_AT_ONCE))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +73,7 @@ class ScoreTotals:
         weighted = gamma if weight is None else gamma * weight[:, None]
         self._products[:, :-1] += weighted.T @ contexts
         # Faster than sums along the rows, because each row has only a few numbers.
-        self._products[:, -1] += np.ones(len(gamma)) @ weighted
+        self._products[:, -1] += _ONES[: len(gamma)] @ weighted
         self._squares += np.einsum("ij,ij->j", weighted, gamma)
         # Here every action has every row.
         self._weights += len(gamma) if weight is None else weight.sum()
@@ -159,7 +160,8 @@ def _totals_in(
     """
     totals = new()
     for chunk in chunks:
-        if complete and not np.isfinite(chunk.scores[chunk.training]).all():
+        training = chunk.scores[chunk.training]
+        if complete and np.count_nonzero(np.isfinite(training)) < training.size:
             return None
         for own, part in into_terms(chunk):
             add = totals.add_without_squares if known else totals.add

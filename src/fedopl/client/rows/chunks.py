@@ -118,7 +118,8 @@ def sorted_order(chunk: Chunk) -> IntArray:  # (n_rows,)
     numbers = chunk.fold_actions
     n_numbers = (chunk.folds.n_folds + 1) * chunk.data.n_actions
     # numpy uses a counting sort for 16-bit numbers.
-    return np.argsort(numbers.astype(np.uint16) if n_numbers < 1 << 16 else numbers, kind="stable")
+    few = numbers.astype(np.uint16) if n_numbers < 1 << 16 else numbers
+    return few.argsort(kind="stable")
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:

@@ -103,7 +103,7 @@ def fold_sums(
 def squares_by_fold(sums: FoldSums) -> FloatArray:  # (n_folds, n_columns + 1, n_columns + 1)
     """Σ w·(x, 1)(x, 1)ᵀ over the rows of each fold, of all actions together."""
     total = sums.sums.sum(axis=1)[:, :-1, :-1]
-    if sums.origin[:-1].any():
+    if np.count_nonzero(sums.origin[:-1]):
         origin = np.append(sums.origin[:-1], 0.0)
         moved = total[:, -1] + total[:, -1, -1:] / 2 * origin
         shift = origin[:, None] * moved[:, None, :]
@@ -113,14 +113,18 @@ def squares_by_fold(sums: FoldSums) -> FloatArray:  # (n_folds, n_columns + 1, n
 
 def measured_from_zero(sums: FoldSums) -> FloatArray:  # shaped as its sums
     """Σ w·z zᵀ with z = (x, 1, y), written over the sums about the origin."""
-    origin = np.concatenate([sums.origin[:-1], [0.0], sums.origin[-1:]])  # the constant in z stays
-    away = slice(int((origin != 0).argmax()), None)  # often only the reward's column
+    origin = np.zeros(len(sums.origin) + 1)
+    origin[:-2], origin[-1] = sums.origin[:-1], sums.origin[-1]  # the constant in z stays
+    first = int((origin != 0).argmax())  # often only the reward's column
+    every = sums.sums.reshape(-1, len(origin), len(origin))
     # One fold at a time if they are large together.
-    for own in sums.sums if sums.sums.nbytes > MANY_BYTES else [sums.sums]:
-        moved = own[..., -2, :] + own[..., -2, -2, None] / 2 * origin
-        shift = origin[away, None] * moved[..., None, :]
-        own[..., away, :] += shift
-        own[..., away] += shift.swapaxes(-1, -2)
+    at_once = len(every) if every.nbytes <= MANY_BYTES else sums.sums.shape[1]
+    for start in range(0, len(every), at_once):
+        own = every[start : start + at_once]
+        moved = own[:, -2] + own[:, -2, -2, None] / 2 * origin
+        shift = origin[first:, None] * moved[:, None]
+        own[:, first:] += shift
+        own[:, :, first:] += shift.swapaxes(1, 2)
     return sums.sums
 
 
@@ -152,17 +156,22 @@ def middle_of(data: LoggedData, folds: Folds) -> FloatArray:  # (n_features + 1,
     """A point near the middle of training rows: sums of squares about a far zero lose digits."""
     some = slice(None, None, max(1, data.n_rows // ROWS_FOR_MIDDLE))
     sample, rewards = data.contexts[some], data.rewards[some]
-    learned_from = folds.of_row[some] < folds.n_folds
-    if not learned_from.all():
-        sample, rewards = sample[learned_from], rewards[learned_from]
+    if folds.n_parts > folds.n_folds:
+        learned_from = folds.of_row[some] < folds.n_folds
+        if np.count_nonzero(learned_from) < len(learned_from):
+            sample, rewards = sample[learned_from], rewards[learned_from]
+    found = np.zeros(data.n_features + 1)
     if not len(rewards):
-        return np.zeros(data.n_features + 1)
+        return found
     middle = sample.sum(axis=0) / len(sample)
-    variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - middle**2
+    squares = middle**2
+    variance = np.einsum("ij,ij->j", sample, sample) / len(sample) - squares
     # A feature near zero stays as it is, so that nothing is subtracted from its column.
-    middle[middle**2 <= 100 * variance] = 0.0
-    half = len(rewards) // 2
-    return np.concatenate([middle, np.partition(rewards, half)[half : half + 1]])
+    middle[squares <= 100 * variance] = 0.0
+    half, ordered = len(rewards) // 2, rewards.copy()
+    ordered.partition(half)
+    found[:-1], found[-1] = middle, ordered[half]
+    return found
 
 
 def _augmented(
@@ -191,19 +200,21 @@ def _blocks_of_sorted(
     together.
     """
     sorted_rows = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), data.n_features + 2))
-    bounds = np.searchsorted(places, np.arange(n_places + 1))
+    bounds = places.searchsorted(np.arange(n_places + 1))
     for start in range(0, bounds[-1], ROWS_SUMMED_AT_ONCE):
         stop = min(start + ROWS_SUMMED_AT_ONCE, bounds[-1])
         own = slice(start, stop) if order is None else order[start:stop]
         z = sorted_rows[: stop - start]
         z[:, :-2] = data.contexts[own]
         _augment(z, data, origin, own)
-        yield z, np.minimum(np.maximum(bounds - start, 0), stop - start)
+        # The usual case of few rows, which are one block, is as it is.
+        are_all = stop - start == bounds[-1]
+        yield z, bounds if are_all else np.minimum(np.maximum(bounds - start, 0), stop - start)
 
 
 def _augment(z: FloatArray, data: LoggedData, origin: FloatArray, rows: IntArray | slice) -> None:
     """Turn contexts, the first columns of z, into √w·z; z is overwritten."""
-    if origin[:-1].any():
+    if np.count_nonzero(origin[:-1]):
         z[:, :-2] -= origin[:-1]
     z[:, -2] = 1.0
     z[:, -1] = data.rewards[rows] - origin[-1]

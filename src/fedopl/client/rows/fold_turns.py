@@ -65,11 +65,12 @@ def _in_one_sort(keys: SortKeys, strata: NDArray[Any]) -> IntArray | None:
     if for_stratum:
         packed |= strata.astype(np.uint64) << np.uint64(64 - for_stratum)
     packed.sort()
-    order = (packed & np.uint64((1 << for_position) - 1)).astype(np.int64)
+    order = (packed & np.uint64((1 << for_position) - 1)).view(np.int64)
     packed >>= behind
-    alike = np.flatnonzero(packed[1:] == packed[:-1])
-    if not len(alike):
+    are_alike = packed[1:] == packed[:-1]
+    if not np.count_nonzero(are_alike):
         return order
+    alike = np.flatnonzero(are_alike)
     return None if (keys[order[alike]] > keys[order[alike + 1]]).any() else order
 
 
@@ -77,7 +78,8 @@ def first_turns(counts: IntArray, smallest: SortKeys) -> IntArray:  # (n_strata,
     """The first turn of each stratum: the largest stratum goes first, whatever its code."""
     order = np.lexsort((smallest, -counts))
     first = np.empty_like(counts)
-    first[order] = np.cumsum(counts[order]) - counts[order]
+    counts = counts[order]
+    first[order] = counts.cumsum() - counts
     return first
 
 

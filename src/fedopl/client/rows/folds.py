@@ -67,7 +67,7 @@ class Folds:
     def begins(self) -> list[int]:
         """For sorted rows: where each fold begins, where held-out rows begin, and the end."""
         wanted = np.arange(self.n_folds + 2, dtype=self.of_row.dtype)
-        begins: list[int] = np.searchsorted(self.of_row, wanted).tolist()
+        begins: list[int] = self.of_row.searchsorted(wanted).tolist()
         return begins
 
     @property
@@ -116,14 +116,14 @@ def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed
         (*earlier, keys), strata = _units(data, seed, purposes)
         fewest = 0 if data.groups is None else FEWEST_GROUPS
         quotas = _quotas(np.bincount(strata), share, fewest) if share else NOBODY
-        if quotas.any():
+        if np.count_nonzero(quotas):
             stays = ~_held_out(earlier[0], strata, quotas)
             folds = np.full(len(keys), n_folds, np.uint16)
             folds[stays] = stratified(keys[stays], strata[stays], n_folds)
         else:
             folds = stratified(keys, strata, n_folds)
         of_row = _of_rows(data, folds, f"folds {n_folds} {share!r} {seed}")
-    return as_agreed(of_row, n_folds, any_held_out=bool(quotas.any()))
+    return as_agreed(of_row, n_folds, any_held_out=bool(np.count_nonzero(quotas)))
 
 
 def as_agreed(of_row: FoldArray, n_folds: int, *, any_held_out: bool | None = None) -> Folds:
@@ -140,9 +140,9 @@ def stratified(keys: SortKeys, strata: IntArray, n_folds: int) -> FoldArray:
     """
     order = by_stratum(keys, strata)
     counts = np.bincount(strata)
-    starts = np.cumsum(counts) - counts
+    starts = counts.cumsum() - counts
     smallest = keys[order[np.minimum(starts, len(keys) - 1)]]
-    turn = np.arange(len(keys)) + np.repeat(first_turns(counts, smallest) - starts, counts)
+    turn = np.arange(len(keys)) + (first_turns(counts, smallest) - starts).repeat(counts)
     folds = np.empty(len(keys), np.uint16)
     folds[order] = turn % n_folds
     return folds

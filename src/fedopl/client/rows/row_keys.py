@@ -11,6 +11,8 @@ from fedopl.client.disk.external_sort import SortKeys
 
 # This many contexts stay in a processor's cache while each of several keys is computed.
 ROWS_HASHED_AT_ONCE = 4096
+_SHIFTS = [np.uint64(bits) for bits in (30, 27, 31)]
+_FACTORS = [np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)]
 
 
 def row_keys(
@@ -42,9 +44,9 @@ def group_keys(
 
 def scramble(keys: SortKeys) -> SortKeys:
     """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
+    keys = (keys ^ (keys >> _SHIFTS[0])) * _FACTORS[0]
+    keys = (keys ^ (keys >> _SHIFTS[1])) * _FACTORS[1]
+    return keys ^ (keys >> _SHIFTS[2])
 
 
 @lru_cache(64)  # each client with a secret has its own seed

@@ -82,7 +82,7 @@ class StudyRows:
     def chunks(self) -> Pass[Chunk]:
         """The rows, some at a time where they are on disk, with rare values masked."""
         if not self.given.is_on_disk:
-            return Pass.of_one(self.whole)
+            return self._in_memory
         return self._unmasked_chunks().mapped(partial(without_rare, self._rare))
 
     def _unmasked_chunks(self) -> Pass[Chunk]:
@@ -121,6 +121,10 @@ class StudyRows:
             pieces.append(chunk.taken(np.arange(-start % step, chunk.data.n_rows, step)))
             start += chunk.data.n_rows
         return joined(pieces)
+
+    @computed_once
+    def _in_memory(self) -> Pass[Chunk]:
+        return Pass.of_one(self.whole)
 
     @computed_once
     def whole(self) -> Chunk:
@@ -189,6 +193,8 @@ class StudyRows:
 
     def chunks_in_terms(self) -> Pass[Chunk]:
         """All rows with their terms, as sums are taken of them."""
+        if self.terms is None:
+            return self.chunks()
         return self.chunks().spread(self.into_terms.chunks)
 
     @computed_once

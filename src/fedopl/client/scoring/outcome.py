@@ -1,13 +1,16 @@
 """Outcome models μ̂: the reward of each action, learned without the rows it is predicted for."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums, predict
@@ -118,13 +121,34 @@ def pooled_parameters(
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)
 
 
-def federated_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:
-    """Models of the whole federation, (n_parts, n_actions, n_terms + 1), the intercept last.
+@dataclass(frozen=True, eq=False)
+class GivenModels:
+    """Models of the whole federation; all clients in one process get the same.
 
     An intercept of NaN means that nobody took the action.
     """
-    reason = "regressions on the rows of all clients"
-    return _linear(_as_models(parameters), rows, "federated", reason)
+
+    parameters: FloatArray  # (n_parts, n_actions, n_terms + 1), the intercept last
+
+    @computed_once
+    def key(self) -> NDArray[np.uint8]:
+        """A hash of them."""
+        return np.frombuffer(hashlib.sha256(self.parameters.tobytes()).digest(), np.uint8)
+
+    @computed_once
+    def linear(self) -> LinearModels:
+        """The same, to predict with."""
+        return _as_models(self.parameters)
+
+    @computed_once
+    def lacking(self) -> BoolArray:  # (n_actions,)
+        """The actions without a model somewhere."""
+        return np.asarray(np.isnan(self.parameters[..., -1]).any(axis=0))
+
+
+def federated_outcomes(models: LinearModels, rows: "StudyRows") -> Outcomes:
+    """Models of the whole federation."""
+    return _linear(models, rows, "federated", "regressions on the rows of all clients")
 
 
 def own_stacked_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:

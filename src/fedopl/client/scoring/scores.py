@@ -84,13 +84,15 @@ def _inverse_propensities(
 ) -> tuple[FloatArray, IntArray]:
     """ŵ(X; A) of the logged action, NaN where not supported, and counts of clipped rows."""
     check_length(nuisances.outcome_means, "nuisances", data.n_rows)
-    logged = np.take(nuisances.propensities.reshape(-1), _logged_places(data))
+    logged = nuisances.propensities.reshape(-1).take(_logged_places(data))
     clipped = np.zeros(data.n_actions, np.int64)
     if clip is not None:
         check_probability(clip, "clip")
         clipped = np.bincount(data.actions[logged < clip], minlength=data.n_actions)
         logged = np.maximum(logged, clip)
-    return np.divide(1.0, logged, out=np.full_like(logged, np.nan), where=logged > 0), clipped
+    inverse = np.empty_like(logged)
+    inverse.fill(np.nan)
+    return np.divide(1.0, logged, out=inverse, where=logged > 0), clipped
 
 
 def _normalised(data: LoggedData, inverse: FloatArray) -> FloatArray:

@@ -63,12 +63,12 @@ class Scorer:
         """The chunk with its scores, beside the nuisances that they were made from."""
         nuisances = self.models.of(chunk)
         values = aipw_scores(chunk.data, nuisances, clip=self.plan.clip).values
-        if self.few_took.any():
+        if np.count_nonzero(self.few_took):
             took_few = np.flatnonzero(self.few_took[chunk.data.actions])
             values = values.copy()
             places = took_few, chunk.data.actions[took_few]
             values[places] = nuisances.outcome_means[places]
-        if self.masked.any():
+        if np.count_nonzero(self.masked):
             values = np.where(self.masked, np.nan, values)
         limited = self._limited(chunk, nuisances.propensities)
         places = limited, chunk.data.actions[limited]
@@ -88,11 +88,12 @@ class Scorer:
 
     def _limited(self, chunk: Chunk, propensities: FloatArray) -> IntArray:  # (n_limited,)
         """The training rows that took what they were unlikely to get, and have a score for it."""
-        if self.learning_floor <= (self.plan.clip or 0.0):
+        floor = self.learning_floor
+        if floor <= (self.plan.clip or 0.0):
             return np.empty(0, np.int64)  # they are clipped for either purpose
         actions = chunk.data.actions[chunk.training]
         logged = propensities[np.arange(len(actions)), actions]
-        unlikely = np.flatnonzero((logged > 0) & (logged < self.learning_floor))
+        (unlikely,) = ((logged > 0) & (logged < floor)).nonzero()
         if not len(unlikely):
             return unlikely
         return unlikely[~(self.few_took | self.masked)[actions[unlikely]]]

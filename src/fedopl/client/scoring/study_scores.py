@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, Scalar
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.passes import Pass
@@ -96,7 +96,7 @@ class StudyScores:
     def part(self, rows: slice) -> FloatArray:  # (n_rows, n_actions)
         """The scores of these rows, NaN where there is none."""
         values: FloatArray = self.values[rows]
-        return np.where(self.hidden, np.nan, values) if self.hidden.any() else values
+        return np.where(self.hidden, np.nan, values) if np.count_nonzero(self.hidden) else values
 
     def of(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
         """All chunks of the study, in order, with their scores."""
@@ -130,7 +130,12 @@ class StudyScores:
 
 
 def score_chunks(
-    scorer: Scorer, rows: StudyRows, needed: int, path: Path | None, plan: EvaluationPlan
+    scorer: Scorer,
+    rows: StudyRows,
+    needed: int,
+    path: Path | None,
+    plan: EvaluationPlan,
+    models: NDArray[np.uint8],
 ) -> StudyScores:
     """Score all rows, in memory or into a file; refused if sums would disclose a few rows.
 
@@ -162,7 +167,7 @@ def score_chunks(
         values=values,
         hidden=hidden,
         is_complete=np.asarray(known.are_complete),
-        models=np.empty(0, np.uint8),
+        models=models,
         local=np.empty(0),
         chances=found.support.chances,
         effective_rows=found.support.effective_rows(),
@@ -171,9 +176,13 @@ def score_chunks(
         interactions=interactions,
         excess=found.excess,
         changes=changes,
-        limited=np.concatenate(found.limited),
-        unlimited=np.concatenate(found.unlimited),
+        limited=_joined(found.limited),
+        unlimited=_joined(found.unlimited),
     )
+
+
+def _joined(parts: list[NDArray[Scalar]]) -> NDArray[Scalar]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _corrected(

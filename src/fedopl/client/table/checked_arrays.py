@@ -1,6 +1,7 @@
 """Checks arrays that a user gives: each is converted and checked once, and named in errors."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,14 +28,20 @@ def named_contexts(
             f"contexts: expected at least one row and one feature, came shape {array.shape}"
         )
     if feature_names is None:
-        feature_names = [f"x{column}" for column in range(n_features)]
-    names = unique_names(feature_names, "feature_names")
+        names = _numbered(n_features)
+    else:
+        names = unique_names(feature_names, "feature_names")
     if len(names) != n_features:
         raise DataError(
             f"feature_names: expected {n_features} as contexts has columns, came {len(names)}"
         )
     check_finite(array, "contexts", names)
     return array, names
+
+
+@lru_cache(16)  # clients of a study have as many features
+def _numbered(n_features: int) -> tuple[str, ...]:
+    return tuple(f"x{column}" for column in range(n_features))
 
 
 def checked_vector(values: ArrayLike, name: str, n_rows: int) -> FloatArray:
@@ -68,8 +75,9 @@ def checked_actions(
     actions: ArrayLike, action_names: Sequence[object] | None, propensities: FloatArray | None
 ) -> tuple[IntArray, tuple[str, ...]]:
     """The code of each row's action, and the names of all actions."""
+    actions = np.asarray(actions)
     labels, codes = factorise(actions, "actions")
-    are_integers = np.asarray(actions).dtype.kind in "iu"
+    are_integers = actions.dtype.kind in "iu"
     if action_names is not None:
         names = unique_names(action_names, "action_names")
     elif are_integers and propensities is not None and propensities.ndim == 2:
@@ -137,14 +145,15 @@ def check_propensities(known: FloatArray, codes: IntArray, names: tuple[str, ...
             f"came {known.shape[1]}"
         )
     check_finite(known, "propensities", names if known.ndim == 2 else None)
-    if known.min() < 0 or known.max() > 1:
+    flat = known.reshape(-1)  # in which `argmin` is faster than `min`
+    if flat[flat.argmin()] < 0 or flat[flat.argmax()] > 1:
         outside = int(((known < 0) | (known > 1)).sum())
         raise DataError(
             f"propensities: {outside:,} values outside 0 to 1 (they range from {known.min():.4g} "
             f"to {known.max():.4g}); give probabilities, not weights, odds or per cent"
         )
     logged = known if known.ndim == 1 else known[np.arange(n_rows), codes]
-    if not logged.all():
+    if np.count_nonzero(logged) < n_rows:
         zero = int((logged == 0).sum())
         raise DataError(
             f"propensities: 0 for the action that was taken in {zero:,} of {n_rows:,} rows; "

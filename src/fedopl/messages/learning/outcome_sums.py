@@ -28,12 +28,15 @@ class OutcomeSums(Message, code=66):
         if most is not None and (squares > most**2 * weights * (1 + CELL_TOLERANCE)).any():
             return f"its outcomes lie beyond the declared ±{most:g}"
         # (Σw)²/Σw² counts rows, fewer if weights differ; cells that are 0 may be suppressed.
-        released = weights > 0
-        effective = float((weights[released] ** 2 / self.squared_weights[released]).sum())
+        released, of_squares = weights > 0, self.squared_weights
+        all_are = np.count_nonzero(released) == released.size  # the usual case
+        if not all_are:
+            weights, of_squares = weights[released], of_squares[released]
+        effective = float((weights**2 / of_squares).ravel().sum())
         without_weights = study.table is not None and study.table.weight is None
         least = n_rows if without_weights else LEAST_EFFECTIVE * n_rows
         slack = SLACK * study.n_actions
-        if effective > n_rows + slack or (released.all() and effective < least - slack):
+        if effective > n_rows + slack or (all_are and effective < least - slack):
             return f"its sums rest on {effective:,.0f} rows, it enrolled with {n_rows:,}"
         return None
 
@@ -60,6 +63,7 @@ class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL, fixed=True):
 
     title = "Sums for outcome models"
     content = "sums of squares and products, by fold and action"
+    checks_stacks = True
 
     @classmethod
     def needed(cls, study: Study) -> bool:

@@ -27,12 +27,13 @@ def fault_in_score_sums(
     _query: Query[Any], answer: ScoreSums, study: Study, _n_rows: int, /
 ) -> str | None:
     """Check that sums are not scaled, which would gain weight; the mean of one reveals scaling."""
-    if len(answer.grams) not in (1, study.n_actions):
+    n_grams = answer.grams.shape[-3]
+    if n_grams not in (1, study.n_actions):
         return "the number of grams fits neither one for all actions nor one for each"
     if answer.shares.min() < 0 or answer.shares.max() > 1 + CORNER_TOLERANCE:
         return "a share of rows is outside 0 to 1"
-    corners = answer.grams[:, -1, -1]
-    present = answer.shares[: len(corners)] > 0
+    corners = answer.grams[..., -1, -1]
+    present = answer.shares[..., :n_grams] > 0
     if (np.abs(corners[present] - 1) > CORNER_TOLERANCE).any():
         return "the mean of one is not one"
     if answer.squares.min() < 0:
@@ -48,6 +49,7 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_querie
     content = "means of squares and products of features and scores"
     models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.TERMS)]
     supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
+    checks_stacks = True
     fault_in = fault_in_score_sums
 
 
@@ -66,4 +68,5 @@ class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_quer
         """Whether a path of mixtures is tried on rows kept back."""
         return study.mixture.kind == "path"
 
+    checks_stacks = True
     fault_in = fault_in_score_sums

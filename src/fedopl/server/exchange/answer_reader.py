@@ -43,10 +43,10 @@ class AnswerReader:
 
 
 def _check_size(message: Message) -> None:
-    arrays = {name: getattr(message, name) for name in codec.ARRAYS[type(message)]}
-    if not perhaps_beyond(arrays.values(), LARGEST_NUMBER):
+    names, held = codec.ARRAYS[type(message)], vars(message)
+    if not perhaps_beyond([held[name] for name in names], LARGEST_NUMBER):
         return
-    for name, array in arrays.items():
-        largest = largest_size(array)
+    for name in names:
+        largest = largest_size(held[name])
         if largest > LARGEST_NUMBER:
             raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")

@@ -1,7 +1,7 @@
 """Asks clients, checks every answer, and records every refusal and rejection by name."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,8 @@ from fedopl.study.study import Study
 _ROUNDING = 1e-9
 # With more clients, most answers are kept in a file, even if each client's own answer is needed.
 FEW_CLIENTS = 1_000
+# Replies are checked together up to so many bytes, which stay in a core's cache.
+BYTES_CHECKED_TOGETHER = 1 << 15
 # An error lists the reasons of at most this many clients.
 MOST_REASONS = 10
 
@@ -152,47 +154,55 @@ class Conversation:
         held: dict[str, Answer | Callable[[], Answer]] = {}
         many = KeptMessages(self._digest, query.exchange) if len(asked) > FEW_CLIENTS else None
         faults: dict[str, str] = {}
-        refused: dict[str, str] = {}
-        rejected: dict[str, str] = {}
-        received: Counter[str] = Counter()
-        times = replies.whole.times()
-        expecting = set(asked)
-        for place, content in replies:
-            name = place.name
-            received[name] += len(content)
-            if name not in expecting:
-                rejected[name] = "was not asked"
-            elif times[name] > 1:  # the server cannot know which one is genuine
-                rejected[name] = f"answered {times[name]} times"
-            else:
-                try:
-                    message = self._reader.read(query, content)
-                except WireError as error:
-                    rejected[name] = str(error)
+        not_read = _NotRead()
+        for some in _in_groups(self._read(query, asked, replies, not_read)):
+            messages = {place.name: message for place, message in some}
+            faults |= self.checks.faults_in(query, messages)
+            for place, message in some:
+                if place.name in faults:
                     continue
-                if isinstance(message, Refusal):
-                    refused[name] = message.reason.name
-                elif fault := self.checks.fault_in(name, query, message):
-                    faults[name] = fault
-                elif query.asked is Asked.TOTAL:
-                    held[name] = partial(self._again, replies, place)
+                if query.asked is Asked.TOTAL:
+                    held[place.name] = partial(self._again, replies, place)
                 else:
-                    held[name] = many.keeping(message) if many else message
+                    held[place.name] = many.keeping(message) if many else message
         latest = Round(
             exchange=query.exchange,
             trip=0,
             query=type(query).__name__,
             asked=asked,
             answered=tuple(held),
-            refused=refused,
-            rejected={**rejected, **faults},
-            silent=tuple(name for name in asked if name not in times),
+            refused=not_read.refused,
+            rejected={**not_read.rejected, **faults},
+            silent=tuple(name for name in asked if name not in not_read.received),
             bytes_sent=query_bytes * len(asked),
-            received=dict(received),
+            received=dict(not_read.received),
         )
         answers = Answers(query.exchange, held)
         self.checks.remember(query, answers)
         return answers, latest
+
+    def _read(
+        self, query: Query[Answer], asked: tuple[str, ...], replies: ReplyPart, beside: "_NotRead"
+    ) -> Iterator[tuple[Place, Answer]]:
+        """The answers among the replies; what else there is, is noted beside them."""
+        times, expecting = replies.whole.times(), set(asked)
+        for place, content in replies:
+            name = place.name
+            beside.received[name] += len(content)
+            if name not in expecting:
+                beside.rejected[name] = "was not asked"
+            elif times[name] > 1:  # the server cannot know which one is genuine
+                beside.rejected[name] = f"answered {times[name]} times"
+            else:
+                try:
+                    message = self._reader.read(query, content)
+                except WireError as error:
+                    beside.rejected[name] = str(error)
+                    continue
+                if isinstance(message, Refusal):
+                    beside.refused[name] = message.reason.name
+                else:
+                    yield place, message
 
     def _again(self, replies: ReplyPart, place: Place) -> Any:
         """An answer that was checked before and not kept."""
@@ -254,6 +264,30 @@ class Conversation:
                 f"used{needed}{listed}"
             )
         return answers
+
+
+@dataclass
+class _NotRead:
+    """What there is in replies to one query besides answers, by name; and the bytes of each."""
+
+    received: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+
+
+def _in_groups(
+    answers: Iterable[tuple[Place, Answer]],
+) -> Iterator[list[tuple[Place, Answer]]]:
+    """The answers, as many at a time as are checked together."""
+    some, n_bytes = list[tuple[Place, Answer]](), 0
+    for place, answer in answers:
+        some.append((place, answer))
+        n_bytes += place.size
+        if n_bytes >= BYTES_CHECKED_TOGETHER:
+            yield some
+            some, n_bytes = [], 0
+    if some:
+        yield some
 
 
 def _check_asked(query: Query[Any], how: Asked) -> None:

@@ -4,7 +4,7 @@ Each message checks itself (`Query.fault_in`). This file finds the faults that s
 comparison with the sums of scores that the client sent earlier in the run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
-from fedopl.messages.message import Message, Query, RowSplit
+from fedopl.messages.message import Message, Query, RowSplit, stack_of
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.messages.secure.masked_sums import MaskedSums, n_masked
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
@@ -32,6 +32,10 @@ ANY_NUMBER = 10**15
 MOST_BY_FOLDS = 4.0
 
 
+# Of an answer by itself, in a study, of so many rows: why it cannot be true, if it cannot.
+OwnCheck = Callable[[Any, Study, int], str | None]
+
+
 class CrossChecks:
     """Each client's enrolment and sums, and a check of later answers against them."""
 
@@ -44,16 +48,30 @@ class CrossChecks:
         # Mean and variance of outcomes, for clients that suppressed none of their sums.
         self.outcomes: dict[str, tuple[float, float]] = {}
 
+    def faults_in(self, query: Query[Any], answers: Mapping[str, Message]) -> dict[str, str]:
+        """By name, why answers cannot be true, for those that cannot; remembers the others.
+
+        Usually there is no fault, and that shows soonest in all of them together.
+        """
+        looked_at = _none_has_a_fault(query, list(answers.values()), self._study)
+        own = _no_fault if looked_at else query.fault_in
+        found = {name: self._fault_in(name, query, answer, own) for name, answer in answers.items()}
+        return {name: fault for name, fault in found.items() if fault}
+
     def fault_in(self, name: str, query: Query[Any], answer: Message) -> str | None:
         """Why this client's answer cannot be true; None if it can. Remembers possible answers."""
+        return self._fault_in(name, query, answer, query.fault_in)
+
+    def _fault_in(self, name: str, query: Query[Any], answer: Message, own: OwnCheck) -> str | None:
+        """The same, with this check of the answer by itself."""
         if isinstance(answer, Enrolment):
             self.rows[name] = answer.n_rows
         if isinstance(answer, MaskedSums):  # only the number of masked numbers can be checked
             expected = n_masked(query, self._study)
             return None if len(answer.numbers) == expected else f"expected {expected} numbers"
         if name in self._study.aggregators:
-            return self._fault_in_total(name, query, answer)
-        fault = query.fault_in(answer, self._study, self.rows.get(name, 0))
+            return self._fault_in_total(name, answer, own)
+        fault = own(answer, self._study, self.rows.get(name, 0))
         check = _CHECKS.get(type(query))
         if not fault and check and (sums := self._sums.get(name)):
             fault = check(query, answer, sums, self._study)
@@ -61,7 +79,7 @@ class CrossChecks:
             self._look_at(name, answer)
         return fault
 
-    def _fault_in_total(self, name: str, query: Query[Any], answer: Message) -> str | None:
+    def _fault_in_total(self, name: str, answer: Message, own: OwnCheck) -> str | None:
         """The same of an aggregator's answer, in which what members may be off by adds up.
 
         Counts are compared with rows by the aggregator, for each of its members.
@@ -70,7 +88,7 @@ class CrossChecks:
             return None if answer.n_rows > 0 else "enrolled without a row"
         if isinstance(answer, Description):
             return None
-        fault = query.fault_in(answer, self._study, ANY_NUMBER)
+        fault = own(answer, self._study, ANY_NUMBER)
         if not fault and isinstance(answer, OutcomeSums) and answer.sums[..., -2, -2].all():
             self.outcomes[name] = answer.outcome_moments(self._study.net_costs)
         return fault
@@ -100,6 +118,20 @@ class CrossChecks:
         """Keep these answers for later comparisons, if they are sums of scores."""
         if isinstance(query, SumScores):
             self._sums = {**self._sums, **answers} if self._sums else answers
+
+
+def _none_has_a_fault(query: Query[Any], answers: Sequence[Message], study: Study) -> bool:
+    """Whether it is known of all of them at once that none has a fault by itself."""
+    if not query.checks_stacks or len(answers) < 2:
+        return False
+    if any(type(answer) is not query.answer for answer in answers):
+        return False
+    together = stack_of(answers)
+    return together is not None and query.fault_in(together, study, ANY_NUMBER) is None
+
+
+def _no_fault(_answer: Message, _study: Study, _n_rows: int) -> None:
+    """What is found in an answer that was looked at before."""
 
 
 def _pairs(_query: SumPairs, answer: PairSums, sums: ScoreSums, study: Study) -> str | None:

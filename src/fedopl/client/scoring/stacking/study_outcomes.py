@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.arrays import BoolArray
 from fedopl.base.computed_once import computed_once
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.outcome import (
+    GivenModels,
     Outcomes,
     federated_outcomes,
     linear_outcomes,
@@ -27,7 +28,7 @@ class StudyOutcomes:
         self._rows, self._study, self._regressor = rows, study, regressor
         self._needed = max(rows_needed, 1)  # rows of an action behind any sum
 
-    def by(self, models: FloatArray) -> Outcomes:
+    def by(self, given: GivenModels) -> Outcomes:
         """The federation's outcome models, and own models of actions that it has none for.
 
         With many actions, the sums of an action in a fold may be too small to be released anywhere.
@@ -36,15 +37,15 @@ class StudyOutcomes:
         """
         stacked = None
         if self._study.stacked_sizes:
-            stacked = self._stack.stacked(self._rows.fold_sums(), self._enough, models)
-            models = stacked.parameters
-        lacking = np.isnan(models[..., -1]).any(axis=0) & self._enough
-        if lacking.any():
+            sums = self._rows.fold_sums()
+            stacked = self._stack.stacked(sums, self._enough, given.parameters)
+            given = GivenModels(stacked.parameters)
+        if given.lacking.any() and (lacking := given.lacking & self._enough).any():
             plan = self._study.nuisances
             own = pooled_parameters(self._rows.fold_sums(), plan.outcome_model)
             lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
-            models = np.where(lacking[:, None], own, models)
-        found = federated_outcomes(models, self._rows)
+            given = GivenModels(np.where(lacking[:, None], own, given.parameters))
+        found = federated_outcomes(given.linear, self._rows)
         return self._stack.with_regressors(found, stacked) if stacked else found
 
     @computed_once
