@@ -7,14 +7,14 @@ import fedopl
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
-from fedopl.server.aggregate.grid_agreement import thresholds
+from fedopl.server.aggregate.grid_agreement import thresholds, without_excess
 from fedopl.server.exchange_counts import expected_trips
 from fedopl.study.study import Study
 
 RNG = np.random.default_rng(0)
 
 
-def learned(columns, bins=8, n_clients=2, limits="open", **options):
+def learned(columns, bins=8, n_clients=2, limits="open", refine=True, **options):
     """A run on columns that are shared out, with rewards that do not matter."""
     n_rows = len(columns)
     clients = {
@@ -27,7 +27,7 @@ def learned(columns, bins=8, n_clients=2, limits="open", **options):
         for part in range(n_clients)
     }
     assert n_rows == sum(data.n_rows for data in clients.values())
-    plan = fedopl.Tree(bins=bins)
+    plan = fedopl.Tree(bins=bins, refine=refine)
     return fedopl.learn(clients, basis="linear", policy=plan, limits=limits, **options)
 
 
@@ -84,6 +84,16 @@ def test_rows_are_counted_again_where_bins_are_too_coarse_and_only_there():
     smooth, skewed = RNG.normal(size=(4000, 1)), RNG.lognormal(0, 2, (4000, 1))
     assert [r.query for r in learned(smooth).rounds].count("CountBins") == 1
     assert [r.query for r in learned(skewed).rounds].count("CountBins") == 2
+
+
+def test_rows_are_counted_as_finely_for_a_second_look_in_few_bins_as_in_many():
+    skewed = RNG.lognormal(0, 1, (4000, 1))
+
+    def counted(**options):
+        return [r.query for r in learned(skewed, **options).rounds].count("CountBins")
+
+    assert counted(bins=32, refine=False) == counted(bins=4) == counted(bins=32) == 2
+    assert counted(bins=4, refine=False) == 1  # nobody looks for thresholds within these bins
 
 
 def test_agreed_cuts_are_used_and_nobody_is_asked_for_others():
@@ -170,6 +180,20 @@ def test_no_rows_between_the_cuts_is_no_threshold():
     cuts = np.linspace(0, 1, N_FINE_BINS - 1)
     assert thresholds(cuts, np.zeros(N_FINE_BINS), 8) == []
     assert thresholds(cuts, np.eye(N_FINE_BINS)[0] * 9, 8) == []
+
+
+def test_counts_are_of_as_many_rows_as_there_are():
+    told = np.array([3.0, 0, 10, 40, 12, 1, 4])
+    assert without_excess(told, 70) is told  # nobody made them larger
+    assert without_excess(told, 100) is told
+    assert without_excess(told, 64) == pytest.approx([2, 0, 9, 39, 11, 0, 3])
+
+
+def test_bins_of_few_rows_are_not_drawn_outward_by_noise():
+    column = RNG.normal(size=1500)
+    (cuts,) = learned(column[:, None], n_clients=3, limits="guarded").tree.grid.cuts
+    shares = np.bincount(np.searchsorted(cuts, column), minlength=8) / len(column)
+    assert shares[0] + shares[-1] > 0.07  # of 0.25; with rows left in empty bins, less than 0.05
 
 
 def test_who_counts_wrongly_is_left_out():

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.nodes import Branch
@@ -20,6 +21,8 @@ from fedopl.study.mixture import Empirical
 _REACH = 4.0
 # Rows are counted a second time if the first bins were too coarse.
 MOST_COUNTS = 2
+# A second look tries cuts of the fine bins, which are as fine with fewer bins as with this many.
+_LOOK_BINS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +62,7 @@ def agree_on_grid(setting: Setting, conversation: Conversation) -> tuple[Grid, C
 
 
 def _counted(setting: Setting, conversation: Conversation) -> Counts:
-    """Counts of rows between cuts that are fine enough for the study's bins."""
+    """Counts of rows between cuts that are fine enough for the bins and for a second look."""
     study = setting.study
     # Weighted by rows, not by the mixture, so that all mixtures have the same grid.
     by_rows = Empirical().weights({name: setting.rows[name] for name in setting.weights})
@@ -68,7 +71,9 @@ def _counted(setting: Setting, conversation: Conversation) -> Counts:
     steps = np.linspace(-_REACH, _REACH, N_FINE_BINS - 1)
     cuts = _rounded(centre[features, None] + scale[features, None] * steps)
     counts = _ask(setting, conversation, cuts)
-    finer = [_finer(*one, study.tree.bins) for one in zip(cuts, counts, strict=True)]
+    least = _LOOK_BINS if SumNearThresholds.needed(study) else 0
+    n_bins = max(study.tree.bins, least)
+    finer = [_finer(*one, n_bins) for one in zip(cuts, counts, strict=True)]
     if any(one is not None for one in finer):
         kept = zip(cuts, finer, strict=True)
         cuts = np.array([own if more is None else _rounded(more) for own, more in kept])
@@ -78,7 +83,24 @@ def _counted(setting: Setting, conversation: Conversation) -> Counts:
 
 
 def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> FloatArray:
-    return conversation.total(CountBins(cuts=cuts), setting.weights).counts
+    """Counts of rows between cuts, of as many rows as there are."""
+    counts = conversation.total(CountBins(cuts=cuts), setting.weights).counts
+    n_rows = sum(setting.rows[name] for name in setting.weights)
+    return np.array([without_excess(own, n_rows) for own in counts])
+
+
+def without_excess(counts: FloatArray, n_rows: float) -> FloatArray:  # shaped as counts
+    """The counts nearest to these that are of no more than this many rows.
+
+    Noise leaves rows in empty bins, as no count is negative. With few rows to a bin, thresholds
+    would move far out.
+    """
+    if counts.sum() <= n_rows:
+        return counts
+    falling = np.sort(counts)[::-1]
+    least = (np.cumsum(falling) - n_rows) / np.arange(1, len(falling) + 1)
+    nearest: FloatArray = np.maximum(counts - least[falling > least][-1], 0.0)
+    return nearest
 
 
 def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]:
