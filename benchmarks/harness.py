@@ -260,24 +260,27 @@ def command_of(script: str, given: Options) -> str:
 
 
 def kept_rows(script: str, given: Options, table: int = 0) -> list[Row]:
-    """The rows of a table as it was measured before; none if it never was."""
+    """The rows of a table as it was measured before, with the command that did; or none."""
     path = given.out / f"{Path(script).stem}.json"
     if not path.exists():
         return []
-    rows: list[Row] = json.loads(path.read_text("utf-8"))["tables"][table]["rows"]
-    return rows
+    content = json.loads(path.read_text("utf-8"))
+    return [{"command": content["command"]} | row for row in content["tables"][table]["rows"]]
 
 
-def write(
-    script: str, given: Options, *tables: Table, peers: bool = False, commands: Iterable[str] = ()
-) -> None:
-    """Print the tables, and keep them with the command, the date and the machine.
+def write(script: str, given: Options, *tables: Table, peers: bool = False) -> None:
+    """Print the tables, and keep them with the commands, the date and the machine.
 
-    Tables whose rows were not all measured by this command name those that measured them.
+    Rows that other commands measured before have these commands.
     """
-    name = Path(script).stem
+    name, this = Path(script).stem, command_of(script, given)
+    rows = [row for table in tables for row in table.rows]
+    if any("command" in row for row in rows):
+        for row in rows:
+            row.setdefault("command", this)
+    others = [row["command"] for row in rows if row.get("command", this) != this]
     content: Row = {
-        "command": "\n    ".join(dict.fromkeys(commands)) or command_of(script, given),
+        "command": "\n    ".join(dict.fromkeys([*others, this])),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine() | ({"peers": peer_versions()} if peers else {}),
         "tables": [asdict(table) for table in tables],

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from harness import Column, Options, Row, Table, command_of, kept_rows, tell, write
+from harness import Column, Options, Row, Table, kept_rows, tell, write
 from policy_methods import OURS
 from threadpoolctl import threadpool_limits
 from world_cells import Asked, asked_for, told
@@ -147,13 +147,12 @@ def main(given: Options) -> None:
     asked = asked_for(given, QUICK if given.quick else FULL)
     (first,) = given.chosen["first"] or (0,)
     draws = range(first, first + asked.draws)
-    command = {"command": command_of(__file__, given)}
     rows = kept_rows(__file__, given)
     for cell in asked.cells:  # each is kept at once, as all of them take hours
         with threadpool_limits(1):
-            found = [row | command for row in measure(*cell, asked.methods, draws)]
+            found = measure(*cell, asked.methods, draws)
         rows = beside_kept(found, rows)
-        write(__file__, given, Table(COLUMNS, rows), commands=[row["command"] for row in rows])
+        write(__file__, given, Table(COLUMNS, rows))
 
 
 if __name__ == "__main__":
