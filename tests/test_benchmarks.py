@@ -35,11 +35,13 @@ TRIED += ["privacy", "secure"]
 
 
 @pytest.fixture
-def script(module, monkeypatch):
+def script(module, monkeypatch, tmp_path):
     """A function that runs a script here, and what it would measure in processes of their own.
 
     What a script prints comes back. Its numbers mean nothing, as other tests left their memory.
+    Peers are absent, even if they are installed.
     """
+    monkeypatch.setattr(module("harness"), "PEERS", tmp_path / "no peers")
 
     def run(path, *arguments):
         monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
