@@ -26,6 +26,7 @@ import fedopl
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
+from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
 from fedopl.simulation.named_worlds import shaped_world
@@ -135,7 +136,8 @@ def held_out(run: fedopl.Run, clients: dict[str, fedopl.LoggedData]) -> tuple[Ar
     for name, data in clients.items():
         study = run.study
         space = Workspace(data, study, Limits.open(), PrivateDraws(study.seed, name, SEED_ALONE))
-        space.keep(space.scored_with(np.empty(0)))  # by models of its own, as in the run
+        # By models of its own, as in the run.
+        space.keep(space.scored_with(GivenModels(np.empty(0))))
         rows = space.rows(RowSplit.EVALUATION)
         found = space.scored.for_evaluation(space.whole).scores[rows]
         scores.append(found - found[:, :1])

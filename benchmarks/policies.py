@@ -69,8 +69,8 @@ eight worlds of fourteen, and within a fifth of the best in all others but `poor
 loses 1.4 times as much as the best, a difference no larger than errors. With 500 rows a client it
 was measured beside "linear" and the T-learner alone: in no world is it worse than linear, and it is
 the best of the three in ten of twelve. The T-learner is better in `steps`, where thresholds are
-found later, and hardly better in `deep`. fedopl and the T-learner were measured last, on the same draws
-as the others, on x86-64; seconds are not those of the others' machine.
+found later, and hardly better in `deep`. fedopl and the T-learner were measured last, on the same
+draws as the others, on x86-64; seconds are not those of the others' machine.
 """
 COLUMNS = (
     Column("world", "{world}", text=True),
