@@ -28,10 +28,11 @@ FEW_CLIENTS = 1_000  # that are measured more than once
 READING = """
 With 20 rows a client there is hardly any arithmetic: nearly all of the federation's time is for
 doors, messages, checks and ledgers, which cost about the same for a client of 1,000 rows; see [Many
-clients](#many-clients). Each client is answered by itself, in hundreds of small steps, none of
-which takes much. Up to 13,900 clients doors stay open; beyond, a client's door is opened again for
-every question, which makes it about 1.4 times as much. Then time goes with the number of clients.
-Memory is mostly for doors that stay open, up to 256 MB, and for the server's answers.
+clients](#many-clients). Each client is answered by itself, in more than a thousand small steps,
+none of which takes much; only what is the same for all, and the server's checks, is done for many
+at once. Up to 13,900 clients doors stay open; beyond, a client's door is opened again for every
+question, which takes somewhat longer. Then time goes with the number of clients. Memory is mostly
+for doors that stay open, up to 256 MB, and for the server's answers.
 """
 COLUMNS = (
     Column("clients", "{clients:,}"),
