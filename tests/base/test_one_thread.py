@@ -86,8 +86,7 @@ def test_openmp_is_limited_apart_from_linear_algebra():
     assert threads_of("openmp") == {2}
 
 
-def test_large_products_keep_their_threads():
-    with enough_threads(1e8):
-        assert threads_of() == {2}
-    with enough_threads(1e6):
-        assert threads_of() == {1}
+@pytest.mark.parametrize(("size", "threads"), [(1e4, 2), (1e6, 1), (1e8, 2)])
+def test_products_have_one_thread_unless_they_are_large_or_it_makes_no_difference(size, threads):
+    with enough_threads(size):
+        assert threads_of() == {threads}

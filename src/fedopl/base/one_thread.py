@@ -62,8 +62,9 @@ def _loaded_libraries(_n_modules: int) -> Any:
     return ThreadpoolController()
 
 
-# Fewer multiplications take one thread less time than several threads need to meet.
-_WORTH_THREADS = 1e7
+# Products with fewer multiplications take one thread anyway; with more of them, up to the second
+# number, one thread takes less time than several need to meet.
+_FEWEST, _WORTH_THREADS = 1e5, 1e7
 
 ONE_BLAS_THREAD = OneThread("blas")
 ONE_OPENMP_THREAD = OneThread("openmp")
@@ -71,4 +72,4 @@ ONE_OPENMP_THREAD = OneThread("openmp")
 
 def enough_threads(n_multiplications: float) -> AbstractContextManager[Any]:
     """One thread for a matrix product of this size, unless more are worth it."""
-    return nullcontext() if n_multiplications >= _WORTH_THREADS else ONE_BLAS_THREAD
+    return ONE_BLAS_THREAD if _FEWEST < n_multiplications < _WORTH_THREADS else nullcontext()
