@@ -23,6 +23,12 @@ def refuse_link(path: Path) -> None:
         )
 
 
+def without_detours(path: Path) -> Path:
+    """The same path without `..`, unless that would lead elsewhere, as a link may."""
+    direct = Path(os.path.normpath(path))
+    return direct if direct.resolve() == path.resolve() else path
+
+
 def owner_only(path: str, flags: int) -> int:
     """An opener for `open`: only the owner can read the files it creates; it follows no link."""
     refuse_link(Path(path))

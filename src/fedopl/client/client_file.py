@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedopl.base.errors import DataError, FedoplWarning, OptionError
-from fedopl.base.files import check_writable, refuse_link, who_else_reads
+from fedopl.base.files import check_writable, refuse_link, who_else_reads, without_detours
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
@@ -53,6 +53,11 @@ class Client:
     def ledger_path(self) -> Path:
         """The file in which it records its answers."""
         return self.path.parent / "ledger.jsonl"
+
+    @property
+    def table_path(self) -> Path:
+        """The file of its rows, if they are in one."""
+        return without_detours(self.path.parent / str(self.settings.data.file))
 
     @property
     def store_path(self) -> Path:
@@ -129,7 +134,7 @@ class Client:
         self._check_files()
         data, names = self.settings.data, self.settings
         text = TextFormat(encoding=data.encoding, delimiter=data.delimiter, decimal=data.decimal)
-        file, path = FileFormat(text=text, sheet=data.sheet), self.path.parent / str(data.file)
+        file, path = FileFormat(text=text, sheet=data.sheet), self.table_path
         form = TableForm(name=str(path), columns=names.columns, labels=names.labels, file=file)
         if data.query is None or data.database is None:
             yield path, form

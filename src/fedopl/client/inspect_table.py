@@ -172,9 +172,8 @@ def _attrition(caught: list[warnings.WarningMessage]) -> Attrition | None:
 
 def _readable_data(client: Client) -> list[str]:
     """A hint if everybody on the machine can read the rows."""
-    name = client.settings.data.file
-    path = client.path.parent / name if name else None
-    if path is None or who_else_reads(path) != ANYBODY_HERE:
+    path = client.table_path
+    if not client.settings.data.file or who_else_reads(path) != ANYBODY_HERE:
         return []
     return [f"its rows can be read by {ANYBODY_HERE}; if they should not be: chmod o-r {path}"]
 
