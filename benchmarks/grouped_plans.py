@@ -11,7 +11,7 @@ READING = """
 Bytes are planned exactly. An aggregator is planned to take, for each of its clients, what a server
 takes; it does less for each, so this is too much.
 """
-SIZES, QUICK, GROUP = (1_000, 10_000), (200,), 100
+SIZES, QUICK, GROUP = (1_000, 10_000, 100_000), (200,), 100
 COLUMNS = (
     Column("clients", "{clients:,}"),
     Column("server receives: planned, B", "{planned_received:,}"),
