@@ -25,11 +25,11 @@ from fedopl.policies.terms import Terms
 SIZES, QUICK = (10_000, 100_000, 1_000_000), (4_000,)
 BARE = "X.T @ X"
 READING = """
-A million rows were measured once, 100,000 rows twice. With few rows, most of a basis's time goes
-into eigenvalues of sums over its terms, for the penalties of models that leave out folds. On this
-x86-64 processor (AVX-512) X.T @ X is as fast as memory can be read, and anything that reads or
-writes all rows once more costs another 1×. An ARM processor (Neoverse-N1), with an earlier version,
-took 10× for "linear" in 1.7 seconds, and 204× for "a basis" in 35, since that X.T @ X took longer.
+With few rows, most of a basis's time goes into eigenvalues of sums over its terms, for the
+penalties of models that leave out folds. On this x86-64 processor (AVX-512) X.T @ X is as fast as
+memory can be read, and anything that reads or writes all rows once more costs another 1×. An ARM
+processor (Neoverse-N1), with an earlier version, took 10× for "linear" in 1.7 seconds, and 204× for
+"a basis" in 35, since that X.T @ X took longer.
 """
 COLUMNS = (
     Column("rows", "{rows:,}"),
