@@ -114,11 +114,30 @@ def test_what_is_measured_again_stands_beside_what_was_kept(module):
         {"method": "new", "world": "linear", "rows": 500, "regrets": [0.3, 0.3]},
         {"method": "fedopl", "world": "linear", "rows": 500, "regrets": [0.1, 0.1]},
     ]
-    default, linear, new = policies.beside_kept(anew, {"tables": [{}, {"rows": kept}]})
+    default, linear, new = policies.beside_kept(anew, kept)
     assert (default["regret"], linear["regret"]) == pytest.approx((0.1, 0.2))
     assert (default["times"], linear["times"]) == pytest.approx((1.0, 2.0))
     assert linear["beyond"] == pytest.approx(0.1)
     assert (new["method"], new["times"]) == ("new", pytest.approx(3.0))
+
+
+def test_cells_that_a_command_does_not_measure_stay_with_their_command(script, tmp_path):
+    def measured(world):
+        script(
+            HERE / "intervals.py", "--quick", "--worlds", world, "--draws", "1", "--out", tmp_path
+        )
+        return json.loads((tmp_path / "intervals.json").read_text(encoding="utf-8"))
+
+    of_one = measured("steps")
+    assert of_one["command"].endswith("--worlds steps --draws 1")
+    of_both = measured("linear")
+    rows = of_both["tables"][0]["rows"]
+    assert [row["world"] for row in rows[::3]] == ["linear", "steps"]
+    assert rows[3:] == [row | {"command": of_one["command"]} for row in of_one["tables"][0]["rows"]]
+    assert of_both["command"].split("\n    ") == [of_one["command"], rows[0]["command"]]
+    again = measured("steps")
+    assert [row["world"] for row in again["tables"][0]["rows"][::3]] == ["linear", "steps"]
+    assert again["command"].split("\n    ") == [rows[0]["command"], of_one["command"]]
 
 
 def test_a_script_is_told_which_worlds_and_methods_and_keeps_it(script, tmp_path):
