@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 BENCH  := $(VENV)-bench
 PEERS  := $(VENV)-peers
-SCRIPTS := peers policies budgets intervals privacy secure stages sgd kernels scores wide bending trees grids clients crowds plans grouped_plans federation memory scale startup transports soak reproduction
+SCRIPTS := peers policies budgets intervals privacy secure stages sgd kernels scores wide bending trees grids clients crowds plans grouped_plans federation memory scale startup busy transports soak reproduction
 RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
 .PHONY: demo docs test check lint types layers format ci coverage test-lowest dist release constraints bench peers clean

@@ -37,6 +37,7 @@ SECTIONS = {
     "memory": "Memory",
     "scale": "A client larger than its machine",
     "startup": "Start-up",
+    "busy": "A busy machine",
     "transports": "Transports",
     "soak": "Two hundred clients, killed at random",
     "reproduction": "One figure of the paper",

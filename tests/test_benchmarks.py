@@ -31,7 +31,7 @@ def module(monkeypatch):
 
 TRIED = ["kernels", "scores", "wide", "grids", "clients", "federation", "memory"]
 TRIED += ["crowds", "plans", "grouped_plans", "policies", "budgets", "intervals"]
-TRIED += ["privacy", "secure"]
+TRIED += ["privacy", "secure", "busy"]
 
 
 @pytest.fixture
