@@ -1,6 +1,7 @@
 """Decompositions and solutions from numpy, on one thread if matrices have more than a few columns.
 
-Matrices here have some hundred columns at most, where several threads of BLAS take longer than one.
+Matrices here have some hundred columns at most, where several threads of BLAS are no faster, and on
+a busy machine much slower.
 """
 
 from contextlib import AbstractContextManager, nullcontext

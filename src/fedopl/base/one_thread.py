@@ -1,8 +1,8 @@
 """Limits linear algebra, or OpenMP, to one thread for a while.
 
-For matrices of a few hundred columns, threads of BLAS wait for each other longer than they work;
-on a machine that is busy with other things, many times as long. Also, sums depend on the number of
-threads.
+For matrices of some hundred columns, threads of BLAS gain nothing, and on a machine that is busy
+with other things they wait for each other much longer than they work. Also, sums depend on the
+number of threads.
 """
 
 import sys
