@@ -49,7 +49,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
         *(result_verbs.explain, result_verbs.decide, export_verb.export),
         *(result_verbs.personal, budget_verb.budget),
-        *(ledger_verbs.ledger, ledger_verbs.unlock),
+        ledger_verbs.ledger,
     ],
     "The paper": [reproduce_verb.reproduce],
 }

@@ -1,4 +1,4 @@
-"""`fedopl ledger` shows what a client has answered; `unlock` lets it answer again."""
+"""`fedopl ledger` shows what a client has answered."""
 
 import warnings
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ def ledger(
     client: ClientPath,
     *,
     lifetime: Annotated[
-        bool, typer.Option("--lifetime", help="summarise by study, beside the lifetime budgets")
+        bool, typer.Option("--lifetime", help="summarise by study, over the lifetime of the rows")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -41,8 +41,8 @@ def ledger(
         _check_store(here, entries)
     elif lifetime:
         raise OptionError(
-            f"{here.path}: an aggregator has no rows, and so no lifetime budgets; those of its "
-            "members are in their ledgers"
+            f"{here.path}: an aggregator has no rows, and so no lifetime; its members' ledgers have "
+            "theirs"
         )
     if as_json:
         say_json([asdict(one) for one in (summaries(entries) if lifetime else entries)])
@@ -67,43 +67,11 @@ def _check_store(here: "Client", entries: "list[Entry]") -> None:
         )
 
 
-def unlock(
-    client: ClientPath,
-    *,
-    study: Annotated[
-        str | None,
-        typer.Option(help="the first digits of its hash; default: all locked studies"),
-    ] = None,
-) -> None:
-    """Let a client answer a study again after it withheld too many answers.
-
-    Look at the ledger first: a server that keeps asking for what is withheld may be searching for
-    single rows.
-    """
-    from fedopl.base.errors import OptionError
-    from fedopl.client.client_file import read_client
-    from fedopl.client.disclosure.ledger import FileLedger, unlocking
-    from fedopl.client.disclosure.lifetime import summaries
-
-    found = read_client(client)
-    kept = FileLedger(found.ledger_path)
-    known = [own for own in summaries(kept.entries()) if own.study.startswith(study or "")]
-    if study and not known:
-        raise OptionError(f"{kept.path}: no study there begins with '{study}'; see fedopl ledger")
-    locked = [own for own in known if own.is_locked(found.settings.limits)]
-    for own in locked:
-        with kept.locked():
-            kept.append(unlocking(own.study))
-        typer.echo(f"Unlocked for study {own.study[:8]} {own.name}: {own.withheld} were withheld.")
-    if not locked:
-        typer.echo("Nothing is locked.")
-
-
 def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
     from fedopl.base.tables import text_tables
-    from fedopl.client.disclosure.lifetime import promised_in_all, spent_in_all
+    from fedopl.client.disclosure.lifetime import promised_in_all
 
-    headers = ["study", "name", "to", "first (UTC)", "last", "answers", "refusals", "bytes", "door"]
+    headers = ["study", "name", "to", "first (UTC)", "last", "answers", "refusals", "bytes"]
     rows = [
         [
             own.study[:8],
@@ -114,14 +82,11 @@ def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
             ", ".join(f"{query} {count}" for query, count in own.answers.items()),
             f"{own.refusals:,}",
             f"{own.n_bytes:,}",
-            "locked" if own.is_locked(limits) else "open",
         ]
         for own in studies
     ]
-    budgets = [
-        f"{limit}: {spent:,} of {getattr(limits, limit):,} spent"
-        for limit, spent in spent_in_all(studies).items()
-    ]
+    answered = sum(own.counts for own in studies)
+    budgets = [f"studies: {answered:,} of {limits.studies:,} answered"]
     if any(own.privacy for own in studies):
         budgets.append(promised_in_all(studies, limits))
     return "\n".join([text_tables(headers, rows), "", *budgets])
@@ -150,7 +115,7 @@ def _ledger_as_text(entries: "list[Entry]") -> str:
     total = sum(entry.n_bytes for entry in entries)
     refused = sum(bool(entry.reason) for entry in entries)
     counts = f"{len(entries):,} answers, {refused:,} of them refusals; {total:,} bytes left."
-    return "\n".join([text_table(headers, rows), "", counts, *_why_withheld(entries)])
+    return "\n".join([text_table(headers, rows), "", counts, *_why_refused(entries)])
 
 
 def _shapes_as_text(entry: "Entry") -> str:
@@ -164,9 +129,9 @@ def _shapes_as_text(entry: "Entry") -> str:
     return ", ".join(kept)
 
 
-def _why_withheld(entries: "list[Entry]") -> list[str]:
-    """Each private reason in words, with a remedy. The server does not learn these reasons."""
+def _why_refused(entries: "list[Entry]") -> list[str]:
+    """Reasons that the server was not told, in words, with a remedy."""
     from fedopl.messages.refusal import in_words
 
     found = {entry.why: in_words(entry.why) for entry in entries if entry.why}
-    return [f"Withheld ({why}): {reason.why}. {reason.remedy}" for why, reason in found.items()]
+    return [f"Refused ({why}): {reason.why}. {reason.remedy}" for why, reason in found.items()]

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedopl.base.errors import DataError, FedoplWarning, OptionError
+import numpy as np
+
+from fedopl.base.errors import DataError, FedoplWarning, OptionError, StudyError
 from fedopl.base.files import check_writable, refuse_link, who_else_reads, without_detours
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
@@ -19,10 +21,10 @@ from fedopl.base.toml_file import TomlFile
 from fedopl.client.client_settings import ClientFile
 from fedopl.client.cluster.engine_kinds import shared_engine
 from fedopl.client.disclosure.approvals import Approvals
-from fedopl.client.disclosure.private_draws import PrivateDraws, kept_secret
+from fedopl.client.disclosure.private_draws import kept_secret
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.disk.store import FolderStore
-from fedopl.client.rows.snapshots import Snapshots
+from fedopl.client.rows.row_keys import fingerprint_of_content
 from fedopl.client.table.contexts import Contexts, contexts_in
 from fedopl.client.table.formats import FileFormat
 from fedopl.client.table.logged_data import LoggedData, check_outcomes, with_engine
@@ -102,17 +104,20 @@ class Client:
         check_writable(self.path.parent, "a client writes its ledger and scores there")
 
     def pinned(self, study: Study, data: LoggedData, *, rehearsing: bool = False) -> LoggedData:
-        """The rows that this study uses: those that were there when it was first answered."""
+        """The rows, if they are those that this study was first answered for."""
+        store, key = FolderStore(self.store_path), f"rows of {study.digest.hex()}"
+        now = np.frombuffer(fingerprint_of_content(data).encode(), np.uint8)
         if not rehearsing:
             self.check_folder()
-        draws = PrivateDraws(0, self.name, self.secret(rehearsing=rehearsing))
-        snapshots = Snapshots(
-            store=FolderStore(self.path.parent / "snapshots"),
-            seed=draws.split_seed(b"", "snapshots"),
-            minimum_cell=self.settings.limits.minimum_cell,
-            new_rows=self.settings.new_rows,
-        )
-        return snapshots.pinned(self.name, study, data, keep=not rehearsing)
+        kept = store.get(key)
+        if kept is None and not rehearsing:
+            store.put(key, {"rows": now})
+        elif kept is not None and not np.array_equal(kept["rows"], now):
+            raise StudyError(
+                f"{self.name}: its rows are not those it has answered this study for. Restore the "
+                "rows, or agree on a new study (another name or seed)"
+            )
+        return data
 
     def rows_for(self, study: Study) -> LoggedData:
         """Its rows for this study: only contexts for a target, all columns for any other client."""

@@ -1,13 +1,13 @@
 """The settings in `client.toml`: where rows are, whose workers sum them, what may leave."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedopl.base.validation import Checked
 from fedopl.client.cluster.engine_kinds import EngineKind
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.rows.snapshots import NewRows
+from fedopl.study.gone_settings import refuse_gone_of_client
 
 
 class DataSection(Checked):
@@ -125,16 +125,16 @@ class ClientFile(Checked):
         description="auto: queries within the limits are answered by themselves; ask: each waits "
         "until the client's owner approves it by hand, on the page of `fedopl node --serve`",
     )
-    new_rows: NewRows = Field(
-        default="refuse",
-        description="what to do with rows that were added after a study was first answered: refuse "
-        "further queries of the study, or leave these rows out of it",
-    )
     secret: str = Field(
         default="",
-        description="decides which rows are held out, and the noise on what is released; "
+        description="decides which rows are held out, and the noise of a study with [privacy]; "
         "default: one is made at first use and kept beside this file",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_no_gone_keys(cls, given: Any) -> Any:
+        return refuse_gone_of_client(given)
 
     @model_validator(mode="after")
     def _has_rows_for_workers(self) -> Self:

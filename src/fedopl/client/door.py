@@ -4,19 +4,20 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
-from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
-from fedopl.client.disclosure.ledger import Budgets, Ledger, MemoryLedger, entry_for
+from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, Questions, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history, require_survivors
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.client.disk.store import Store
 from fedopl.client.going_on import study_gone_on_as
 from fedopl.client.personal_at_home import AtHome, solve_at_home, value_at_home
@@ -29,7 +30,7 @@ from fedopl.messages.answer_words import answer_in_words
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query, stamped
-from fedopl.messages.refusal import PRIVATE_REASONS, Refusal, RefusalCode
+from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
@@ -43,7 +44,7 @@ MOST_QUERIES, MOST_CACHED_BYTES = 8, 1 << 16
 
 
 def _sha256(content: bytes) -> str:
-    """The hash by which ledgers and budgets identify a query."""
+    """The hash by which ledgers identify a query."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -59,7 +60,7 @@ class Door:
         data: its rows.
         study: the study it agreed to.
         secret: decides, with the seed, which rows are held out, which a batch takes, and the noise
-            on what is released; `SEED_ALONE` only where the caller holds all rows.
+            of a study with `[privacy]`; `SEED_ALONE` only where the caller holds all rows.
         limits: what it is willing to release.
         store: where it keeps its scores between messages.
         ledger: where it writes down what it released.
@@ -136,13 +137,13 @@ class Door:
         )
 
     def _handle(self, content: bytes, decision: OwnerDecision) -> bytes:
-        """Answer a query while no other process can, so that budgets hold across processes."""
+        """Answer a query while no other process can, so that each is answered once."""
         try:
             with self.ledger.locked():
                 return self._answering(content)._handle_alone(content, decision)
         except Exception:
             # An answer that cannot be recorded does not leave.
-            return codec.encode(self._refusal(RefusalCode.WITHHELD, self._read_if_any(content)))
+            return codec.encode(self._refusal(RefusalCode.FAILED, self._read_if_any(content)))
 
     def _answering(self, content: bytes) -> "Door":
         """The door itself, or the one for the study that its own continues as."""
@@ -154,10 +155,10 @@ class Door:
         return self._after or self
 
     @property
-    def _history(self) -> ReleaseHistory:
+    def _history(self) -> StudyHistory:
         if isinstance(self._space, Workspace):
             return self._space.history
-        return ReleaseHistory(self._space.store, f"{self._space.key} {self.name}")
+        return StudyHistory(self._space.store, f"{self._space.key} {self.name}")
 
     def _to(self, study: Study) -> "Door":
         """A door to the same rows for the study that its own continues as."""
@@ -192,20 +193,25 @@ class Door:
         asked = (_hash_once if is_small else _sha256)(content)
         try:
             query = (_read_once if is_small else codec.Decoder.decode)(self._decoder, content)
-            answer = self._answer(self._agreed(query), asked, decision)
+            answered = self._answer(self._agreed(query), asked, decision)
         except (Exception, SystemExit) as error:
             code = _reason(error)
-            # Which private reason applies depends on rows and on numbers that the server chooses.
-            # If reasons were distinguished, a server could find out whatever it likes.
-            withheld = code in PRIVATE_REASONS and not getattr(query, "is_fixed", False)
-            why = code.name if withheld else ""
-            answer = self._refusal(RefusalCode.WITHHELD if withheld else code, query)
-        return self._written_down(query, asked, answer, why, decision)
+            if self.study.privacy and code in _DEPENDS_ON_ROWS:
+                # The client alone is told which of them it was.
+                why, code = code.name, RefusalCode.FAILED
+            refusal = self._refusal(code, query)
+            answered = refusal, codec.encode(refusal)
+        return self._written_down(query, asked, answered, why, decision)
 
     def _written_down(
-        self, query: Message | None, asked: str, answer: Message, why: str, decision: OwnerDecision
+        self,
+        query: Message | None,
+        asked: str,
+        answered: tuple[Message, bytes],
+        why: str,
+        decision: OwnerDecision,
     ) -> bytes:
-        encoded = codec.encode(answer)
+        answer, encoded = answered
         try:
             mu, slip = PrivateSetting(self.study).lifetime if self.study.privacy else (0.0, 0.0)
             entry = entry_for(
@@ -223,7 +229,7 @@ class Door:
             self.ledger.append(entry)
         except Exception:
             # An answer that cannot be recorded does not leave.
-            return codec.encode(self._refusal(RefusalCode.WITHHELD, query))
+            return codec.encode(self._refusal(RefusalCode.FAILED, query))
         return encoded
 
     def _refusal(self, code: RefusalCode, query: Message | None) -> Refusal:
@@ -244,20 +250,32 @@ class Door:
         if not _is_plausible(query, self.study):
             raise RefusedError(RefusalCode.MALFORMED)
         if is_read_alone(query, self.study):  # else nobody sees the sums of this client alone
-            self.limits.check_rows(self._space.n_training)
+            self.limits.check_rows(self._space.n_rows_given)
         if query.permission and not getattr(self.limits, query.permission):
             raise RefusedError(RefusalCode.VALUES_FORBIDDEN)
         return query
 
-    def _answer(self, query: Query[Any], asked: str, decision: OwnerDecision) -> Message:
+    def _answer(
+        self, query: Query[Any], asked: str, decision: OwnerDecision
+    ) -> tuple[Message, bytes]:
+        """The answer and its bytes: those that were sent before, if this was asked before."""
         if not decision.lets_through:
             raise RefusedError(RefusalCode.NOT_APPROVED)
-        self._budgets.check(query, asked)
+        self._questions.check(query, asked)
+        store, place = self._space.store, f"{self._digest.hex()} {self.name} answer {asked}"
+        kept = store.get(place) if store.is_lasting else None
+        if kept is not None:
+            encoded = kept["bytes"].tobytes()
+            return self._decoder.decode(encoded), encoded
         answer = self._computed(query)
         party = getattr(self._space, "party", None)
         if party is not None and is_masked(query, self.study):
             answer = party.masked(query, answer, asked)
-        return stamped(answer, self._digest, query.exchange)
+        answer = stamped(answer, self._digest, query.exchange)
+        encoded = codec.encode(answer)
+        if store.is_lasting:
+            store.put(place, {"bytes": np.frombuffer(encoded, np.uint8)})
+        return answer, encoded
 
     @property
     def _handlers(self) -> dict[type[Query[Any]], Any]:
@@ -287,10 +305,9 @@ class Door:
             require_survivors(self.ledger, agreed, self._space.store, party.unmasking_key)
 
     @computed_once
-    def _budgets(self) -> Budgets:
+    def _questions(self) -> Questions:
         self.check_history()
-        budgets = _budgets_of(self.study, self.limits, self._needed)
-        return Budgets(self.study, self.limits, budgets, self.ledger)
+        return Questions(self.study, self.limits, self.ledger)
 
     def _check_sizes(self, answer: Message) -> None:
         numbers = (getattr(answer, name) for name in codec.ARRAYS[type(answer)])
@@ -334,19 +351,14 @@ def _is_plausible(query: Query[Any], study: Study) -> bool:
     return query.is_plausible(study)
 
 
-# Cached, as many clients of one study may run in one process.
-@lru_cache(16)
-def _budgets_of(
-    study: Study, limits: Limits, needed: frozenset[type[Query[Any]]]
-) -> Mapping[type[Query[Any]], int]:
-    """How many different queries of each kind the limits allow and the study needs, if bounded."""
-    budgets = {}
-    for query in needed:
-        allowed = getattr(limits, query.budget) if query.budget else None
-        bounds = [bound for bound in (allowed, query.most(study)) if bound is not None]
-        if bounds:
-            budgets[query] = min(bounds)
-    return MappingProxyType(budgets)
+# Refusals that depend on rows. In a study with `[privacy]` they are all alike.
+_DEPENDS_ON_ROWS = {
+    RefusalCode.SMALL_CELLS,
+    RefusalCode.NORM_TOO_LARGE,
+    RefusalCode.NOT_FINITE,
+    RefusalCode.NOTHING_TO_SAY,
+    RefusalCode.IMPOSSIBLE_SUMS,
+}
 
 
 def _reason(error: BaseException) -> RefusalCode:

@@ -20,7 +20,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
 from fedopl.study.basis_check import MOST_TO_SCREEN
-from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
+from fedopl.study.plans import CROSS_FITTED, EvaluationPlan
 
 # Marks a line that a person has to confirm.
 CONFIRM = "CONFIRM"
@@ -161,24 +161,21 @@ def study_lines(
             "from: no column is left that could be a feature, beside action and outcome"
         )
     marks = _missing_rule(found, roles) == "indicator"
-    room = _Room.left_by(features, n_rarest, marks=marks)
+    fewest = min(sizes.rows)
+    room = _Room.left_by(features, fewest, marks=marks)
     yield from (_feature(profile, room.named_levels) for profile in features)
     yield from (f"# {toml_key(name)} is not in every table" for name in only_somewhere)
     used = [profile for profile in features if not _left_out(profile)]
     privacy, why_not = _privacy(found, roles, used, sizes, private=private)
-    is_small = _is_small(n_rarest, len(action.labels), room, is_grouped=roles.group is not None)
-    is_small &= privacy is None
+    is_small = n_rarest < FEW_OF_AN_ACTION and privacy is None
     if privacy:
         yield from _private_basis(used, privacy)
         yield from privacy.lines(CONFIRM)
     else:
-        yield from _basis(used, room, n_rarest, may_screen=not is_small)
+        yield from _basis(used, room, fewest, may_screen=not is_small)
     if why_not:
         yield from ("", f"# Sums are exact, without [privacy]: {why_not}.")
     yield from ("", "[rows]", *_rows(found, roles))
-    if room.folds < NuisancePlan().folds:
-        what = f"{room.n_features} features are many for {n_rarest:,} rows of an action at a client"
-        yield from ("", "[nuisances]", f"folds = {room.folds}  # {CONFIRM}: {what}")
     if is_small:
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
         yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
@@ -231,29 +228,20 @@ def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iter
 
 
 def _basis(
-    features: Sequence[Profile], room: "_Room", n_rarest: int, *, may_screen: bool
+    features: Sequence[Profile], room: "_Room", fewest: int, *, may_screen: bool
 ) -> Iterator[str]:
-    """Where numbers may bend, with as many terms as the rows of an action in a fold allow."""
+    """Where numbers may bend, with as many terms as the rows of every client allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
-    terms_by_row = SLACK * (1 - EvaluationPlan().share) / room.folds * Limits().parameter_share
+    terms_by_row = SLACK * (1 - EvaluationPlan().share) * Limits().parameter_share
     others = room.n_features - len(numbers)
     may_screen &= room.n_features <= MOST_TO_SCREEN
-    most_terms = n_rarest * terms_by_row - 1 - others
+    most_terms = fewest * terms_by_row - 1 - others
     basis = drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen)
     yield from basis_lines(basis, CONFIRM)
-    if basis is None and (fewest := fewest_terms(numbers)):
-        needed = math.ceil((fewest + others + 1) / terms_by_row)
+    if basis is None and (least := fewest_terms(numbers)):
+        needed = math.ceil((least + others + 1) / terms_by_row)
         yield from ("", f"{NO_BASIS} would need")
-        yield f"# about {needed:,} rows of every action at a client; the rarest has {n_rarest:,}."
-
-
-def _is_small(n_rarest: int, n_actions: int, room: "_Room", *, is_grouped: bool) -> bool:
-    """Whether values should be cross-fitted, and every fold has enough rows for that."""
-    limits = Limits()
-    needed = room.folds * limits.rows_needed(room.n_features + 1)
-    # Groups stay together, so folds differ in their share of each action.
-    takers = room.folds * limits.minimum_cell * (2 if is_grouped else 1.2)
-    return takers <= n_rarest < FEW_OF_AN_ACTION and n_rarest * n_actions >= needed
+        yield f"# about {needed:,} rows at every client; the smallest has {fewest:,}."
 
 
 def _rows(found: Mapping[str, Profile], roles: Roles) -> Iterator[str]:
@@ -286,22 +274,19 @@ class _Room:
 
     n_features: int
     named_levels: int  # of each column whose labels are pooled
-    folds: int
 
     @classmethod
-    def left_by(cls, features: Sequence[Profile], n_rarest: int, *, marks: bool) -> "_Room":
-        """The room under the default limits of clients: numbers to fit, and rows in a fold."""
-        folds, share = NuisancePlan().folds, Limits().parameter_share
-        rows = SLACK * n_rarest * (1 - EvaluationPlan().share)
+    def left_by(cls, features: Sequence[Profile], n_rows: int, *, marks: bool) -> "_Room":
+        """The room under the default limits of clients, of which the smallest has so many rows."""
+        rows = SLACK * n_rows * (1 - EvaluationPlan().share)
         widths = [_width(profile) for profile in features]
         n_pooled = widths.count(None)
         fixed = sum(width for width in widths if width is not None)
         fixed += marks * sum(width != 0 for width in widths)
-        room = rows / folds * share - 1 - fixed
+        room = rows * Limits().parameter_share - 1 - fixed
         named = int(min(max(room / n_pooled, 1), NAMED_LEVELS)) if n_pooled else 0
         n_features = fixed + n_pooled * named
-        fitting = int(rows * share / (n_features + 1))
-        return cls(n_features=n_features, named_levels=named, folds=min(folds, max(fitting, 2)))
+        return cls(n_features=n_features, named_levels=named)
 
 
 def _width(profile: Profile) -> int | None:

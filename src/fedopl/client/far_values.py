@@ -13,6 +13,8 @@ APART = 0.5
 # The distance beyond the quartiles, in interquartile ranges. In a normal column nothing lies beyond
 # five. At most the second share of the rows may be that far.
 FAR, MOST_FAR = 30.0, 0.05
+# A row with more than this share of a column's sum of squares, about its median, decides the sums.
+DOMINATES = 0.5
 
 
 def far_values(columns: Mapping[str, FloatArray]) -> list[str]:
@@ -27,6 +29,28 @@ def far_values(columns: Mapping[str, FloatArray]) -> list[str]:
                 "as a number it distorts every model"
             )
         found += _far(name, column[~np.isin(column, list(codes))])
+    return found
+
+
+def dominating_values(client: str, columns: Mapping[str, FloatArray]) -> list[str]:
+    """In words: values that have most of their column's sum of squares, and what they change."""
+    found = []
+    for name, column in columns.items():
+        apart = (column - np.median(column)) ** 2
+        worst = int(apart.argmax()) if len(apart) > 2 else 0
+        if not len(apart) or apart[worst] <= DOMINATES * apart.sum():
+            continue
+        others = np.delete(column, worst)
+        if not np.ptp(others):
+            continue  # a flag that one row has; the rule on cells sees to it
+        share = apart[worst] / apart.sum()
+        found.append(
+            f"{client}: one row has {share:.0%} of the sum of squares of {name}, {column[worst]:g} "
+            f"where others are {others.min():g} to {others.max():g}. Sums here rest on it: the "
+            f"mean is {column.mean():.3g} with it and {others.mean():.3g} without, the standard "
+            f"deviation {column.std():.3g} and {others.std():.3g}. Look for a typo, or agree on "
+            "[ranges], which clip such values"
+        )
     return found
 
 

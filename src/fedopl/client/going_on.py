@@ -5,7 +5,7 @@ study and no other. So the server cannot get sums of one set of terms after anot
 """
 
 from fedopl.base.errors import WireError
-from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.messages.codec import Decoder, study_asked_about
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.private.noised_moments import TakeRanges
@@ -13,7 +13,7 @@ from fedopl.study.study import Study
 
 
 def study_gone_on_as(
-    study: Study, history: ReleaseHistory, content: bytes, decoder: Decoder
+    study: Study, history: StudyHistory, content: bytes, decoder: Decoder
 ) -> Study | None:
     """The study that this one continues as, by the first query that said so; None if none did.
 

@@ -4,12 +4,16 @@ Everything here is exact: scores, sums and values. So none of it may leave, and 
 from it. The study's held-out rows are held out here, too: what was learned there has not seen them.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.rows.folds import FoldArray, Folds, assign_folds_and_hold_out
+from fedopl.client.rows.folds import FoldArray, as_agreed
+from fedopl.client.rows.split_rule import Split, split_by_rule
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.outcome import GivenModels, Outcomes, federated_outcomes
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
@@ -31,16 +35,16 @@ class HomeRows(StudyRows):
         super().__init__(given, study, 0, space.draws)
         self._is_held_out: BoolArray = space.rows.is_held_out  # (n_rows,)
 
-    def _assigned(self, n_folds: int) -> Folds:
-        seed = self._draws.split_seed(self._study.agreed_digest, self.fingerprint)
-        found = assign_folds_and_hold_out(self.given, n_folds, 0.0, seed)
-        folds = [found.of_row[rows] for rows in self.given.slices()]
+    @computed_once
+    def split(self) -> Split:
+        """As many folds as agreed, of the rows that are not held out."""
+        n_folds = self._study.nuisances.folds
+        found = split_by_rule(self.given, n_folds, 0.0, self._seed, 0)
+        folds = [found.folds.of_row[rows] for rows in self.given.slices()]
         of_row: FoldArray = np.where(self._is_held_out, n_folds, np.concatenate(folds))
-        return Folds(
-            of_row=of_row.astype(np.uint16),
-            n_folds=n_folds,
-            reason=found.reason,
-            any_held_out=bool(self._is_held_out.any()),
+        any_held_out = bool(self._is_held_out.any())
+        return replace(
+            found, folds=as_agreed(of_row.astype(np.uint16), n_folds, any_held_out=any_held_out)
         )
 
 
@@ -59,6 +63,6 @@ class HomeWorkspace(Workspace):
         study, given = study_at_home(space.study), space.rows.given
         super().__init__(given, study, Limits.open(), space.draws)
         self.study_rows = HomeRows(given, study, space)
-        self.outcomes = SharedModels(self.study_rows, study, self.rows_needed)
+        self.outcomes = SharedModels(self.study_rows, study)
         models = GivenModels(np.stack([shared] * (study.nuisances.folds + 1)))
         self.keep(self.scored_with(models))

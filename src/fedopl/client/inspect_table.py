@@ -13,12 +13,11 @@ from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
-from fedopl.client.far_values import far_values
+from fedopl.client.far_values import dominating_values, far_values
 from fedopl.client.local.obeyed_scores import ObeyedScores
-from fedopl.client.named_dominance import dominated_in_a_fold, dominated_in_all_rows
-from fedopl.client.outcome_workspace import column_events
 from fedopl.client.private.range_check import private_cautions, private_problems
 from fedopl.client.repeated_rows import n_repeated_rows
+from fedopl.client.rules_found import rules_found
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
@@ -26,7 +25,6 @@ from fedopl.client.scoring.propensity import ImpossiblePropensitiesError, fit_pr
 from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
-from fedopl.study.guardrail import guarded_columns
 from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.study import Study
 
@@ -68,6 +66,7 @@ class Examined:
     name: str
     problems: tuple[str, ...]  # what keeps the client from taking part
     cautions: tuple[str, ...]  # what is allowed, and should be known
+    rules: tuple[str, ...] = ()  # what the five rules decide, a line each
     data: LoggedData | None = None
     overlap: Overlap | None = None
     fit: FitCheck | None = None
@@ -115,25 +114,23 @@ def examine(client: Client, study: Study) -> Examined:
         found, fit = None, None
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     limits = client.settings.limits
-    every_row = _space(data, _of_all_rows(study), limits)
+    space = _space(data, study, limits)
     return Examined(
         name=client.name,
+        rules=() if study.privacy else tuple(rules_found(space)),
         problems=(
             *problems,
             *private_problems(client.name, data, study),
             *([] if study.privacy else _contradictions(data, study, limits)),
-            *([] if study.privacy else dominated_in_all_rows(every_row)),
-            *_dominated_guardrails(data, study, limits),
+            *_too_few_rows(data, limits),
         ),
         cautions=(
             *cautions,
             *(found.cautions if found else ()),
             *(fit.cautions if fit else ()),
             *private_cautions(data, study),
-            *_too_many_terms(data, study, limits),
-            *([] if study.privacy else dominated_in_a_fold(_space(data, study, limits))),
             *_forbidden(client.name, data, study),
-            *_cautions(data, columns, limits.minimum_cell),
+            *_cautions(client.name, data, columns),
         ),
         data=whole,
         overlap=found,
@@ -148,17 +145,18 @@ def _examined_target(
 ) -> Examined:
     """The findings in a table of contexts, which has no overlap or outcomes to inspect."""
     limits = client.settings.limits
-    needed = max(limits.minimum_rows, limits.rows_needed(2 * study.n_features + 1))
-    if data.n_rows < needed:
+    n_terms = 2 * study.n_features + 1
+    problems += _too_few_rows(data, limits)
+    if not limits.adds_terms(n_terms, data.n_rows):
         problems.append(
             f"has {data.n_rows:,} rows; means and squares of {study.n_features} features need "
-            f"{needed:,} of a target (minimum_rows, parameter_share)"
+            f"{n_terms / limits.parameter_share:,.0f} of a target (parameter_share)"
         )
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     return Examined(
         name=client.name,
-        problems=(*problems, *dominated_in_all_rows(_space(data, _of_all_rows(study), limits))),
-        cautions=tuple(cautions),
+        problems=tuple(problems),
+        cautions=(*cautions, *dominating_values(client.name, columns)),
         data=data,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
         is_target=True,
@@ -206,20 +204,10 @@ def _of_all_rows(study: Study) -> Study:
     return study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
 
 
-def _too_many_terms(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """A caution if a study's basis has more terms than the rows of an action in a fold allow."""
-    if study.basis is None:
+def _too_few_rows(data: LoggedData, limits: Limits) -> list[str]:
+    if data.n_rows >= limits.minimum_rows:
         return []
-    rarest = int(_space(data, study, limits).rows_by_fold_action.min())
-    needed = limits.rows_needed(study.most_terms + 1)
-    if rarest >= needed:
-        return []
-    may_have = "has" if study.is_screened else "may come to have"
-    return [
-        f"the basis {may_have} {study.most_terms} terms, so sums of outcomes need {needed:,} rows "
-        f"of an action in a fold, (terms + 1) / parameter_share; its rarest has {rarest:,}. Leave "
-        "out products, waves, knots or the whole [basis], or use fewer folds"
-    ]
+    return [f"has {data.n_rows:,} rows, and takes part with {limits.minimum_rows:,} (minimum_rows)"]
 
 
 def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
@@ -249,18 +237,6 @@ def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]
     return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
 
 
-def _dominated_guardrails(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """Guardrail columns by which no policy is valued, because nearly all of a sum is one row's."""
-    columns = guarded_columns(study)
-    shares = {column: column_events(data, column).largest_share for column in columns}
-    return [
-        f"one row has {share:.0%} of the squares of '{column}', which a guardrail is about, and "
-        "values would disclose it (dominance): look for a typo, or leave the guardrail out"
-        for column, share in shares.items()
-        if share > limits.dominance
-    ]
-
-
 def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
     rows = "1 row has" if n_rows == 1 else f"{n_rows:,} rows have"
     if bound == "reward":
@@ -275,7 +251,7 @@ def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
     )
 
 
-def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: int) -> list[str]:
+def _cautions(client: str, data: LoggedData, columns: dict[str, FloatArray]) -> list[str]:
     # A feature without missing values has a constant mark, which needs no caution.
     marks = [f"{name} is missing" for name in data.schema.feature_columns] if data.schema else []
     constant = [
@@ -284,19 +260,11 @@ def _cautions(data: LoggedData, columns: dict[str, FloatArray], minimum_cell: in
         if column.min() == column.max() and (name not in marks or column[0])
     ]
     cautions = [f"feature '{name}' is {columns[name][0]:g} in every row" for name in constant]
-    for name, column in columns.items():
-        usual = np.median(column)  # the value of most rows, if there is one, as in any 0/1 column
-        few = int((column != usual).sum())
-        if 0 < few < minimum_cell:
-            cautions.append(
-                f"feature '{name}' is {usual:g} in all but {few} rows: these rows are treated "
-                "as having the usual value, since sums over so few rows would disclose them; "
-                "join it with another level"
-            )
     features = {f"feature '{name}'": column for name, column in columns.items()}
     is_lower = data.schema is not None and data.schema.direction == "lower"
     outcome = -data.rewards if is_lower else data.rewards  # as in the table
     cautions += far_values({**features, "the outcome": outcome})
+    cautions += dominating_values(client, {**features, "the outcome": outcome})
     if np.ptp(data.rewards) == 0:
         cautions.append("the outcome is the same in every row: nothing can be learned from it")
     repeated = n_repeated_rows(data)

@@ -1,7 +1,6 @@
 """The same rows valued by a further outcome: scores with the client's own models of it.
 
-Propensities, folds, held-out rows and the local policy are those of the study. Noise on answers is
-drawn anew, because noise that two answers share could be subtracted.
+Propensities, folds, held-out rows and the local policy are those of the study.
 """
 
 import hashlib
@@ -38,33 +37,27 @@ class OutcomeWorkspace(Workspace):
         super().__init__(given, study, space.limits, space.draws, **code)  # type: ignore[arg-type]
         self._main, self._outcome = space, outcome
         cell = space.limits.minimum_cell
-        self.study_rows = StudyRows(given, study, cell, space.draws, outcome=outcome)
-        self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, space.regressor)
+        beside = space.study_rows
+        self.study_rows = StudyRows(given, study, cell, space.draws, outcome=outcome, beside=beside)
+        self.outcomes = StudyOutcomes(self.study_rows, study, space.regressor)
         self.propensities = space.propensities
         self.study = study.model_copy(update={"costs": None})  # costs belong to the first outcome
         events = column_events(given, outcome)
         if not events.size:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-        if events.largest_share > space.limits.dominance:
-            raise RefusedError(RefusalCode.DOMINATED)
-        # If an outcome is rare, a usual row says next to nothing, and a row with an event says all.
-        # So noise has to hide an event, with the weight that its score has on average.
-        self.least_spread = self.event_spread = events.least_spread(study.n_actions)
-
-    def noise_for(self, *asked: object) -> np.random.Generator:
-        """A generator of its own: the same question about another outcome has other noise."""
-        return super().noise_for("outcome", self._outcome, *asked)
+        # If an outcome is rare, few held-out rows, or none, have an event, and their spread says
+        # too little. So an event counts, with the weight that its score has on average.
+        self.event_spread = events.least_spread(study.n_actions)
 
     @computed_once
     def _scores(self) -> StudyScores:
         main, study = self._main.scored, self.study
-        few = self.rows_per_action < max(self.limits.minimum_cell, 1)
+        few = ~self.corrected
         masked = (few & (study.nuisances.unseen_rule == "mask")) | main.hidden
         key = np.frombuffer(hashlib.sha256(self._outcome.encode()).digest(), np.uint8)
         found = score_chunks(
             self._own_scorer(masked, few),
             self.study_rows,
-            self.rows_needed,
             self._archive.path(key),
             study.evaluation.model_copy(update={"describe": False}),
             key,

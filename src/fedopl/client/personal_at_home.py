@@ -60,7 +60,7 @@ def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
     valued: dict[str, Any] = packed([shared], home.study)
     asked = EstimateValues(split=RowSplit.EVALUATION, **valued)
     try:
-        found, _ = estimate_candidates(home, asked, RowSplit.EVALUATION, further=(policy,))
+        found = estimate_candidates(home, asked, RowSplit.EVALUATION, further=(policy,))
     except RefusedError as refused:
         raise _in_words(space, refused) from None
     n_held_out, sign = home.n_rows(RowSplit.EVALUATION), home.study.reward_sign

@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import DataError
-from fedopl.client.disclosure.dominance import RowShares
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.noise import noisy_counts
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.personal_store import keep_candidate, keep_personal, kept_personal
 from fedopl.client.disk.store import Arrays, MemoryStore, Store
@@ -35,8 +33,6 @@ from fedopl.client.scoring.propensity import (
     Propensities,
     fit_propensities,
 )
-from fedopl.client.scoring.rare_events import Events
-from fedopl.client.scoring.row_shares import dominated, shares_in, shares_of_few, weighing_by
 from fedopl.client.scoring.scoring_pass import Scorer
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.scoring.study_scores import ScoreArchive, StudyScores, score_chunks
@@ -70,15 +66,11 @@ class Workspace:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         check_cost_columns(draws.client, data, study)
         self.store: Store = MemoryStore() if store is None else store
-        self.obeyed = ObeyedScores(study, draws.client, limits.rows_needed(study.n_actions))
-        # The fewest rows behind any sum of scores that may be released.
-        self.rows_needed = limits.rows_needed(study.n_terms + 1)
+        self.obeyed = ObeyedScores(study, draws.client, limits.minimum_cell)
         kept = None if self.store.is_lasting else self.store.get(self._rows_key)
-        self.study_rows = StudyRows(
-            data, study, limits.minimum_cell, draws, derived=kept, dominance=limits.dominance
-        )
+        self.study_rows = StudyRows(data, study, limits.minimum_cell, draws, derived=kept)
         self.regressor = regressor
-        self.outcomes = StudyOutcomes(self.study_rows, study, self.rows_needed, regressor)
+        self.outcomes = StudyOutcomes(self.study_rows, study, regressor)
         self.event_spread = 0.0  # an event's size in scores, which adds to the variance of values
         self.new_scores: StudyScores | None = None  # not stored before their sums may be released
         self._whole: ScoredChunk | None = None
@@ -87,32 +79,13 @@ class Workspace:
 
     @property
     def data(self) -> LoggedData:
-        """The sorted rows with rare values masked, if rows are in memory."""
+        """The sorted rows with what few rows have held, if rows are in memory."""
         return self.study_rows.whole.data
 
     @property
     def folds(self) -> Folds:
         """The fold of each of these rows."""
         return self.study_rows.whole.folds
-
-    @computed_once
-    def least_spread(self) -> float:
-        """How far an event moves scores, for noise on values to hide it; 0 if events are not rare.
-
-        If an outcome is rare, a usual row says next to nothing, and a row with an event says all.
-        """
-        given = self.study_rows.given
-        events = Events.among(given.rewards[rows] for rows in given.slices())
-        return events.least_spread(self.study.n_actions) if events.are_rare else 0.0
-
-    def noisy(self, counts: FloatArray, *asked: object) -> FloatArray:  # shaped as counts
-        """Counts as they may be released, with noise that depends on the question."""
-        return noisy_counts(counts, self.limits.minimum_cell, self.noise_for("counts", *asked))
-
-    def noise_for(self, *asked: object) -> np.random.Generator:
-        """A generator for noise on the answer to this question, about these rows."""
-        rows = self.study_rows.fingerprint if self.draws.secret else ""
-        return self.draws.noise_for(rows, *asked)
 
     def unscored_chunks(self) -> Pass[Chunk]:
         """The rows, some at a time where they are on disk."""
@@ -132,82 +105,24 @@ class Workspace:
         return self.rows(RowSplit.TRAINING)
 
     @property
+    def n_rows_given(self) -> int:
+        """The number of all rows."""
+        return self.study_rows.given.n_rows
+
+    @property
     def n_training(self) -> int:
         """The number of training rows."""
         return self.n_rows(RowSplit.TRAINING)
 
-    def check_rows_for_sums(self) -> None:
-        """Refuse sums of squares if there are too few training rows, or one dominates the sums."""
-        if self.n_training < self.rows_needed:
-            raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-        if self.row_shares and dominated(self.row_shares, self.study, self.limits).any():
-            raise RefusedError(RefusalCode.DOMINATED)
-        if self.rests_on_few:
-            raise RefusedError(RefusalCode.DOMINATED)
-
     @computed_once
-    def rests_on_few(self) -> bool:
-        """Whether a few training rows have too much of some combination of terms with waves."""
-        if not self._minds_combinations:
-            return False
-        shares = shares_of_few(
-            self.study_rows.chunks_in_terms,
-            lambda chunk: np.zeros(chunk.training.stop, np.int64),
-            n_cells=1,
-            n_few=self.limits.minimum_cell - 1,
-        )
-        return bool(shares[0] > self.limits.dominance)
+    def adds_terms(self) -> bool:
+        """Whether it adds sums of terms, by the rule on rows for each term."""
+        return self.limits.adds_terms(self.study.n_terms + 1, self.n_training)
 
     @property
-    def _minds_combinations(self) -> bool:
-        """Whether it matters how much of a combination of terms rests on a few rows."""
-        basis, limits = self.study.basis, self.limits
-        return bool(basis and basis.waves and limits.minimum_cell and limits.dominance < 1)
-
-    @computed_once
-    def rests_on_few_in_a_fold(self) -> bool:
-        """Whether a few training rows of a fold have too much of such a combination."""
-        if not self._minds_combinations:
-            return False
-        shares = shares_of_few(
-            self.study_rows.chunks_by_fold,
-            lambda chunk: chunk.folds.of_row[chunk.training].astype(np.int64),
-            n_cells=self.study.nuisances.folds,
-            n_few=self.limits.minimum_cell - 1,
-        )
-        return bool(shares.max() > self.limits.dominance)
-
-    @computed_once
-    def row_shares(self) -> RowShares | None:
-        """How much of sums of squares rests on one training row; None if there is no such limit."""
-        if self.limits.dominance >= 1 or not self.limits.minimum_cell:
-            return None
-        plan, is_given = self.study.nuisances, self.study_rows.given.propensities is not None
-        are_known = is_given and plan.propensity in ("auto", "known")
-        weighing = weighing_by(self.propensities, self.study) if are_known else None
-        return shares_in(
-            self.study_rows.chunks_in_terms(), self.rows_by_fold_action.shape, weighing
-        )
-
-    @property
-    def row_shares_in_cells(self) -> FloatArray | None:  # (n_folds, n_actions)
-        """The same for outcome sums, which leave out values that are rare in a fold and action."""
-        if self.limits.dominance >= 1 or not self.limits.minimum_cell:
-            return None
-        shape = self.rows_by_fold_action.shape
-        found = shares_in(self.study_rows.chunks_as_summed(), shape)
-        if found is None:
-            return None
-        shares = found.by_cell
-        if self._minds_combinations:
-            of_few = shares_of_few(
-                self.study_rows.chunks_as_summed,
-                lambda chunk: chunk.fold_actions[chunk.training],
-                n_cells=len(shares),
-                n_few=self.limits.minimum_cell - 1,
-            )
-            shares = np.maximum(shares, of_few)
-        return shares.reshape(shape)
+    def corrected(self) -> BoolArray:  # (n_actions,)
+        """The actions whose scores own rows correct, by the rule on splits."""
+        return self.study_rows.split.corrected
 
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split, if rows are in memory."""
@@ -229,11 +144,11 @@ class Workspace:
 
     def outcome_sums(self) -> tuple[FloatArray, FloatArray]:
         """Σ w·zzᵀ and Σ w² for each fold and action, measured from zero."""
-        sums = self.study_rows.outcome_sums()
+        sums = self.study_rows.fold_sums()
         if not self.store.is_lasting:  # then it has these rows alone
             self.store.put(self._rows_key, self.study_rows.derived)
-        # A copy: sums that are too small to release are removed, but own models need all of them.
-        return measured_from_zero(sums), sums.squared_weights.copy()
+        # A copy: cells with few rows are left out, but own models need all of them.
+        return measured_from_zero(sums.copied()), sums.squared_weights.copy()
 
     @computed_once
     def blocks(self) -> list[IntArray] | None:
@@ -266,7 +181,7 @@ class Workspace:
         kept = self._archive.get()
         if kept is not None and np.array_equal(kept.models, key):
             return kept
-        few = self.rows_per_action < max(self.limits.minimum_cell, 1)
+        few = ~self.corrected
         rule = self.study.nuisances.unseen_rule
         if rule == "refuse" and (self.rows_per_action == 0).any():
             raise RefusedError(RefusalCode.UNSEEN_ACTION)
@@ -275,13 +190,12 @@ class Workspace:
         scores = score_chunks(
             scorer,
             self.study_rows,
-            self.rows_needed,
             self._archive.path(key),
             self.study.evaluation,
             key,
         )
         # For comparison on held-out rows, or because a single party learns this policy.
-        if self.study.policy.learned_by_one or self.study.evaluation.share > 0:
+        if self.study.policy.learned_by_one or self.study_rows.split.share > 0:
             return replace(scores, local=self._learn_local_policy(scorer, scores))
         return scores
 
@@ -317,7 +231,7 @@ class Workspace:
 
         There is no score where the study has none.
         """
-        hidden, few = self.scored.hidden, self.rows_per_action < max(self.limits.minimum_cell, 1)
+        hidden, few = self.scored.hidden, ~self.corrected
         masked = hidden | (few & (self.study.nuisances.unseen_rule == "mask"))
         return self._own_scorer(masked, few).scored(self.unscored_chunks())
 
@@ -348,14 +262,9 @@ class Workspace:
         return kept_personal(self.store, self.study, self.client)
 
     @computed_once
-    def history(self) -> ReleaseHistory:
-        """The history of answers that were released before, in this study.
-
-        If no rows are held out, all studies have the same rows, and share one history.
-        """
-        if self.study.evaluation.share:
-            return ReleaseHistory(self.store, self.key)
-        return ReleaseHistory(self.store, f"all {self.key.partition(' ')[2]}")
+    def history(self) -> StudyHistory:
+        """What this study's later questions have to agree with: found terms, grids, steps."""
+        return StudyHistory(self.store, self.key)
 
     @property
     def scored(self) -> StudyScores:
@@ -374,7 +283,7 @@ class Workspace:
         """The name under which it stores results for these rows, this study and these limits."""
         # A store that ends with the process has only these rows, and need not wait for their hash.
         rows = self.study_rows.fingerprint if self.store.is_lasting else ""
-        return f"{self.study.digest.hex()} {rows} {self.rows_needed} {self.limits.minimum_cell}"
+        return f"{self.study.digest.hex()} {rows} {self.limits.minimum_cell}"
 
     @property
     def _rows_key(self) -> str:

@@ -99,7 +99,7 @@ class Aggregator:
                 return bundled(self._handle(queries))
         except Exception:
             # What cannot be written down does not leave.
-            refused = codec.encode(self._refusal(RefusalCode.WITHHELD, None))
+            refused = codec.encode(self._refusal(RefusalCode.FAILED, None))
             return bundled([refused] * len(queries))
 
     def _handle(self, contents: Sequence[bytes]) -> list[bytes]:

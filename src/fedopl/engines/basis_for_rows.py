@@ -33,7 +33,7 @@ def basis_for(
 ) -> Basis | None:
     """A basis for these rows; it is written into the study before any client is asked.
 
-    The rarest action of every client must have enough rows in every fold for sums of all terms.
+    Every client must have enough rows for sums of all terms.
     With differential privacy, the basis depends only on public ranges and sizes, not on the rows.
     """
     if study.privacy:
@@ -44,9 +44,8 @@ def basis_for(
         return drafted_basis(columns, kind, most_terms(study.privacy, sizes))
     most = math.inf
     if math.isfinite(limits.parameter_share):
-        fewest = min(int(data.rows_per_action.min()) for data in clients.values())
-        rows = fewest * (1 - study.evaluation.share) / study.nuisances.folds
-        most = rows * limits.parameter_share - 1
+        fewest = min(data.n_rows for data in clients.values())
+        most = fewest * (1 - study.evaluation.share) * limits.parameter_share - 1
     names = sorted(clients)
     some = [_spread(clients[name]) for name in names[:: -(-len(names) // MOST_ASKED)]]
     columns = {

@@ -16,7 +16,6 @@ from fedopl.engines.folder_doors import check_history
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
 from fedopl.engines.regions import check_regions
-from fedopl.engines.unscored_actions import without_scores
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
@@ -100,8 +99,6 @@ def check_clients(
     """Inspect every client's table, compare the clients, then rehearse the study."""
     examined = {name: _examined(study, client) for name, client in sorted(clients.items())}
     refusals, record, failure = _rehearsal(study, examined, clients, candidates)
-    for name, caution in (without_scores(record, examined, clients) if record else {}).items():
-        examined[name] = replace(examined[name], cautions=(*examined[name].cautions, caution))
     never = _never_taken(study, examined)
     problems = [f"no row took '{a}': take it out of the study's actions" for a in never]
     return Readiness(

@@ -6,7 +6,6 @@ changes its fields: it gets a successor with a new code, and `VERSION` goes up.
 """
 
 import enum
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import (
@@ -26,7 +25,7 @@ from fedopl.base.arrays import FloatArray, largest_size
 if TYPE_CHECKING:  # scoring arrays needs splits of rows, and no pydantic
     from fedopl.study.study import Study
 
-VERSION = 2  # since symmetric matrices travel as triangles
+VERSION = 3  # since sums are exact, and cells without a bound on what is hidden
 # No number in a query is larger: honest ones never are, and sums with larger ones could overflow.
 LARGEST_ASKED = 1e15
 Array = FloatArray
@@ -188,17 +187,13 @@ class Query(Message, Generic[AnswerType]):
     """A question of the server, and all that both sides agree on about it.
 
     A subclass declares in its header, as in `class SumPairs(Query[PairSums], code=5, ...)`: the
-    answer it wants, whether from each client or in total, which of the client's limits is its
-    budget, and which limit must be true for an answer.
+    answer it wants, whether from each client or in total, and which of the client's limits must be
+    true for an answer.
     """
 
     answer: ClassVar[type[Message]]
     asked: ClassVar[Asked]
-    budget: ClassVar[str | None]  # a limit of the client: how many different ones a study may ask
-    lifetime: ClassVar[str | None]  # another: how much all studies may ask of the same rows
     permission: ClassVar[str | None]
-    is_fixed: ClassVar[bool]  # whether its answer depends on nothing that the server chooses
-    is_asked_once: ClassVar[bool]  # whether a study needs one, and another is refused
     # Whether `fault_in` needs no number of rows, and takes several answers stacked in one.
     checks_stacks: ClassVar[bool] = False
     title: ClassVar[str]  # what people read in previews and reports
@@ -209,17 +204,12 @@ class Query(Message, Generic[AnswerType]):
         *,
         code: int | None = None,
         asked: Asked = Asked.EACH,
-        budget: str | None = None,
-        lifetime: str | None = None,
         permission: str | None = None,
-        fixed: bool = False,
-        once: bool = False,
     ) -> None:
         super().__init_subclass__(code=code)
         if code is not None:  # what several queries share has none
             (cls.answer,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
-            cls.asked, cls.budget, cls.permission = asked, budget, permission
-            cls.lifetime, cls.is_fixed, cls.is_asked_once = lifetime, fixed, once
+            cls.asked, cls.permission = asked, permission
 
     @classmethod
     def needed(cls, _study: "Study") -> bool:
@@ -237,19 +227,9 @@ class Query(Message, Generic[AnswerType]):
         return frozenset()
 
     @classmethod
-    def most(cls, _study: "Study") -> int | None:
-        """How many different queries of this kind this study can need, if that is known."""
-        return 1 if cls.is_asked_once else None
-
-    @property
-    def amount(self) -> int:
-        """How much of the lifetime budget the query costs."""
+    def most(cls, _study: "Study") -> int:
+        """How many different queries of this kind this study asks; each is answered once."""
         return 1
-
-    @classmethod
-    def most_amount(cls, _study: "Study") -> float:
-        """How much all of this study's queries of this kind may cost together."""
-        return math.inf
 
     def is_plausible(self, _study: "Study") -> bool:
         """Whether an honest server could ask it; a client checks this before it reads any row."""

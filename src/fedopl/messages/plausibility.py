@@ -10,15 +10,15 @@ CORNER_TOLERANCE = 1e-9
 CELL_TOLERANCE = 1e-6
 # Larger stacks of matrices are checked part by part.
 _NUMBERS_AT_ONCE = 1 << 16
-# Small counts may be rounded up to a client's base, so they can add up to more than its rows.
-MOST_BY_ROUNDING, SLACK = 2, 100
+# Counts below a client's smallest cell are left out, which may be so large.
+SLACK = 100
 # How far below zero rounding errors may bring an eigenvalue of a matrix of correlations.
 EIGENVALUE_TOLERANCE = 1e-7
 
 
-def largest_statistic(n_rows: int, rounding: float = 0.5) -> float:
-    """The largest t-statistic of so many rows, after rounding: |Σv| is at most √n·√Σv²."""
-    return float(np.sqrt(n_rows + SLACK)) * (1 + CELL_TOLERANCE) + rounding
+def largest_statistic(n_rows: int) -> float:
+    """The largest t-statistic of so many rows: |Σv| is at most √n·√Σv²."""
+    return float(np.sqrt(n_rows + SLACK)) * (1 + CELL_TOLERANCE)
 
 
 def fault_in_squares(matrices: FloatArray) -> str | None:
@@ -67,9 +67,9 @@ def bordered(grams: FloatArray, products: FloatArray, squares: FloatArray) -> Fl
 
 
 def fault_in_counts(counts: FloatArray, n_rows: int) -> str | None:
-    """Check that counts (…, n_bins) are whole, not negative, and add up to the rows (rounded)."""
+    """Check that counts (…, n_bins) are whole, not negative, and of no more rows than there are."""
     if (counts < 0).any() or (counts % 1).any():
         return "a count is not a whole number of rows"
-    if (counts.sum(axis=-1) > MOST_BY_ROUNDING * n_rows + SLACK * counts.shape[-1]).any():
+    if (counts.sum(axis=-1) > n_rows).any():
         return "counts more rows than there are"
     return None

@@ -106,7 +106,6 @@ def _cells(answers: Sequence[CellSums], shares: FloatArray, study: Study) -> Cel
     wide = [_with_scored_shares(one.cells, widest, study) for one in answers]
     return CellSums(
         cells=_added([own * part for own, part in zip(weights, wide, strict=True)]),
-        lost=_added([share * one.lost for share, one in zip(shares, answers, strict=True)]),
     )
 
 

@@ -16,7 +16,7 @@ class RefusalCode(enum.Enum):
     SMALL_CELLS = 5
     TOO_MANY_PARAMETERS = 6
     VALUES_FORBIDDEN = 7
-    BUDGET_SPENT = 8
+    ASKED_ALREADY = 8
     NORM_TOO_LARGE = 9
     NOT_FINITE = 10
     UNSEEN_ACTION = 11
@@ -26,12 +26,8 @@ class RefusalCode(enum.Enum):
     NOT_IN_STUDY = 15
     BEYOND_DECLARED = 16
     ROWS_ON_DISK = 17
-    WITHHELD = 18
-    LOCKED = 19
-    DOMINATED = 20
     WRONG_PROPENSITIES = 21
     UNSCORED_DECISIONS = 22
-    HEAVY_ROW = 23
     WRONG_KEY = 24
     WRONG_ROSTER = 25
     NO_ROSTER = 26
@@ -41,20 +37,7 @@ class RefusalCode(enum.Enum):
     PRIVACY_SPENT = 30
     NOT_APPROVED = 31
     TOO_FEW_MEMBERS = 36
-
-
-# Reasons that depend on the rows and on the numbers in the query together. A server that could
-# distinguish these could search for rows by varying its numbers, so all are sent as `WITHHELD`.
-PRIVATE_REASONS = frozenset(
-    {
-        RefusalCode.SMALL_CELLS,
-        RefusalCode.NORM_TOO_LARGE,
-        RefusalCode.NOT_FINITE,
-        RefusalCode.NOTHING_TO_SAY,
-        RefusalCode.FAILED,
-        RefusalCode.IMPOSSIBLE_SUMS,
-    }
-)
+    TOO_MANY_STUDIES = 37
 
 
 @message
@@ -86,30 +69,21 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Send it this study again, and compare the hashes at the end of this report.",
     ),
     RefusalCode.TOO_FEW_ROWS: Refused(
-        "it has fewer rows than it is willing to answer with",
+        "it has fewer rows than it takes part with",
         "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
     ),
     RefusalCode.SMALL_CELLS: Refused(
-        "the answer would have disclosed a group of rows that is too small",
-        "Join rare actions or levels, use fewer features or terms of a basis (waves, products, "
-        "knots), which all need rows, or let the client change its own limits 'minimum_cell' and "
-        "'parameter_share'.",
+        "only a few of its rows are behind the answer",
+        "Wait for more rows, or let the client lower its own limit 'minimum_cell'.",
     ),
     RefusalCode.TOO_MANY_PARAMETERS: Refused(
-        "it has too few rows for the number of numbers that were asked for",
-        "Use fewer features, hold out more rows if prices of a budget were asked for, or let the "
-        "client raise its own limit 'parameter_share'.",
+        "it has too few rows for sums of so many terms",
+        "Use fewer features or terms, or let the client raise its own limit 'parameter_share'.",
     ),
     RefusalCode.VALUES_FORBIDDEN: Refused(
         "it does not report what policies are worth",
         "Agree on reporting values before the study (requires.values), or do without this "
         "client's values.",
-    ),
-    RefusalCode.BUDGET_SPENT: Refused(
-        "it has reached its limit of questions of this kind",
-        "Let the client raise its own limit (studies, of which each split of the rows is one; "
-        "value_policies, value_queries, score_queries, slope_queries, descriptions, count_queries, "
-        "cell_queries, model_queries, classifier_queries), or agree on a new study.",
     ),
     RefusalCode.NORM_TOO_LARGE: Refused(
         "its numbers were larger than it is willing to send",
@@ -149,14 +123,6 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "this study has no such question",
         "Let both sides install the same version of fedopl.",
     ),
-    RefusalCode.WITHHELD: Refused(
-        "it withholds this answer; only the client itself can see why",
-        "Let it look into its ledger (`fedopl ledger`), which says why and what to do.",
-    ),
-    RefusalCode.LOCKED: Refused(
-        "it withheld too many answers, and its door is locked for this study",
-        "Let its owner look into the ledger, and open the door again with `fedopl unlock`.",
-    ),
     RefusalCode.WRONG_PROPENSITIES: Refused(
         "its known propensities contradict how often the actions were taken",
         "Let it run `fedopl check`, which names the action; each row needs the probability of the "
@@ -167,11 +133,6 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "selected part of its rows",
         "Let it run `fedopl check`, which names the actions and what brings them back; or leave "
         "these actions out of the study.",
-    ),
-    RefusalCode.HEAVY_ROW: Refused(
-        "one of its rows has so large a share of all weight that the sum would disclose it",
-        "Let it look for an error in its column of weights, or agree on a study that counts rows "
-        '([mixture] count = "rows").',
     ),
     RefusalCode.WRONG_KEY: Refused(
         "its key is not the one that the study registers for it",
@@ -219,17 +180,20 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Ask its owner, who decides on the page of `fedopl node --serve`; once the question is "
         "approved there, resume the run. If time was short, give a longer --deadline.",
     ),
+    RefusalCode.ASKED_ALREADY: Refused(
+        "it has answered this study's questions of this kind, each once, and this is another one",
+        "Resume the run that it answered, with the same clients on the same kind of processor; a "
+        "run with other clients, or on another kind of processor, asks other questions and needs "
+        "a new study (another seed will do).",
+    ),
+    RefusalCode.TOO_MANY_STUDIES: Refused(
+        "it has answered as many studies as its owner allows",
+        "Let the client raise its own limit 'studies', toward which each split of the rows counts.",
+    ),
     RefusalCode.TOO_FEW_MEMBERS: Refused(
         "it adds up other clients' answers, and too few of them answered",
         "Its ledger says who did not, and why; let these answer, or let it lower its own limit "
         "'minimum_members'.",
-    ),
-    RefusalCode.DOMINATED: Refused(
-        "one of its rows, or a few of them where there are waves, has nearly all of a sum of "
-        "squares over all rows or over a fold, and would be disclosed by it",
-        "Let it run `fedopl check`, which names the column, the term or the action, or says that "
-        "it is a combination of waves; correct the row, use a column of ranks, logarithms or "
-        "bounded values, set outer knots nearer to the middle, or have fewer waves or folds.",
     ),
 }
 SILENT = Refused("it did not answer", "Check that it was running and could be reached.")

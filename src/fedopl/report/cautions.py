@@ -1,6 +1,5 @@
 """Cautions: what readers should know before they act on the report."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -10,13 +9,12 @@ from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.at_target import target_cautions
 from fedopl.report.basis_cautions import basis_cautions
-from fedopl.report.explain.explain_tree import CHANGED_CELLS
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.overlap_cautions import overlap_cautions
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
-from fedopl.report.words.numbers import count, listed, percent, plain, plural
+from fedopl.report.words.numbers import count, listed, percent, plural
 from fedopl.report.words.permission_words import arm_given
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
@@ -48,7 +46,6 @@ def cautions(record: Record) -> list[Caution]:
         target_cautions,
         _unclear_gain,
         reliance_cautions,
-        _hidden,
         _unscored,
         _borrowed,
         basis_cautions,
@@ -99,28 +96,6 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
     more = "" if record.study.evaluation.is_cross_fitted else f", or more {valued},"
     advice = f"More rows{more} would decide it."
     yield Caution("No clear gain over a single action", what, advice)
-
-
-def _hidden(record: Record) -> Iterator[Caution]:
-    """Hidden cells of a tree's grid, if their possible cost exceeds what held-out rows leave open.
-
-    The possible loss counts twice: the values of the best tree and of the tree found may each be
-    off by it.
-    """
-    gain = gain_over(record, arm_name(record.best_arm))
-    loss = 2 * record.tree.possible_loss(record.mixture) if record.tree else 0.0
-    reach = (gain.high - gain.low) / 2 if gain else math.inf
-    if loss > reach:
-        name = OutcomeWords.of(record.study).name
-        yield Caution(
-            "A better tree may have been passed over",
-            f"{CHANGED_CELLS[record.study.tree.cell_numbers]} So the tree may fall short of the "
-            f"best one on its grid by up to {plain(loss, 3)} {name} per decision, which is more "
-            f"than the ±{plain(reach, 3)} that held-out rows leave open about its gain over the "
-            "best single action.",
-            "Fewer bins, fewer columns or more rows would hide less. Hidden cells do not "
-            "affect what the tree is worth on held-out rows.",
-        )
 
 
 def _unscored(record: Record) -> Iterator[Caution]:

@@ -127,6 +127,11 @@ def score(
     answers, *others = conversation.together(rows, enrolled.query, *along.values())
     found = dict(zip(along, others, strict=True))
     sums = conversation.require_quorum(answers)
+    if not any(own.has_sums for own in sums.values()):
+        raise FederationError(
+            f"no client has enough rows for sums of {study.n_terms + 1:,} terms (parameter_share); "
+            "use fewer features or terms: `fedopl check` says with how many everybody takes part"
+        )
     statistics = ScoreStatistics(
         study=study,
         sums=sums,

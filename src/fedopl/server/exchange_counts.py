@@ -10,9 +10,9 @@ from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.secure.sum_numbers import n_sums
+from fedopl.messages.trees.bin_counts import MOST_COUNTS
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels
-from fedopl.server.aggregate.grid_agreement import MOST_COUNTS
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES

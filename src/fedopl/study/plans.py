@@ -7,11 +7,12 @@ Each plan is defined here once, with its defaults, descriptions and checks. `Stu
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
+from fedopl.study.gone_settings import refuse_gone_limits
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 CROSS_FITTED = "cross-fitted"
 MOST_SPLITS = 100
+LEAST_SHARE = 0.05  # of rows held out
 # A share of an even chance: in a uniform trial of many actions, every action is unlikely, and no
 # weight is limited.
 MOST_LIMITED = 0.5
@@ -44,7 +46,7 @@ class NuisancePlan(Checked):
         default="auto",
         description="the propensity model; auto: known propensities, else the model that fits best",
     )
-    folds: int = Field(default=5, ge=2, le=1000, description="of cross-fitting")
+    folds: int = Field(default=5, ge=2, le=20, description="of cross-fitting")
     clip: float | None = Field(
         default=None, gt=0, lt=1, description="smallest propensity; default: no clipping"
     )
@@ -132,8 +134,8 @@ class EvaluationPlan(Checked):
     share: float = Field(
         default=0.25,
         ge=0,
-        le=0.9,
-        description="share of rows held out; with 0, no value is claimed",
+        le=0.5,
+        description="share of rows held out, 0 or 0.05 to 0.5; with 0, no value is claimed",
     )
     describe: bool = Field(
         default=True, description="clients report how decisions split, and how likely actions were"
@@ -145,6 +147,13 @@ class EvaluationPlan(Checked):
         description="number of splits of the rows, run one after the other; results are medians, "
         "with an error that includes how far splits differ; each split counts as a study",
     )
+
+    @field_validator("share")
+    @classmethod
+    def _is_none_or_enough(cls, share: float) -> float:
+        if 0 < share < LEAST_SHARE:
+            raise ValueError(f"hold out 0, or at least {LEAST_SHARE:g}, came {share:g}")
+        return share
 
     @model_validator(mode="before")
     @classmethod
@@ -201,29 +210,17 @@ class Grants(Checked):
         default=None, ge=1, description="clients answer with this many rows, or with fewer"
     )
     minimum_cell: int | None = Field(
-        default=None, ge=0, description="clients release cells of this many rows, or smaller ones"
+        default=None, ge=0, description="clients let cells of this many rows leave, or smaller ones"
     )
     parameter_share: float | None = Field(
-        default=None, gt=0, description="clients allow this many fitted numbers per row, or more"
+        default=None, gt=0, description="clients allow this many terms for each row, or more"
     )
     values: bool = Field(default=False, description="clients report values of policies")
-    value_queries: int = Field(default=0, ge=0, description="at least this many value queries")
-    score_queries: int = Field(
-        default=0, ge=0, description="at least this many sets of outcome models to score rows with"
-    )
-    slope_queries: int = Field(default=0, ge=0, description="at least this many slopes")
-    descriptions: int = Field(default=0, ge=0, description="at least this many descriptions")
-    count_queries: int = Field(default=0, ge=0, description="at least this many counts in bins")
-    cell_queries: int = Field(default=0, ge=0, description="at least this many levels of a tree")
-    model_queries: int = Field(
-        default=0, ge=0, description="models are reported and compared at least this often"
-    )
-    classifier_queries: int = Field(
-        default=0,
-        ge=0,
-        description="at least this many steps of a classifier of contexts, and toward weights for "
-        "a target",
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_no_gone_keys(cls, given: Any) -> Any:
+        return refuse_gone_limits(given)
 
 
 def check_values(study: "Study") -> None:

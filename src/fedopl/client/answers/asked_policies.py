@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray, frozen, to_eight_digits
+from fedopl.base.arrays import FloatArray, IntArray, frozen
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays
 from fedopl.client.workspace import Workspace
@@ -14,37 +14,14 @@ from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
-from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.neural import NeuralPolicy
-from fedopl.policies.pairwise import PairwisePolicy
-
-# Fields of policies that are weighted sums of features. Trees have thresholds, which are exact.
-_SLOPES = (LinearPolicy.message_field, PairwisePolicy.message_field)
-_NETWORKS = (NeuralPolicy.message_field,)
+from fedopl.policies.trees.nodes import Node, from_array
 
 Decides = Callable[[FloatArray], IntArray]
 
 
 def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
-    """The policies of a query, each as the field that carried it and its numbers.
-
-    Slopes and network weights are rounded to eight digits, both for decisions and for the noise
-    that is derived from them. So a study has the same values on whatever processor its policy was
-    solved, and no two policies that differ have the same noise.
-    """
-    return [
-        {name: as_counted(name, np.asarray(one))}
-        for name in POLICY_FIELDS
-        for one in getattr(query, name)
-    ]
-
-
-def as_counted(field: str, numbers: FloatArray) -> FloatArray:  # shaped as numbers
-    """The numbers of one policy, rounded to the digits that count."""
-    if field in _NETWORKS:  # one flat array, in which each number has a unit of its own
-        (counted,) = to_eight_digits(numbers[None, :])
-        return np.asarray(counted)
-    return to_eight_digits(numbers) if field in _SLOPES else numbers
+    """The policies of a query, each as the field that carried it and its numbers."""
+    return [{name: np.asarray(one)} for name in POLICY_FIELDS for one in getattr(query, name)]
 
 
 def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
@@ -81,3 +58,11 @@ def _rule(space: Workspace, position: float) -> Decides:
         return codes if forbidden is None else first_allowed(codes, forbidden)
 
     return decide
+
+
+def tree_of(space: Workspace, numbers: FloatArray, leaves: range) -> Node:
+    """The tree in these numbers; refused if it does not fit this study."""
+    try:
+        return from_array(numbers, space.study.columns, leaves)
+    except ValueError:
+        raise RefusedError(RefusalCode.MALFORMED) from None

@@ -6,15 +6,14 @@ standard error.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray, to_eight_digits
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.effective_rows import EffectiveRows
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import Folds
 from fedopl.client.workspace import Workspace
@@ -27,35 +26,19 @@ from fedopl.theory.gaussian import gaussian_outcome_kl
 # Divergence of own models from theirs at each row (n_rows,). The two arguments say which part of
 # the rows each model was fitted without, or `WHOLE`.
 Divergence = Callable[[int, int], FloatArray]
-N_DIVERGENCES = 3  # released for each client's models
-# The largest standard deviation of log-odds. If propensities jump from one row to the next, their
-# comparison counts the rows on either side. An honest model's log-odds vary by a few units.
-# Log-odds within this limit still rise over a large part of the rows.
-STEEPEST = 10.0
 SHARE_TOLERANCE = 1e-12  # avoids log(0) where a propensity underflows
 
 
 def answer(space: Workspace, query: CompareModels) -> ModelShifts:
-    """Divergences from every model; a comparison that rests on a few rows is suppressed."""
-    own = own_models(space)
-    # To eight digits, so that noise does not depend on the last bits of another client's processor.
-    query = replace(query, propensities=to_eight_digits(query.propensities))
-    theirs = _models_of(query)
-    space.limits.check_parameters(N_DIVERGENCES * len(theirs), space.n_training)
+    """Divergences from every model, over all training rows."""
+    own, theirs = own_models(space), _models_of(query)
     compared = [_Comparison(own, others) for others in theirs]
     for chunk, parts in space.study_rows.chunks_and_parts():
         rows = ComparedRows(chunk, parts)
         ours = _said(own, rows)
         for comparison in compared:
             comparison.add(rows, ours)
-    found = [comparison.found(space.rows_needed) for comparison in compared]
-    if space.limits.value_noise:
-        # The sender of models without a part can make their signs jump between any two rows.
-        influence = space.limits.value_noise / space.n_training
-        for one, others in zip(found, query.propensities, strict=True):
-            drawn = space.noise_for("total variation", others).standard_normal()
-            one["propensity_tv"] += one["compared"] * influence * drawn
-            one["propensity_tv_variance"] += one["compared"] * influence**2
+    found = [comparison.found() for comparison in compared]
     fields: dict[str, Any] = {name: np.array([one[name] for one in found]) for name in found[0]}
     return ModelShifts(**fields)
 
@@ -104,34 +87,6 @@ class _Average:
         return self._sum / self._weight
 
 
-class _Steepness:
-    """The largest standard deviation over rows of an action's score, less the mean over actions."""
-
-    def __init__(self) -> None:
-        self._n_rows = 0
-        self._middle: Any = None  # of the first rows; subtracting it saves digits
-        self._sums: Any = 0.0
-        self._squares: Any = 0.0
-
-    def add(self, scores: FloatArray) -> None:  # (n_repeats, n_rows, n_actions)
-        """Add these rows."""
-        if not scores.shape[1]:
-            return
-        apart = scores - scores.mean(axis=-1, keepdims=True)
-        if self._middle is None:
-            self._middle = apart.mean(axis=1, keepdims=True)
-        apart -= self._middle
-        self._n_rows += scores.shape[1]
-        self._sums += apart.sum(axis=1)
-        self._squares += (apart**2).sum(axis=1)
-
-    @property
-    def largest(self) -> float:
-        """The largest standard deviation, over all rows added."""
-        variances = self._squares / self._n_rows - (self._sums / self._n_rows) ** 2
-        return float(np.sqrt(np.maximum(variances, 0.0)).max())
-
-
 def _models_of(query: CompareModels) -> list[OwnModels]:
     """The models in the query, client by client."""
     arrays = query.propensities, query.outcomes, query.variances, query.supported > 0
@@ -164,7 +119,6 @@ class _Comparison:
     def __init__(self, own: OwnModels, theirs: OwnModels) -> None:
         self._own, self._theirs = own, theirs
         self._both = own.supported & theirs.supported
-        self._behind, self._steepness = EffectiveRows(), _Steepness()
         self._of_propensities, self._of_outcomes = _WithoutNoise(), _WithoutNoise()
         self._variation = [_Average() for _ in range(N_PARTS)]
 
@@ -185,27 +139,20 @@ class _Comparison:
                 theirs.models.variances[other, both],
             )
 
-        behind = np.column_stack([of_propensities(WHOLE, WHOLE), of_outcomes(WHOLE, WHOLE)])
-        self._behind.add(behind * rows.weights[:, None])
-        self._steepness.add(rows.means(self._theirs.propensities))
         self._of_propensities.add(rows, of_propensities)
         self._of_outcomes.add(rows, of_outcomes)
         _add_variation(self._variation, rows, own.chances, theirs.chances)
 
-    def found(self, needed: int) -> dict[str, float]:
-        """The results, or zeros where they rest on a few rows."""
+    def found(self) -> dict[str, float]:
+        """The results over all rows added."""
         tv, tv_variance = _total_variation(self._variation)
-        found = {
+        return {
             "compared": 1.0,
             **_named("propensity_kl", self._of_propensities.found()),
             "propensity_tv": tv,
             "propensity_tv_variance": tv_variance,
             **_named("outcome_kl", self._of_outcomes.found()),
         }
-        # Models equal to ours, or of no action that we know, differ in no row. Zeros do not count.
-        few = self._behind.fewest_without_zeros() < needed
-        steep = needed > 1 and self._steepness.largest > STEEPEST
-        return dict.fromkeys(found, 0.0) if few or steep else found
 
 
 def _named(name: str, found: tuple[float, float, float]) -> dict[str, float]:

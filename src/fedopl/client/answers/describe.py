@@ -1,13 +1,11 @@
 """How one policy's decisions divide over groups, and how well the logged actions support it."""
 
-from itertools import chain
-
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.small_cells import suppress_small_counts
+from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk
@@ -19,12 +17,10 @@ ROWS_COUNTED_AT_ONCE = 1 << 13
 
 
 def answer(space: Workspace, query: Describe) -> Description:
-    """Counts by group and action, with noise, so that none discloses single rows."""
-    space.check_rows_for_sums()
+    """Counts by group and action; groups of a few rows are merged."""
     if query.n_policies != 1 or (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
-    (asked,) = policies_in(query)
-    (decide,) = deciders(space, [asked])
+    (decide,) = deciders(space, policies_in(query))
     n_actions = space.study.n_actions
     shape = (2, len(query.cuts), query.cuts.shape[1] + 1, n_actions)
 
@@ -36,22 +32,28 @@ def answer(space: Workspace, query: Describe) -> Description:
             found += _counts(query.cuts, contexts, codes, n_actions)
         return found
 
-    decided, taken = sum(prefetched(counted, space.unscored_chunks()), np.zeros(shape))
-    chances = space.noisy(space.scored.chances, "chances")
-    # So few rows are as likely to be noise, and would be taken for poor overlap.
-    chances[chances < 4 * space.limits.minimum_cell] = 0.0
+    minimum = space.limits.minimum_cell
+    both = sum(prefetched(counted, space.unscored_chunks()), np.zeros(shape))
+    decided, taken = _merged(both, minimum)
+    chances = space.scored.chances
+    shown = space.rows_per_action >= max(minimum, 1)
     return Description(
-        decided=space.noisy(decided, "decided", query.cuts, *chain(*asked.items())),
-        taken=space.noisy(taken, "taken", query.cuts),
-        chances=chances,
-        effective_rows=_shown_effective_rows(space),
+        decided=decided,
+        taken=taken,
+        chances=np.where(chances < minimum, 0.0, chances),
+        effective_rows=np.where(shown, space.scored.effective_rows, 0.0),
     )
 
 
-def _shown_effective_rows(space: Workspace) -> FloatArray:  # (n_actions,)
-    """Effective rows of the actions whose count of rows is not suppressed."""
-    shown = suppress_small_counts(space.rows_per_action, space.limits.minimum_cell) > 0
-    return np.where(shown, space.noisy(space.scored.effective_rows, "effective rows"), 0.0)
+def _merged(
+    counts: FloatArray, minimum: int
+) -> FloatArray:  # (2, n_features + 1, n_bins, n_actions)
+    """The same with the bins of each feature merged that only a few rows are in."""
+    found = np.zeros_like(counts)
+    for place, rows in enumerate(counts[0].sum(axis=-1)):
+        onto = merged_bins(rows.astype(np.int64), minimum)
+        np.add.at(found[:, place].swapaxes(0, 1), onto, counts[:, place].swapaxes(0, 1))
+    return found
 
 
 def _counts(

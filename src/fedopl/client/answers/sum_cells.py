@@ -1,20 +1,14 @@
 """Counts between fine cuts, from which thresholds are agreed, and sums over the cells of a grid."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.released_groups import check_groups, tree_of
-from fedopl.client.disclosure.cells.cell_suppression import possible_loss, suppress_cells
+from fedopl.client.answers.asked_policies import tree_of
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disk.passes import mapped
-from fedopl.client.disk.store import Arrays
+from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.local.cell_doubts import doubted_rows
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.local_tree import as_shares
-from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.bin_counts import BinCounts, CountBins
@@ -27,7 +21,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 
 
 def count_bins(space: Workspace, query: CountBins) -> BinCounts:
-    """Training rows between cuts, with noise, so that even a narrow bin discloses no single row."""
+    """Training rows between cuts; bins of a few rows are merged."""
     if (np.diff(query.cuts) < 0).any():
         raise RefusedError(RefusalCode.MALFORMED)
     counts = np.zeros((len(query.cuts), query.cuts.shape[1] + 1))
@@ -37,37 +31,50 @@ def count_bins(space: Workspace, query: CountBins) -> BinCounts:
         for place, (column, cuts) in enumerate(cut):
             bins = np.searchsorted(cuts, column.values(contexts))
             counts[place] += np.bincount(bins, minlength=counts.shape[1])
-    return BinCounts(counts=space.noisy(counts, "bins", query.cuts))
+    merged = np.zeros_like(counts)
+    for own, rows in zip(merged, counts, strict=True):
+        np.add.at(own, merged_bins(rows.astype(np.int64), space.limits.minimum_cell), rows)
+    return BinCounts(counts=merged)
 
 
 def sum_cells(space: Workspace, query: SumCells) -> CellSums:
-    """The sums of every open node; no number rests on fewer rows than needed."""
-    n_actions, is_doubted = space.study.n_actions, space.study.doubts_leaves
-    needed = space.limits.rows_needed(n_actions * (1 + is_doubted))
+    """The sums of every open node; bins of a few rows are merged, and nodes of a few left out."""
     try:
         grid = query.grid(space.study)
     except ValueError:  # the study does not allow this grid
         raise RefusedError(RefusalCode.MALFORMED) from None
-    partition = _partition(space, query.partition, grid)
-    binning = Binning(columns=space.study.columns, grid=grid, partition=partition)
-    if needed > 1:
+    minimum = space.limits.minimum_cell
+    if minimum > 1:
         space.history.require_first("grid", n_cuts=query.n_cuts, cuts=query.cuts)
-        _check_parts(space, query.partition, binning, needed)
+    binning = Binning(
+        columns=space.study.columns,
+        grid=grid,
+        partition=_partition(space, query.partition, grid),
+        merged=merged_columns(space, grid),
+    )
     cells = cell_sums(space.scored_rows(), binning)
     weight = float(cells[:, grid.whole, WEIGHT].sum())
-    sums = told = as_shares(cells, grid)
-    n_numbers = sums.shape[-1]
-    if is_doubted:
-        told = np.concatenate([sums, _doubts(space, binning) / (weight or 1.0) ** 2], axis=-1)
-    if needed > 1:
-        counts = with_lacking(counts_by_score(space, binning, n_numbers))
-        told = suppress_cells(told, grid, needed, counts)
+    told = as_shares(cells, grid)
+    if space.study.doubts_leaves:
+        told = np.concatenate([told, _doubts(space, binning) / (weight or 1.0) ** 2], axis=-1)
+    rows = cells[:, grid.whole, ROWS].sum(axis=-1)
+    told[rows < minimum] = 0.0
     if space.study.tree.cell_numbers == "float32":
         told = told.astype(np.float32)
-    n_open, depth = binning.n_open, min(space.study.tree.depth, LOOK_AHEAD)
-    released = told[..., :n_numbers].astype(np.float64)
-    lost = [possible_loss(released[k], sums[k], grid, depth, n_actions) for k in range(n_open)]
-    return CellSums(cells=told[:n_open], lost=np.array(lost))
+    return CellSums(cells=told[: binning.n_open])
+
+
+def merged_columns(space: Workspace, grid: Grid) -> list[IntArray] | None:
+    """For each column, the bin that rows of each bin count for; None where none is merged."""
+    minimum = space.limits.minimum_cell
+    if minimum < 2:
+        return None
+    binning = Binning(columns=space.study.columns, grid=grid)
+    counts = [np.zeros(n_bins, np.int64) for n_bins in grid.n_bins]
+    for rows in space.scored_rows():
+        for own, bins in zip(counts, binning.bins(rows.contexts[rows.usable]), strict=True):
+            own += np.bincount(bins, minlength=len(own))
+    return [merged_bins(own, minimum) for own in counts]
 
 
 def _doubts(space: Workspace, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_actions)
@@ -76,43 +83,6 @@ def _doubts(space: Workspace, binning: Binning) -> FloatArray:  # (n_parts, n_ce
     rows = doubted_rows(space.chunks, space.propensities.of, shares, space.obeyed)
     n_actions = space.study.n_actions
     return cell_sums(rows, binning)[..., FIRST_ACTION : FIRST_ACTION + n_actions]
-
-
-def counts_by_score(space: Workspace, binning: Binning, n_numbers: int) -> FloatArray | None:
-    """All rows by cell, and the rows with each action's score, if not all have one."""
-    first_known = FIRST_ACTION + space.study.n_actions
-    if n_numbers == first_known:
-        return None
-    plain = cell_sums(mapped(_unweighted, space.scored_rows()), binning)
-    return np.concatenate([plain[..., [ROWS]], plain[..., first_known:]], axis=-1)
-
-
-def _unweighted(rows: ScoredRows) -> ScoredRows:
-    return replace(rows, weights=None)
-
-
-def with_lacking(counts: FloatArray | None) -> FloatArray | None:
-    """The counts, and the rows that lack each action's score; kinds without rows are left out."""
-    if counts is None:
-        return None
-    every = np.concatenate([counts, counts[..., [ROWS]] - counts[..., 1:]], axis=-1)
-    return every[..., every.any(axis=(0, 1))]
-
-
-def _check_parts(space: Workspace, numbers: FloatArray, binning: Binning, needed: int) -> None:
-    """Refuse a partition that, combined with earlier ones, could isolate a few rows."""
-
-    def labels(item: Arrays) -> Callable[[ScoredChunk], IntArray]:
-        root = tree_of(space, item["partition"], range(DONE, len(item["partition"])))
-        own = replace(binning, partition=root)
-
-        def parts(chunk: ScoredChunk) -> IntArray:
-            rows = chunk.scored_rows()
-            return own.parts(rows.contexts[rows.usable])
-
-        return parts
-
-    check_groups(space, "parts", {"partition": numbers}, labels, needed)
 
 
 def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:

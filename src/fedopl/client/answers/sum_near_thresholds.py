@@ -3,45 +3,38 @@
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.client.answers.sum_cells import counts_by_score, with_lacking
-from fedopl.client.disclosure.cells.cell_suppression import suppression_of
-from fedopl.client.disclosure.cells.near_suppression import Beside, release_gains
+from fedopl.client.answers.sum_cells import merged_columns
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.local.cell_tables import Binning, cell_sums
 from fedopl.client.local.near_rows import near_sums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains
-from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.policies.trees.search import FIRST_ACTION, WEIGHT
 
 
 def answer(space: Workspace, query: SumNearThresholds) -> ThresholdGains:
-    """Sums over narrow bins; none discloses a few rows when combined with the cells of the grid."""
+    """Sums over narrow bins; those of a few rows are merged."""
     try:
         look = query.look(space.study)
     except ValueError:  # the study does not allow this
         raise RefusedError(RefusalCode.MALFORMED) from None
-    needed = space.limits.rows_needed(space.study.n_actions)
-    if needed > 1:
+    minimum = space.limits.minimum_cell
+    if minimum > 1:
         space.history.require_first("grid", n_cuts=query.n_cuts, cuts=query.cuts)
-        space.history.require_first("near", tree=query.tree, near=query.near)
-    binning = Binning(columns=space.study.columns, grid=look.grid)
+    binning = Binning(
+        columns=space.study.columns, grid=look.grid, merged=merged_columns(space, look.grid)
+    )
     cells = cell_sums(space.scored_rows(), binning)
-    first, layers = None, cells[0, :, [ROWS]]
-    if needed > 1:
-        counts = counts_by_score(space, binning, cells.shape[-1])
-        if counts is not None:
-            layers = counts[0].T[counts[0].any(axis=0)]
-        rows = with_lacking(counts)
-        first = suppression_of(cells[..., [ROWS]] if rows is None else rows, look.grid, needed)
     known = _known_scores(cells, space.study.n_actions)
-    found = near_sums(space.scored_rows(), look, binning, known, first)
+    found = near_sums(space.scored_rows(), look, binning, known)
+    gains = np.zeros_like(found.gains)
+    for own, told, counts in zip(gains, found.gains, found.counts, strict=True):
+        np.add.at(own, merged_bins(counts, minimum), told)
+    gains[found.counts.sum(axis=1) < minimum] = 0.0
     # As shares of the total weight, like the cells.
-    gains = found.gains / (cells[0, look.grid.whole, WEIGHT].sum() or 1.0)
-    if first is not None:
-        beside = Beside(layers=layers, grid=look.grid, suppression=first, needed=needed)
-        gains = release_gains(gains, found.counts, look, beside)
-    return ThresholdGains(gains=gains)
+    return ThresholdGains(gains=gains / (cells[0, look.grid.whole, WEIGHT].sum() or 1.0))
 
 
 def _known_scores(cells: FloatArray, n_actions: int) -> BoolArray:  # (n_actions,)

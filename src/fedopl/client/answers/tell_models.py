@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.answers.learning import check_terms
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import Chunk, joined
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums
@@ -57,7 +58,7 @@ def answer(space: Workspace, _query: TellModels) -> Models:
 
 def own_models(space: Workspace) -> OwnModels:
     """The models of this client's rows, which are fitted once."""
-    space.check_rows_for_sums()
+    check_terms(space)
     if space not in _FITTED:
         _FITTED[space] = _fit_models(space)
     return _FITTED[space]
@@ -72,8 +73,8 @@ def _fit_models(space: Workspace) -> OwnModels:
         np.add.at(counts, own, 1)
     if not counts.any(axis=1).all():  # some part is empty: there are too few groups
         raise RefusedError(RefusalCode.TOO_FEW_ROWS)
-    needed = max(space.limits.rows_needed(N_REPEATS * width), 1)
-    supported = _supported(counts, width, needed, space.rows_needed)
+    needed = max(space.limits.minimum_cell, 1)
+    supported = _supported(counts, width, needed)
     outcomes, variances, mean_square = _outcomes(rows)
     supported &= (variances > SMALLEST_VARIANCE * mean_square).all(axis=0)
     if not supported.any():
@@ -93,16 +94,10 @@ def _fit_models(space: Workspace) -> OwnModels:
     )
 
 
-def _supported(
-    counts: IntArray, width: int, needed: int, needed_in_part: int
-) -> BoolArray:  # (n_actions,)
-    """Actions with enough rows for all released numbers, and for a fit whatever part is left out.
-
-    Two models differ by one part. So each part needs enough rows for a sum of squares.
-    """
-    total = counts.sum(axis=0)
-    fitted = total - counts.max(axis=0) >= ROWS_PER_NUMBER * width
-    supported: BoolArray = fitted & (total >= needed) & (counts.min(axis=0) >= needed_in_part)
+def _supported(counts: IntArray, width: int, needed: int) -> BoolArray:  # (n_actions,)
+    """Actions with enough rows in each part, and for a fit whatever part is left out."""
+    fitted = counts.sum(axis=0) - counts.max(axis=0) >= ROWS_PER_NUMBER * width
+    supported: BoolArray = fitted & (counts.min(axis=0) >= needed)
     return supported
 
 
@@ -113,7 +108,7 @@ def _outcomes(rows: StudyRows) -> tuple[FloatArray, FloatArray, float]:
     """
     sums: FoldSums | None = None
     squares, n_rows = 0.0, 0
-    for chunk, parts in rows.chunks_by_part():
+    for chunk, parts in rows.chunks_and_parts():
         sums = fold_sums(chunk.data, parts, onto=sums)
         rewards = chunk.data.rewards[chunk.training]
         squares, n_rows = squares + float((rewards**2).sum()), n_rows + len(rewards)
@@ -173,7 +168,7 @@ def _in_memory(rows: StudyRows) -> tuple[Chunk, Folds]:
     step = -(-rows.given.n_rows // MOST_FITTED) if rows.given.is_on_disk else 1
     pieces: list[Chunk] = []
     numbers, start = [], 0
-    for chunk, parts in rows.chunks_by_part():
+    for chunk, parts in rows.chunks_and_parts():
         some = slice(-start % step, None, step)
         start += chunk.data.n_rows
         if step == 1 and start == rows.given.n_rows and not pieces:
@@ -213,7 +208,7 @@ def _with_rare_actions(
     if not n_rare:
         return scores
     total = np.zeros(N_REPEATS)
-    for chunk, _ in space.study_rows.chunks_by_part():
+    for chunk, _ in space.study_rows.chunks_and_parts():
         contexts = chunk.data.contexts[chunk.training]
         usual = contexts @ np.swapaxes(scores[..., :-1], -1, -2) + scores[:, None, :, -1]
         total += logsumexp(usual[..., supported], axis=-1).sum(axis=-1)

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.effective_rows import EffectiveRows
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
@@ -14,30 +13,24 @@ from fedopl.messages.refusal import RefusalCode
 
 
 def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
-    """Mean squares of scores; a mean that rests on a few rows is suppressed."""
-    space.check_rows_for_sums()
+    """Mean squares of scores; a mean of a few rows is left out."""
     if beyond_declared(space):
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
     n_columns = space.study.n_actions + 1
     sums = [JointSums() for _ in range(n_columns)]
-    behind = [EffectiveRows() for _ in range(n_columns)]
+    known: IntArray = np.zeros(n_columns, np.int64)
     for chunk in space.scored.evaluated(space.unscored_chunks()):
         rows = chunk.training
         squares = chunk.scores[rows] ** 2  # (n_training, n_actions)
         weights, groups = chunk.data.weights_of(rows), chunk.data.groups_of(rows)
-        largest = _largest(squares)
-        # One action may have the largest score in all rows but a few. Then the mean of the largest,
-        # less that action's mean, would describe those few rows.
-        left = np.column_stack([largest, largest[:, None] - np.nan_to_num(squares)])
-        columns = [(largest, left), *((own, own[:, None]) for own in squares.T)]
-        for place, (column, pulls) in enumerate(columns):
-            behind[place].add(np.nan_to_num(pulls * weights[:, None]))
+        columns = np.column_stack([_largest(squares), squares])
+        known += np.isfinite(columns).sum(axis=0)
+        for place, column in enumerate(columns.T):
             sums[place].add(column[:, None], weights, groups)
     found = np.zeros((5, n_columns))
-    for place, (moments, pulls) in enumerate(zip(sums, behind, strict=True)):
-        if pulls.fewest_without_zeros() >= space.rows_needed:
-            moment = moments.estimate()
-            found[:, place] = (1.0, *moment.first_column) if moment else 0.0
+    for place in np.flatnonzero(known >= max(space.limits.minimum_cell, 1)):
+        moment = sums[place].estimate()
+        found[:, place] = (1.0, *moment.first_column) if moment else 0.0
     names = ("released", "rows", "degrees_of_freedom", "means", "variances")
     fields: dict[str, Any] = dict(zip(names, found, strict=True))
     return ScoreMoments(**fields)

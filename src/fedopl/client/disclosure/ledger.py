@@ -1,13 +1,13 @@
 """The ledger: the client's append-only record of everything it ever answered.
 
-Budgets of queries are counted from it. So they last as long as the ledger does.
+What was asked is counted from it. So a question stays answered as long as the ledger lasts.
 """
 
 import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import lru_cache
@@ -23,13 +23,14 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent
 from fedopl.messages.message import Message, Query, array_axes
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.vocabulary import MESSAGES, QUERIES
+from fedopl.messages.vocabulary import MESSAGES
 from fedopl.privacy.accountant import mu_for, mu_of_several
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
-# An entry that is not an answer: the client's owner opened the door again.
-UNLOCK = "unlock"
+# In ledgers of version 0.2.0: an answer withheld, which cost as much as one that was given, and an
+# entry that is no answer.
+WITHHELD, UNLOCK = "WITHHELD", "unlock"
 
 # How long one process waits while another answers for the same client.
 WAIT_SECONDS = 120.0
@@ -53,8 +54,8 @@ class Entry:
     query_sha256: str
     study_name: str = ""
     to: str = ""  # who asked, as far as the client can tell
-    amount: int = 1  # what the query cost of a budget over the lifetime of the rows
-    why: str = ""  # why a query was withheld, for the client alone: only `reason` was sent
+    amount: int = 1  # in ledgers of version 0.2.0, what the query cost of a limit
+    why: str = ""  # what else is known of it, for the client alone: only `reason` was sent
     privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
     slip: float = 0.0  # the probability with which it may disclose more than that
     agreed: str = ""  # the digest of the agreed study, where that continued as another
@@ -64,6 +65,14 @@ class Entry:
     def counts_for(self) -> str:
         """The digest of the agreed study, for which the entry counts."""
         return self.agreed or self.study
+
+    @property
+    def was_answered(self) -> bool:
+        """Whether a question was answered, and none refused."""
+        if self.query == UNLOCK:
+            return False
+        # With differential privacy, a refusal that depends on rows may cost as much as an answer.
+        return self.reason in ("", WITHHELD) or (bool(self.why) and self.privacy > 0)
 
     @property
     def n_numbers(self) -> int:
@@ -204,27 +213,9 @@ def entry_for(
         n_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         query_sha256=asked,
-        amount=query.amount if isinstance(query, Query) else 0,
         **more,
     )
     return entry
-
-
-def unlocking(study: str) -> Entry:
-    """The entry with which a client's owner opens the door again for the study of this digest."""
-    return Entry(
-        when=present_moment(),
-        study=study,
-        exchange=0,
-        query=UNLOCK,
-        answer=UNLOCK,
-        reason="",
-        shapes={},
-        norms={},
-        n_bytes=0,
-        sha256="",
-        query_sha256="",
-    )
 
 
 @lru_cache(16)
@@ -233,81 +224,50 @@ def text_of(digest: bytes) -> str:
     return digest.hex()
 
 
-class Budgets:
-    """How many different queries of a kind are answered; a repeated query is free.
+class Questions:
+    """What a study may still ask: each of its questions once; a repeated one is free.
 
-    An answer that is withheld costs as much as one that is given, because where answers begin to be
-    withheld is itself information about rows. After a number of withheld answers the door is locked
-    for the study, until its owner unlocks it. Some budgets are for all studies together, over the
-    lifetime of the rows. Everything is counted from the ledger, which also has the answers of other
-    processes, before or since.
+    Everything is counted from the ledger, which also has the answers of other processes, before or
+    since.
     """
 
-    def __init__(
-        self, study: Study, limits: Limits, budgets: Mapping[type[Any], int], ledger: Ledger
-    ) -> None:
-        self._study, self._limits, self._budgets, self._ledger = study, limits, budgets, ledger
+    def __init__(self, study: Study, limits: Limits, ledger: Ledger) -> None:
+        self._study, self._limits, self._ledger = study, limits, ledger
         self._digest = text_of(study.digest)
         self._agreed = text_of(study.before_screening.digest)
-        # For this study, and for all: kind of query → SHA-256 of each → its amount.
-        self._paid: dict[str, dict[str, int]] = {}
-        self._lifetime: dict[str, dict[str, int]] = {}
+        self._asked: dict[str, set[str]] = {}  # kind of query → SHA-256 of each
         self._others: set[str] = set()  # other studies that were answered
         # μ and slip by study, for studies with differential privacy
         self._promised: dict[str, tuple[float, float]] = {}
         self._gone_on: set[str] = set()  # studies that the agreed one continued as
-        self._n_withheld = 0  # since the door was last unlocked
         self._read_to = 0
 
     def _count_new_entries(self) -> None:
         entries, self._read_to = self._ledger.counted_since(self._read_to)
         for entry in entries:
-            is_own = entry.counts_for == self._agreed
-            is_withheld = entry.reason == RefusalCode.WITHHELD.name
-            if entry.query == UNLOCK:
-                self._n_withheld *= not is_own
-            elif is_withheld or not entry.reason:
-                is_new = entry.query_sha256 not in self._paid.get(entry.query, {})
-                self._n_withheld += is_own and is_withheld and is_new
-                self._count(entry, is_own=is_own)
-
-    def _count(self, entry: Entry, *, is_own: bool) -> None:
-        self._lifetime.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
-        if entry.privacy:
-            self._promised[entry.counts_for] = (entry.privacy, entry.slip)
-        if entry.agreed == self._agreed:
-            self._gone_on.add(entry.study)
-        if entry.study == self._digest:
-            self._paid.setdefault(entry.query, {})[entry.query_sha256] = entry.amount
-        if not is_own:
-            self._others.add(entry.counts_for)
+            if not entry.was_answered:
+                continue
+            if entry.privacy:
+                self._promised[entry.counts_for] = (entry.privacy, entry.slip)
+            if entry.agreed == self._agreed:
+                self._gone_on.add(entry.study)
+            if entry.study == self._digest:
+                self._asked.setdefault(entry.query, set()).add(entry.query_sha256)
+            if entry.counts_for != self._agreed:
+                self._others.add(entry.counts_for)
 
     def check(self, query: Query[Any], asked: str) -> None:
-        """Refuse a query, whose SHA-256 is `asked`, if its budget is spent."""
-        kind, limits = type(query), self._limits
+        """Refuse a query, whose SHA-256 is `asked`, if the study has asked all of its kind."""
         self._count_new_entries()
-        paid = self._paid.get(kind.__name__, {})
-        if asked in paid:
+        so_far = self._asked.get(type(query).__name__, set())
+        if asked in so_far:
             return
-        if self._n_withheld >= limits.withheld_answers:
-            raise RefusedError(RefusalCode.LOCKED)
-        if len(self._others) >= limits.studies or len(paid) >= self._budgets.get(kind, math.inf):
-            raise RefusedError(RefusalCode.BUDGET_SPENT)
+        if len(self._others) >= self._limits.studies:
+            raise RefusedError(RefusalCode.TOO_MANY_STUDIES)
+        if len(so_far) >= query.most(self._study):
+            raise RefusedError(RefusalCode.ASKED_ALREADY)
         if self._study.privacy:
             self._check_promises()
-        if kind.lifetime:
-            study, ever = sum(paid.values()), self._ever_paid(kind.lifetime)
-            most = min(
-                query.most_amount(self._study) - study if limits.value_noise else math.inf,
-                getattr(limits, kind.lifetime) - ever,
-            )
-            if query.amount > most:
-                raise RefusedError(RefusalCode.BUDGET_SPENT)
-
-    def _ever_paid(self, limit: str) -> int:
-        """What queries of all studies have spent of this limit over the lifetime of the rows."""
-        alike = (kind.__name__ for kind in QUERIES if kind.lifetime == limit)
-        return sum(sum(self._lifetime.get(name, {}).values()) for name in alike)
 
     def _check_promises(self) -> None:
         """Refuse a study that, with all before it, would disclose more than the owner allows.
@@ -316,7 +276,7 @@ class Budgets:
         study can continue as only one other study: if there were two, both would be answered.
         """
         if self._digest != self._agreed and self._gone_on - {self._digest}:
-            raise RefusedError(RefusalCode.BUDGET_SPENT)
+            raise RefusedError(RefusalCode.ASKED_ALREADY)
         own = {self._agreed: PrivateSetting(self._study).lifetime}
         mus, slips = zip(*{**self._promised, **own}.values(), strict=True)
         if mu_of_several(mus) > most_promised(self._limits, sum(slips)) * (1 + 1e-9):

@@ -1,13 +1,11 @@
 """What a client has released over the lifetime of its rows, by study, from its ledger."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fedopl.client.disclosure.ledger import UNLOCK, Entry
+from fedopl.client.disclosure.ledger import Entry
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.vocabulary import QUERIES
 from fedopl.privacy.accountant import epsilon_for, mu_of_several
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
@@ -24,44 +22,29 @@ class StudySummary:
     last: str = ""
     answers: dict[str, int] = field(default_factory=dict)  # the number of different ones, by query
     refusals: int = 0
-    withheld: int = 0  # since the door was last unlocked
     n_bytes: int = 0
     counts: bool = False  # whether it counts toward the limit on studies
-    spent: dict[str, int] = field(default_factory=dict)  # of lifetime budgets, by limit
     privacy: float = 0.0  # μ of its promise of differential privacy; 0 where it has none
     slip: float = 0.0  # the probability with which it may disclose more than that
-
-    def is_locked(self, limits: Limits) -> bool:
-        """Whether its owner has to unlock the door before the study can continue."""
-        return self.withheld >= limits.withheld_answers
 
 
 def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
     """All studies in the ledger, in the order in which they were first answered."""
-    amounts = {query.__name__: query.lifetime for query in QUERIES if query.lifetime}
     found: dict[str, StudySummary] = {}
     seen: set[tuple[str, str]] = set()
     for entry in entries:
         study = entry.counts_for
         own = found.setdefault(study, StudySummary(study=study, first=entry.when))
-        if entry.query == UNLOCK:
-            own.withheld = 0
-            continue
         own.name, own.last = entry.study_name or own.name, entry.when
         own.n_bytes += entry.n_bytes
         own.to += [entry.to] if entry.to and entry.to not in own.to else []
         own.refusals += bool(entry.reason)
-        if entry.reason not in ("", RefusalCode.WITHHELD.name):
-            continue
-        if (entry.study, entry.query_sha256) in seen:
+        if not entry.was_answered or (entry.study, entry.query_sha256) in seen:
             continue  # a repeated query discloses nothing new and costs nothing
         seen.add((entry.study, entry.query_sha256))
         own.counts, own.privacy, own.slip = True, entry.privacy, entry.slip
-        own.withheld += bool(entry.reason)
         if not entry.reason:
             own.answers[entry.query] = own.answers.get(entry.query, 0) + 1
-        if limit := amounts.get(entry.query):
-            own.spent[limit] = own.spent.get(limit, 0) + entry.amount
     return list(found.values())
 
 
@@ -96,14 +79,3 @@ def left_for(study: Study, studies: Iterable[StudySummary], limits: Limits) -> s
         f"epsilon {before:.3g} of {limits.epsilon:g} spent by other studies, {after:.3g} with this "
         f"one, at delta {limits.delta:g}{verdict}"
     )
-
-
-def spent_in_all(studies: Iterable[StudySummary]) -> Mapping[str, int]:
-    """How much of each lifetime budget is spent."""
-    total = {query.lifetime: 0 for query in QUERIES if query.lifetime}
-    total["studies"] = 0
-    for study in studies:
-        total["studies"] += study.counts
-        for limit, amount in study.spent.items():
-            total[limit] += amount
-    return total

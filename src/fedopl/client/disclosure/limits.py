@@ -1,13 +1,27 @@
-"""Disclosure limits: what a client is willing to release, owned and set by the client."""
+"""What a client is willing to release, owned and set by the client; three of the five rules.
+
+A study without `[privacy]` has the *exact* contract: only the sums that `preview` lists leave,
+exactly, to a server that keeps to the study. Five rules say what they may rest on, and all are
+decided from the client's own table before anything is answered:
+
+- *rows*: a client with fewer rows than `minimum_rows` takes no part;
+- *cell*: what fewer than `minimum_cell` rows have is held, merged or left out (`held_values.py`,
+  `merged_bins.py`);
+- *share*: a client with fewer rows than terms / `parameter_share` adds no sums of terms;
+- *splits*: folds and held-out rows have `minimum_cell` rows of each corrected action
+  (`rows/split_rule.py`);
+- *once*: a study's questions are answered once each (`ledger.py`).
+"""
 
 import math
-from typing import Self
+from typing import Any, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from fedopl.base.errors import OptionError
 from fedopl.base.validation import Checked
 from fedopl.messages.refusal import RefusalCode
+from fedopl.study.gone_settings import refuse_gone_limits
 from fedopl.study.plans import Grants
 
 
@@ -25,65 +39,23 @@ class Limits(Checked):
     model_config = ConfigDict(allow_inf_nan=True)
 
     minimum_rows: int = Field(
-        default=50, ge=1, description="with fewer rows than this, nothing is answered"
+        default=30,
+        ge=1,
+        description="with fewer rows than this, held-out ones included, the client takes no part",
     )
     minimum_cell: int = Field(
-        default=5, ge=0, description="sums and counts over fewer rows than this are left out"
+        default=5,
+        ge=0,
+        description="what fewer rows than this have is held at the value of all others, merged "
+        "with its neighbours, or left out",
     )
     parameter_share: float = Field(
         default=0.5,
         gt=0,
-        description="the largest number of fitted numbers, as a share of the rows",
+        description="the most terms for each row: with fewer rows, no sums of terms are added",
     )
     values: bool = Field(default=True, description="whether values of policies are reported")
-    value_queries: int = Field(
-        default=20, ge=0, description="how many different value queries are answered"
-    )
-    value_policies: int = Field(
-        default=400, ge=0, description="how many policies are valued, in all studies together"
-    )
-    value_noise: float = Field(
-        default=2.0,
-        ge=0,
-        description="noise on each value: as much as this many typical rows change it",
-    )
-    studies: int = Field(default=5, ge=1, description="how many different studies are answered")
-    withheld_answers: int = Field(
-        default=20,
-        ge=1,
-        description="number of answers withheld in a study until this client must unlock it",
-    )
-    dominance: float = Field(
-        default=0.8, gt=0, description="the largest share of a sum of squares that one row may have"
-    )
-    score_queries: int = Field(
-        default=1,
-        ge=0,
-        description="number of different sets of outcome models that rows are scored with",
-    )
-    slope_queries: int = Field(
-        default=30, ge=0, description="how many different slopes are reported"
-    )
-    descriptions: int = Field(
-        default=3, ge=0, description="how many different descriptions are given"
-    )
-    count_queries: int = Field(
-        default=2, ge=0, description="number of different sets of bins in which rows are counted"
-    )
-    cell_queries: int = Field(
-        default=5, ge=0, description="for how many levels of a tree sums over cells are reported"
-    )
-    model_queries: int = Field(
-        default=1,
-        ge=0,
-        description="how often the client's models are reported, and compared with those of others",
-    )
-    classifier_queries: int = Field(
-        default=8,
-        ge=0,
-        description="how many steps of a classifier of contexts are reported, and how many toward "
-        "weights for a target",
-    )
+    studies: int = Field(default=20, ge=1, description="how many different studies are answered")
     epsilon: float = Field(
         default=10.0,
         gt=0,
@@ -93,28 +65,30 @@ class Limits(Checked):
     delta: float = Field(default=1e-6, gt=0, lt=0.5, description="the delta that goes with epsilon")
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_no_gone_keys(cls, given: Any) -> Any:
+        return refuse_gone_limits(given)
+
     @classmethod
     def open(cls) -> Self:
         """No limits: for a caller who holds every row anyway."""
-        budgets = [name for name in cls.model_fields if name.endswith(("queries", "descriptions"))]
         return cls(
             minimum_rows=1,
             minimum_cell=0,
             parameter_share=math.inf,
-            value_policies=1_000_000_000,
-            value_noise=0.0,
             studies=1_000_000_000,
-            withheld_answers=1_000_000_000,
-            dominance=1.0,
             epsilon=math.inf,
             norm_cap=math.inf,
-            **dict.fromkeys(budgets, 1_000_000_000),
         )
 
-    def rows_needed(self, n_columns: int) -> int:
-        """The fewest rows whose sums of squares in this many columns may be released."""
-        # With as many sums as columns, one could solve for the rows themselves.
-        return max(self.minimum_cell, math.ceil(n_columns / self.parameter_share))
+    def adds_terms(self, n_terms: int, n_rows: int) -> bool:
+        """Whether so many rows may add sums of so many terms, an intercept among them."""
+        return n_terms <= self.parameter_share * n_rows
+
+    def most_terms(self, n_rows: int) -> float:
+        """The most terms of which so many rows may add sums."""
+        return math.floor(self.parameter_share * n_rows) if n_rows else 0
 
     def lacking(self, grants: Grants) -> list[str]:
         """What a study requires and these limits do not allow, in words; empty if nothing."""
@@ -129,14 +103,9 @@ class Limits(Checked):
         return lacks
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse to answer if there are too few rows."""
+        """Refuse to take part with too few rows."""
         if n_rows < self.minimum_rows:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
-
-    def check_parameters(self, n_parameters: int, n_rows: int) -> None:
-        """Refuse to fit more numbers than the allowed share of the rows."""
-        if n_parameters > self.parameter_share * n_rows:
-            raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
 
 
 def _plain(value: float | bool) -> str:

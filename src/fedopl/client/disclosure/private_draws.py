@@ -1,7 +1,7 @@
 """Random draws that only the client can repeat, because its secret is their key.
 
-The secret decides which rows are held out, which rows a batch takes, and the noise on what is
-released. The study's seed may decide alone only if the caller holds all rows anyway.
+The secret decides which rows are held out, which rows a batch takes, and, with `[privacy]`, the
+noise on what is released. The study's seed may decide alone only if the caller holds all rows.
 """
 
 import hashlib
@@ -36,30 +36,12 @@ class PrivateDraws:
         """A generator for one purpose; its draws are always the same."""
         return generator_for(self.seed, client=self.client, purpose=f"{purpose} {self.secret}")
 
-    def noise_for(self, *asked: object) -> np.random.Generator:
-        """A generator for noise on the answer to this question; the same if it is asked again.
-
-        The draws depend on the question, not on its answer. If they depended on the answer, two
-        questions would have the same answer only if no row lies between them. That would disclose
-        whether one does.
-        """
-        digest = hashlib.sha256()
-        for part in asked:
-            digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-            digest.update(b"\x1f")
-        return self.generator(f"noise {digest.hexdigest()}")
-
-    def split_seed(self, study: bytes, fingerprint: str) -> int:
-        """The seed by which rows are held out and assigned to folds.
-
-        With a secret it depends on the whole study and on the rows. So two studies, whatever they
-        differ in, share no split that could be differenced. Nor do two tables of which one has a
-        new row.
-        """
+    def split_seed(self) -> int:
+        """The seed by which rows are held out and assigned to folds; nobody else knows it."""
         if not self.secret:
             return self.seed
-        about = f"{self.seed}\x1f{study.hex()}\x1f{fingerprint}\x1f{self.secret}"
-        return int.from_bytes(hashlib.sha256(about.encode()).digest()[:7], "little")
+        digest = hashlib.sha256(f"{self.seed}\x1f{self.secret}".encode()).digest()
+        return int.from_bytes(digest[:7], "little")
 
 
 def kept_secret(path: Path) -> str:

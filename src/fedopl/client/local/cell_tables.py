@@ -36,12 +36,13 @@ class Binning:
     """How the cell of a row is found: by columns, their grid, and the parts that divide the rows.
 
     A partition is a tree whose leaves say which part a row is in. All leaves that are done make one
-    more part, the last.
+    more part, the last. `merged` says for each column's bins which bin their rows count for.
     """
 
     columns: Sequence[Column]
     grid: Grid
     partition: Node = EVERYBODY
+    merged: Sequence[IntArray] | None = None
 
     @cached_property
     def n_open(self) -> int:
@@ -70,7 +71,9 @@ class Binning:
             places = values if is_level else np.searchsorted(cuts, values)
             small = np.uint8 if n_bins <= MOST_BINS else np.uint16
             found.append(places.astype(small))
-        return found
+        if self.merged is None:
+            return found
+        return [onto.astype(own.dtype)[own] for onto, own in zip(self.merged, found, strict=True)]
 
     @cached_property
     def _leaves(self) -> list[int]:

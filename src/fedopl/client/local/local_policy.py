@@ -129,7 +129,7 @@ def _direct(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
     obeyed = ObeyedScores(task.study, task.draws.client)
 
     def slope_at(parameters: FloatArray, temperature: float) -> FloatArray:
-        slope, _ = value_slope(obeyed.allowed_in(task.chunks()), parameters, temperature)
+        slope = value_slope(obeyed.allowed_in(task.chunks()), parameters, temperature)
         return slope if mask is None else slope * mask
 
     climbed = climb(start, *task.statistics.standardisation(ALONE), slope_at)

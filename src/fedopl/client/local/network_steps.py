@@ -1,8 +1,6 @@
 """Local steps of a network on the residuals of the linear policy, and its loss on other rows.
 
-In each round every row is in one batch, and each batch has one step. So a row affects the network
-only in that step. Noise on each step is as large as a few rows' pulls. It hides a row from anyone
-who sees where the steps led, whatever network the server began with.
+In each round every row is in one batch, and each batch has one step.
 """
 
 from dataclasses import dataclass
@@ -19,10 +17,6 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import Layer, Network, network_numbers, network_of, passed
 from fedopl.study.study import Study
 
-# With noise, no row's pull on the network is longer than this, in units of the spread.
-LONGEST_PULL = 4.0
-# Adam's steps are about as long as the rate. Plain gradient steps need to be longer.
-PLAIN_RATE = 100.0
 _FORGET_MEAN, _FORGET_SQUARE = 0.9, 0.999
 # The fewest rows of a step; with fewer rows there are fewer steps.
 LEAST_BATCH = 16
@@ -111,11 +105,6 @@ class Regression:
         change: FloatArray = (rows.known * outputs * (outputs / 2 - missed)).sum(axis=1)
         return change
 
-    def usual(self, rows: NetworkRows) -> float:
-        """The loss of a usual row without the network."""
-        missed = rows.known * (rows.scores - rows.linear)
-        return float((missed**2).sum(axis=1).mean()) / 2
-
 
 class Softmax:
     """−Σ_a q_a Γ̂(a), where q is the softmax of φᵀθ + f: the value of a softened policy."""
@@ -133,12 +122,6 @@ class Softmax:
         without = np.take_along_axis(rows.scores, decided, axis=1)[:, 0]
         change: FloatArray = without - (_chances(rows, outputs) * rows.scores).sum(axis=1)
         return change
-
-    def usual(self, rows: NetworkRows) -> float:
-        """How far apart a usual row's scores lie."""
-        high = np.where(rows.known, rows.scores, -np.inf).max(axis=1)
-        low = np.where(rows.known, rows.scores, np.inf).min(axis=1)
-        return float(np.sqrt(((high - low) ** 2).mean()))
 
 
 def _chances(rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
@@ -162,8 +145,6 @@ class Steps:
     loss: Regression | Softmax
     rate: float
     batches: list[IntArray]  # the rows of each step; no row is in two
-    noise: float  # on each step, in longest pulls
-    rng: Generator  # of the noise
 
 
 def dealt(n_rows: int, n_steps: int, rng: Generator) -> list[IntArray]:
@@ -180,9 +161,7 @@ def trained(network: Network, rows: NetworkRows, steps: Steps) -> Network:
     moments = Adam(numbers.shape)
     for own in steps.batches:
         slope = network_numbers(_slopes(network, rows.taken(own), steps))
-        # Adam divides by the size of gradients, which with noise is the size of the noise.
-        step = PLAIN_RATE * slope if steps.noise else moments.step(slope)
-        numbers = numbers - steps.rate * step
+        numbers = numbers - steps.rate * moments.step(slope)
         network = network_of(numbers, widths)
     return network
 
@@ -204,42 +183,13 @@ class Adam:
 
 
 def _slopes(network: Network, rows: NetworkRows, steps: Steps) -> Network:
-    """The mean pull of these rows on every layer; with noise, each pull is bounded."""
+    """The mean pull of these rows on every layer."""
     values = passed(network, rows.contexts)
     pulls = _pulls_by_layer(network, values, steps.loss.pulls(rows, values[-1]), rows.weights)
-    if steps.noise:
-        values, pulls = _bounded(values, pulls)
     n_rows = len(rows.contexts)
-    slopes = tuple(
+    return tuple(
         Layer(value.T @ pull / n_rows, pull.sum(axis=0) / n_rows)
         for value, pull in zip(values, pulls, strict=False)
-    )
-    if not steps.noise:
-        return slopes
-    one_row = steps.noise * LONGEST_PULL / n_rows
-    return tuple(
-        Layer(*(part + one_row * steps.rng.standard_normal(part.shape) for part in slope))
-        for slope in slopes
-    )
-
-
-def _bounded(
-    values: list[FloatArray], pulls: list[FloatArray]
-) -> tuple[list[FloatArray], list[FloatArray]]:
-    """The same values and pulls, where no row's pull on all numbers is longer than the longest.
-
-    The gradient by a layer's weights is an outer product, so its length follows without computing
-    it. A row whose pull is not finite gets no pull: an answer that fails would disclose that the
-    row exists.
-    """
-    squares = np.zeros(len(values[0]))
-    for value, pull in zip(values, pulls, strict=False):
-        squares += (pull**2).sum(axis=1) * (1 + (value**2).sum(axis=1))
-    is_number = np.isfinite(squares)[:, None]
-    shrunk = np.minimum(1.0, LONGEST_PULL / np.sqrt(np.maximum(squares, 1e-300)))[:, None]
-    return (
-        [np.where(is_number, value, 0.0) for value in values],
-        [np.where(is_number, pull * shrunk, 0.0) for pull in pulls],
     )
 
 

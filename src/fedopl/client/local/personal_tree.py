@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.local.leaf_noise import LeafNoise
 from fedopl.client.local.local_tree import ScoredParts
 from fedopl.client.local.personal_policy import FoundBy, contrast_squares, least_noisy
 from fedopl.client.rows.chunks import ScoredRows
@@ -38,23 +37,20 @@ class PersonalTreeTask:
     own_root: Node  # of the tree that the client learned alone
     others: FloatArray  # (n_actions, n_leaves): values of actions to all others
     likelihoods: FloatArray  # (n_strengths,): the mean over other clients
-    noise: LeafNoise  # on the shared tree's leaves, which somebody else chose
 
     def solve(self) -> TreePolicy:
         """The best action in every leaf of the likelier tree, by own and others' rows."""
-        found = [self._found(one, self.root, self.others, self.noise) for one in self.scored]
+        found = [self._found(one, self.root, self.others) for one in self.scored]
         chosen = least_noisy(found, self.n_rows)
         others = self._others_in_own_leaves(chosen.parts)
-        own = self._found(chosen.parts, self.own_root, others, LeafNoise.none())
+        own = self._found(chosen.parts, self.own_root, others)
         searched = len(branches_of(self.own_root)) * math.log(_n_questions(self.study))
         if _evidence(own.weighed) > _evidence(chosen.weighed) + searched:
             return with_best_actions(self.own_root, own.weighed.mean.T, self.study)
         return with_best_actions(self.root, chosen.weighed.mean.T, self.study)
 
-    def _found(
-        self, parts: ScoredParts, root: Node, others: FloatArray, noise: LeafNoise
-    ) -> FoundBy[ScoredParts]:
-        own = leaf_sums(parts, root, self.study, noise)
+    def _found(self, parts: ScoredParts, root: Node, others: FloatArray) -> FoundBy[ScoredParts]:
+        own = leaf_sums(parts, root, self.study)
         scaling = Scaling.none(others.shape[1])
         return FoundBy(parts, WeighedPath.of(own, others, scaling, self.likelihoods))
 
@@ -67,7 +63,6 @@ class PersonalTreeTask:
                 leaf_positions(root, columns, contexts) for root in (self.root, self.own_root)
             )
             np.add.at(crossed, tuple(places), _weights(rows))
-        crossed = self.noise.on_counts(crossed, "crossed")
         totals = crossed.sum(axis=0)
         everywhere = crossed.sum(axis=1, keepdims=True) / (totals.sum() or 1.0)
         shares = np.where(totals > 0, crossed / np.where(totals > 0, totals, 1.0), everywhere)
@@ -102,7 +97,7 @@ def _with_actions(node: Node, actions: Iterator[int]) -> Node:
     return replace(node, yes=yes, no=_with_actions(node.no, actions))
 
 
-def leaf_sums(parts: ScoredParts, root: Node, study: Study, noise: LeafNoise) -> OwnSums:
+def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:
     """Shares of weight and mean scores by leaf, over training rows that have any score."""
     n_leaves, known = len(leaves_of(root)), scored_actions(parts, study.n_actions)
     shares, n_rows = np.zeros(n_leaves), 0
@@ -115,9 +110,6 @@ def leaf_sums(parts: ScoredParts, root: Node, study: Study, noise: LeafNoise) ->
             own = np.nan_to_num(scores[:, action]) * weights
             products[action] += np.bincount(leaf, own, minlength=n_leaves)
         n_rows += len(scores)
-    weight = shares.sum() / n_rows if n_rows else 1.0  # the mean weight of a row
-    shares = weight * noise.on_counts(shares / weight, "shares")
-    products = weight * noise.on_sums(products / weight)
     total = shares.sum() or 1.0
     return OwnSums(
         gram=np.diag(shares / total),

@@ -9,7 +9,6 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedopl.client.disk.passes import totals_of
-from fedopl.client.local.effective_rows import EffectiveRows
 from fedopl.client.rows.chunk_reader import IntoTerms
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
@@ -213,33 +212,11 @@ def pair_means(
     return grams / total, products / total
 
 
-def rows_behind_pairs(chunks: Iterable[ScoredChunk], n_actions: int) -> float:
-    """The fewest rows that the sums for any pair effectively rest on.
-
-    Sums of |gain| less those of the gain are sums over the rows where the second action is better.
-    Sums by action are known, too. So each of these groups has no row, or enough rows.
-    """
-    pairs = action_pairs(n_actions)
-    behind = [(EffectiveRows(), EffectiveRows()) for _ in pairs]
-    for chunk in chunks:
-        taken, known = chunk.data.actions[chunk.training], np.nan_to_num(chunk.scores)
-        for (first, second), both in zip(pairs, behind, strict=True):
-            gain = known[chunk.training, first] - known[chunk.training, second]
-            for better, rows in zip((np.maximum(gain, 0), np.maximum(-gain, 0)), both, strict=True):
-                rows.add(better[:, None] * (taken[:, None] == np.arange(n_actions)))
-    return min(rows.fewest_without_zeros() for both in behind for rows in both)
-
-
 def value_slope(
     chunks: Iterable[ScoredChunk], parameters: FloatArray, temperature: float
-) -> tuple[FloatArray, float]:
-    """The gradient of a softmax policy's mean score, and how many rows it effectively rests on.
-
-    It is taken over the training rows without the first fold.
-    """
-    behind, slope = EffectiveRows(), np.zeros_like(parameters)
-    scored = np.zeros(len(parameters), np.bool_)
-    total = 0.0
+) -> FloatArray:  # shaped as parameters
+    """The gradient of a softmax policy's mean score over training rows without the first fold."""
+    slope, total = np.zeros_like(parameters), 0.0
     for chunk in chunks:
         rows = chunk.rows(RowSplit.FITTING)
         for features, gamma, weight in _blocks(chunk.data, chunk.scores, rows):
@@ -254,10 +231,8 @@ def value_slope(
             value = (chances * gains).sum(axis=1, keepdims=True)
             pull = chances * (gains - value) * weight[:, None]
             slope += pull.T @ features / temperature
-            behind.add(pull)
-            scored |= known.any(axis=0)
     # An action without any score has no pull, whatever the parameters are.
-    return slope / total, behind.fewest(scored)
+    return slope / total
 
 
 def _blocks(

@@ -65,6 +65,11 @@ class PrivateWorkspace:
         self.party = Party(self.rows, study, draws, self.store) if self.plan.is_secure else None
 
     @property
+    def n_rows_given(self) -> int:
+        """The number of all rows."""
+        return self.rows.given.n_rows
+
+    @property
     def n_training(self) -> int:
         """The number of training rows."""
         return self.rows.n_rows(RowSplit.TRAINING)

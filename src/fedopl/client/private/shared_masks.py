@@ -96,7 +96,7 @@ class SharedMasks:
     def masked(self, query: Query[Any], numbers: IntArray, asked: str) -> Words:
         """Whole numbers under both masks of their sum; a sum is for one question alone."""
         number, about = number_of(query, self.study), bytes.fromhex(asked)
-        self._keep(self._kept(), "asked", number, about, RefusalCode.BUDGET_SPENT)
+        self._keep(self._kept(), "asked", number, about, RefusalCode.ASKED_ALREADY)
         seeds, own = self._seeds(number), self.secrets[number]
         return doubly_masked(numbers, self.among.place, own.own_mask, seeds, about)
 

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from fedopl.base.arrays import BoolArray, IntArray
-from fedopl.client.disclosure.masking import NOTHING, Mask
+from fedopl.base.arrays import IntArray
+from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import Folds
@@ -35,16 +33,16 @@ class ChunkReader:
         if self.outcome is not None:
             data = data.valued_by(self.outcome)
         chunk = Chunk(data=data, folds=self.folds.part(rows))
-        order = sorted_order(chunk)
+        order = sorted_order(chunk.folds.of_row, data.actions, self.folds.n_folds, data.n_actions)
         return chunk.taken(order), order
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IntoTerms:
-    """The terms that models are linear in, and what is hidden of them."""
+    """The terms that models are linear in, and those that are held at one value."""
 
     terms: Terms | None  # None if they are the features themselves
-    rare: Mask = NOTHING
+    held: HeldValues = NOTHING_HELD
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
         """The chunk, some rows at a time, with terms for contexts, and which rows these are.
@@ -56,34 +54,16 @@ class IntoTerms:
             return
         for rows in slices(chunk.data.n_rows, ROWS_IN_TERMS_AT_ONCE):
             data = chunk.data.part(rows)
-            found = data.with_contexts(self.terms.of(data.contexts))
-            yield rows, without_rare(self.rare, Chunk(data=found, folds=chunk.folds.part(rows)))
+            found = data.with_contexts(self.held(self.terms.of(data.contexts)))
+            yield rows, Chunk(data=found, folds=chunk.folds.part(rows))
 
     def chunks(self, chunk: Chunk) -> Iterator[Chunk]:
         """The same without saying which rows these are."""
         return (part for _, part in self(chunk))
 
 
-def without_rare(rare: Mask, chunk: Chunk, cells: IntArray | None = None) -> Chunk:
-    """The chunk with what is rare masked, in the cell that a training row is in or among all."""
-    if not rare:
+def with_held(held: HeldValues, chunk: Chunk) -> Chunk:
+    """The chunk with features held in all its rows; the same chunk if there are none."""
+    if not held:
         return chunk
-    own = np.zeros(chunk.training.stop, np.int64) if cells is None else cells
-    data = with_rare_masked(chunk.data, chunk.training, rare, own)
-    return chunk if data is chunk.data else replace(chunk, data=data)
-
-
-def with_rare_masked(
-    data: LoggedData, rows: slice | BoolArray, rare: Mask, cells: IntArray
-) -> LoggedData:
-    """The data with rare values of these rows masked, each by the cell that the row is in."""
-    if not rare:
-        return data
-    contexts = data.contexts[rows]
-    masked = rare(contexts, cells)
-    if masked is contexts:
-        return data
-    # A copy: the rows as they were read are masked in another way for other sums.
-    whole = np.array(data.contexts)
-    whole[rows] = masked
-    return data.with_contexts(whole)
+    return replace(chunk, data=chunk.data.with_contexts(held(chunk.data.contexts)))

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
@@ -113,12 +114,13 @@ class ScoredChunk(Chunk):
         )
 
 
-def sorted_order(chunk: Chunk) -> IntArray:  # (n_rows,)
+def sorted_order(
+    folds: NDArray[np.uint16], actions: IntArray, n_folds: int, n_actions: int
+) -> IntArray:  # (n_rows,)
     """The order that sorts rows by fold and action; rows that agree in both keep their order."""
-    numbers = chunk.fold_actions
-    n_numbers = (chunk.folds.n_folds + 1) * chunk.data.n_actions
+    numbers = folds.astype(np.int64) * n_actions + actions
     # numpy uses a counting sort for 16-bit numbers.
-    few = numbers.astype(np.uint16) if n_numbers < 1 << 16 else numbers
+    few = numbers.astype(np.uint16) if (n_folds + 1) * n_actions < 1 << 16 else numbers
     return few.argsort(kind="stable")
 
 

@@ -87,22 +87,24 @@ def first_turns(counts: IntArray, smallest: SortKeys) -> IntArray:  # (n_strata,
 
 
 def folds_on_disk(
-    data: LoggedData, n_folds: int, share: float, quotas: IntArray, seed: int
+    data: LoggedData, n_folds: tuple[int, int], share: float, quotas: IntArray, seed: int
 ) -> Any:  # (n_rows,)
-    """The fold of each row, `n_folds` for held-out rows: the same as for rows in memory.
+    """The fold of each row, the number of folds for held-out rows: as for rows in memory.
 
-    Each action's quota of rows is held out. Quotas follow from the share.
+    Each action's quota of rows is held out. Quotas follow from the share. `n_folds` has the number
+    of folds, and how many of them have rows.
     """
+    number, used = n_folds
     # Rows take the same turns, whatever the number of folds.
     made = turns_on_disk(_records(data, seed), data.rows_per_action, quotas, folder_of(data))
     turns = cached_beside(data, f"turns {share!r} {seed}", np.int64, made)
 
     def folds(rows: slice) -> NDArray[np.uint16]:
         own = turns[rows]
-        return np.where(own == HELD_OUT, n_folds, own % n_folds).astype(np.uint16)
+        return np.where(own == HELD_OUT, number, own % used).astype(np.uint16)
 
     every = map(folds, slices(data.n_rows))
-    return cached_beside(data, f"folds {n_folds} {share!r} {seed}", np.uint16, every)
+    return cached_beside(data, f"folds {number} {used} {share!r} {seed}", np.uint16, every)
 
 
 def cached_beside(

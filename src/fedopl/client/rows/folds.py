@@ -2,8 +2,8 @@
 
 Each row gets a key, a seeded hash of its contexts (of its group, if there are groups). Within an
 action, rows are assigned to folds in the order of their keys. So the same table in another order
-gives every row the same fold, and nobody's reward can change a fold. Only rows that agree in
-contexts and action are distinguished by their position.
+gives every row the same fold, and nobody's reward can change a fold. Rows that agree in contexts
+and action are distinguished by the rest of their content, and on disk by their position.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fedopl.base.errors import DataError
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
 from fedopl.client.rows.fold_turns import by_stratum, cached_beside, first_turns, folds_on_disk
-from fedopl.client.rows.row_keys import group_keys, row_keys, scramble
+from fedopl.client.rows.row_keys import content_order, group_keys, row_keys, scramble
 from fedopl.client.table.logged_data import LoggedData
 
 FoldArray = NDArray[np.uint16]
@@ -104,25 +104,36 @@ def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
     return Folds(of_row=_of_rows(data, stratified(keys, strata, used)), n_folds=used, reason=reason)
 
 
-def assign_folds_and_hold_out(data: LoggedData, n_folds: int, share: float, seed: int) -> Folds:
-    """Hold out a share of the rows for evaluation, and assign the others to exactly `n_folds`."""
+def assign_folds_and_hold_out(
+    data: LoggedData, n_folds: int, share: float, seed: int, *, used: int | None = None
+) -> Folds:
+    """Hold out a share of the rows for evaluation, and assign the others to exactly `n_folds`.
+
+    With `used`, only so many of the folds have rows.
+    """
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
+    used = used or n_folds
     if data.is_on_disk and data.groups is None:
-        quotas = _quotas(data.rows_per_action, share)
-        of_row = folds_on_disk(data, n_folds, share, quotas, seed)
+        quotas = quotas_of(data.rows_per_action, share)
+        of_row = folds_on_disk(data, (n_folds, used), share, quotas, seed)
     else:
         # A group's stratum may depend on the first key. So that key is the same whatever the share.
         purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)
         (*earlier, keys), strata = _units(data, seed, purposes)
         fewest = 0 if data.groups is None else FEWEST_GROUPS
-        quotas = _quotas(np.bincount(strata), share, fewest) if share else NOBODY
+        order = None if data.groups is not None else content_order(data)
+        if order is not None:
+            earlier, keys, strata = [own[order] for own in earlier], keys[order], strata[order]
+        quotas = quotas_of(np.bincount(strata), share, fewest) if share else NOBODY
         if np.count_nonzero(quotas):
             stays = ~_held_out(earlier[0], strata, quotas)
             folds = np.full(len(keys), n_folds, np.uint16)
-            folds[stays] = stratified(keys[stays], strata[stays], n_folds)
+            folds[stays] = stratified(keys[stays], strata[stays], used)
         else:
-            folds = stratified(keys, strata, n_folds)
-        of_row = _of_rows(data, folds, f"folds {n_folds} {share!r} {seed}")
+            folds = stratified(keys, strata, used)
+        if order is not None:
+            folds[order] = folds.copy()
+        of_row = _of_rows(data, folds, f"folds {n_folds} {used} {share!r} {seed}")
     return as_agreed(of_row, n_folds, any_held_out=bool(np.count_nonzero(quotas)))
 
 
@@ -167,7 +178,7 @@ def _number_of_folds(asked: int, strata: IntArray, data: LoggedData) -> tuple[in
 # --- holding out -----------------------------------------------------------------------------
 
 
-def _quotas(counts: IntArray, share: float, fewest: int = 0) -> IntArray:  # (n_strata,)
+def quotas_of(counts: IntArray, share: float, fewest: int = 0) -> IntArray:  # (n_strata,)
     """How many units of each stratum are held out; at least one unit in all stays to learn from.
 
     On either side there are at least `fewest`, if there are enough for both.

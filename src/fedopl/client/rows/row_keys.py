@@ -1,13 +1,15 @@
 """Keys of rows: seeded hashes that assign rows to folds, whatever their order."""
 
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, frozen
+from fedopl.base.arrays import FloatArray, IntArray, frozen
 from fedopl.base.seeds import generator_for
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
+from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData
 
 # This many contexts stay in a processor's cache while each of several keys is computed.
 ROWS_HASHED_AT_ONCE = 4096
@@ -31,6 +33,34 @@ def row_keys(
         for own, factors in zip(keys, multipliers, strict=True):
             np.einsum("ij,j->i", mixed, factors, out=own[rows])
     return scramble(keys)
+
+
+def content_keys(data: LoggedData) -> SortKeys:  # (n_rows,)
+    """A hash of all that each row holds; the same for everybody, as it never leaves."""
+    keys = np.zeros(data.n_rows, np.uint64)
+    for name in ROW_ARRAYS:
+        array = getattr(data, name)
+        for rows in slices(data.n_rows) if array is not None else ():
+            part = np.asarray(array[rows], np.float64).reshape(rows.stop - rows.start, -1)
+            keys[rows] += row_keys(np.ascontiguousarray(part), 0, (f"content {name}",))[0]
+    return scramble(keys)
+
+
+_ORDERS: WeakKeyDictionary[LoggedData, IntArray] = WeakKeyDictionary()
+
+
+def content_order(data: LoggedData) -> IntArray:  # (n_rows,)
+    """An order of the rows by what they hold, whatever order they come in; found once."""
+    if data not in _ORDERS:
+        _ORDERS[data] = content_keys(data).argsort(kind="stable")
+    return _ORDERS[data]
+
+
+def fingerprint_of_content(data: LoggedData) -> str:
+    """A short hash of all rows, whatever order they come in; it never leaves the client."""
+    keys = content_keys(data)
+    totals = [int(np.add.reduce(own)) for own in (keys, scramble(keys + np.uint64(1)))]
+    return f"{data.n_rows} {totals[0]:016x}{totals[1]:016x}"
 
 
 def group_keys(

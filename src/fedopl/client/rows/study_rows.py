@@ -1,7 +1,6 @@
-"""One study's view of the rows: folds assigned, sorted by fold and action, rare values masked."""
+"""One study's view of the rows: folds assigned, sorted by fold and action, rare values held."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -10,21 +9,14 @@ from numpy.typing import NDArray
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
+from fedopl.client.disclosure.held_values import HeldValues, held_values
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.masking import NOTHING, Mask, find_mask
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disclosure.rare_values import ContextPart
 from fedopl.client.disk.passes import Pass, has_partitions
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
-from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, without_rare
+from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, with_held
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
-from fedopl.client.rows.dominated_by_fold import (
-    NOTHING_DOMINATED,
-    BeforeAndAfter,
-    DominatedByFold,
-    dominated_by_fold,
-)
 from fedopl.client.rows.fold_sums import (
     MANY_BYTES,
     FoldSums,
@@ -32,21 +24,15 @@ from fedopl.client.rows.fold_sums import (
     no_sums,
     squares_by_fold,
 )
-from fedopl.client.rows.folds import Folds, as_agreed, assign_folds_and_hold_out
+from fedopl.client.rows.folds import Folds
+from fedopl.client.rows.row_keys import content_order
+from fedopl.client.rows.split_rule import Split, split_by_rule
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
-
-
-@dataclass(frozen=True)
-class TrainingWeight:
-    """The total weight of training rows, and the largest weight."""
-
-    total: float
-    largest: float
 
 
 class StudyRows:
@@ -61,11 +47,11 @@ class StudyRows:
         *,
         outcome: str | None = None,  # a further outcome, in place of the reward
         held_out: float | None = None,  # the share of rows, if not the study's
-        dominance: float = 1.0,  # the largest share of a fold's sums that one row may have
+        beside: "StudyRows | None" = None,  # the same rows with the study's outcome
         derived: Arrays | None = None,  # what was `derived` before, from the same rows
     ) -> None:
-        self.given, self._study, self._minimum_cell = given, study, minimum_cell
-        self._draws, self.outcome, self._dominance = draws, outcome, dominance
+        self.given, self._study, self.minimum_cell = given, study, minimum_cell
+        self._draws, self.outcome, self._beside = draws, outcome, beside
         self._held_out = study.evaluation.share if held_out is None else held_out
         self._derived = derived or {}
         self._squares: FloatArray | None = self._derived.get("squares")
@@ -80,15 +66,15 @@ class StudyRows:
     # --- going through them --------------------------------------------------------------------
 
     def chunks(self) -> Pass[Chunk]:
-        """The rows, some at a time where they are on disk, with rare values masked."""
+        """The rows, some at a time where they are on disk, with what few rows have held."""
         if not self.given.is_on_disk:
             return self._in_memory
-        return self._unmasked_chunks().mapped(partial(without_rare, self._rare))
+        return self._chunks_as_given().mapped(partial(with_held, self.held))
 
-    def _unmasked_chunks(self) -> Pass[Chunk]:
+    def _chunks_as_given(self) -> Pass[Chunk]:
         """The rows in order, with all their values."""
         if not self.given.is_on_disk:
-            return Pass.of_one(self._unmasked)
+            return Pass.of_one(self._sorted)
         chunks, engine = list(self.given.slices(ROWS_PER_CHUNK)), self.given.engine
         return Pass(chunks=chunks, read=self._reader.read, engine=engine)
 
@@ -97,7 +83,7 @@ class StudyRows:
         return ChunkReader(given=self.given, folds=self.folds_as_given, outcome=self.outcome)
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
-        """The rows with rare values masked, and the part (of `N_PARTS`) of each row."""
+        """The rows, and the part (of `N_PARTS`) of each."""
         parts = self._parts_as_given
         if not self.given.is_on_disk:
             yield self.whole, parts.taken(self.order)
@@ -109,7 +95,7 @@ class StudyRows:
             return chunk, parts.part(rows).taken(order)
 
         for chunk, own in prefetched(read, self.given.slices(ROWS_PER_CHUNK)):
-            yield self._masked(chunk), own
+            yield with_held(self.held, chunk), own
 
     def sample(self, most: int) -> Chunk:
         """About `most` evenly spread rows; the whole chunk if rows in memory are no more."""
@@ -129,17 +115,28 @@ class StudyRows:
     @computed_once
     def whole(self) -> Chunk:
         """All rows, if they are in memory."""
-        return self._masked(self._unmasked)
+        return with_held(self.held, self._sorted)
 
     @computed_once
     def order(self) -> IntArray:  # (n_rows,)
         """The place of each sorted row in the table as given, if rows are in memory."""
         if self.given.is_on_disk:
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
-        return sorted_order(Chunk(data=self.given, folds=self.folds_as_given))
+        if "order" in self._derived:
+            return self._derived["order"]
+        # Rows of one fold and action are in the order of what they hold, so that sums have the same
+        # bits whatever the order of the table.
+        order = content_order(self.given)
+        folds, actions = self.folds_as_given.of_row[order], self.given.actions[order]
+        return order[sorted_order(folds, actions, self.folds_as_given.n_folds, self.n_actions)]
+
+    @property
+    def n_actions(self) -> int:
+        """The number of actions."""
+        return self.given.n_actions
 
     @computed_once
-    def _unmasked(self) -> Chunk:
+    def _sorted(self) -> Chunk:
         order = self.order
         data = self._with_outcome(self.given.taken(order))
         return Chunk(data=data, folds=self.folds_as_given.taken(order))
@@ -148,10 +145,23 @@ class StudyRows:
         return data if self.outcome is None else data.valued_by(self.outcome)
 
     @computed_once
+    def split(self) -> Split:
+        """The folds and held-out rows, by the rule on splits; the seed decides, not the order."""
+        if self._beside is not None:
+            return self._beside.split
+        n_folds = self._study.nuisances.folds
+        if "folds" in self._derived:
+            return Split.from_arrays(self._derived, n_folds)
+        return split_by_rule(self.given, n_folds, self._held_out, self._seed, self.minimum_cell)
+
+    @property
+    def _seed(self) -> int:
+        return self._draws.split_seed()
+
+    @property
     def folds_as_given(self) -> Folds:
-        """The fold of each row in the order of the table; the seed decides, not that order."""
-        n_folds, kept = self._study.nuisances.folds, self._derived.get("folds")
-        return self._assigned(n_folds) if kept is None else as_agreed(kept, n_folds)
+        """The fold of each row in the order of the table."""
+        return self.split.folds
 
     @property
     def derived(self) -> Arrays:
@@ -159,18 +169,12 @@ class StudyRows:
         if self.given.is_on_disk:
             return {}
         squares = {} if self._squares is None else {"squares": self._squares}
-        return {"folds": self.folds_as_given.of_row, **squares}
+        return {**self.split.arrays, "order": self.order, **squares}
 
     @computed_once
     def _parts_as_given(self) -> Folds:
         """The training rows in `N_PARTS` parts; models are fitted without each of them."""
-        return self._assigned(N_PARTS)
-
-    def _assigned(self, n_folds: int) -> Folds:
-        share, draws = self._held_out, self._draws
-        rows = self.fingerprint if draws.secret else ""
-        seed = draws.split_seed(self._study.agreed_digest, rows)
-        return assign_folds_and_hold_out(self.given, n_folds, share, seed)
+        return self.split.dealt_again(self.given, N_PARTS, self._seed)
 
     # --- the terms that models are linear in ---------------------------------------------------
 
@@ -199,19 +203,12 @@ class StudyRows:
 
     @computed_once
     def into_terms(self) -> IntoTerms:
-        """Makes terms of chunks, without what few training rows have of one.
-
-        Such as being above a knot.
-        """
-        terms = self.terms
-        if terms is None:
+        """Makes terms of chunks; those that only a few rows have another value of are held."""
+        if self.terms is None:
             return IntoTerms(terms=None)
-
-        def parts() -> Pass[ContextPart]:
-            unmasked = self.chunks().spread(IntoTerms(terms=terms).chunks)
-            return unmasked.mapped(_among_all)
-
-        return IntoTerms(terms=terms, rare=find_mask(parts, 1, self._minimum_cell, terms))
+        plain = IntoTerms(terms=self.terms)
+        parts = lambda: self.chunks().spread(plain.chunks).mapped(_contexts)  # noqa: E731
+        return IntoTerms(terms=self.terms, held=held_values(parts, self.minimum_cell))
 
     # --- counting them -------------------------------------------------------------------------
 
@@ -249,17 +246,9 @@ class StudyRows:
         ]
 
     @property
-    def training_weight(self) -> TrainingWeight | None:
+    def training_weight(self) -> float | None:
         """The weight of training rows; None if rows have no weights. No context is read."""
-        weights, folds = self.given.weights, self.folds_as_given
-        if weights is None:
-            return None
-        largest = 0.0
-        for rows in self.given.slices(ROWS_PER_CHUNK):
-            training = folds.of_row[rows] < folds.n_folds
-            largest = max(largest, float(np.max(weights[rows], initial=0.0, where=training)))
-        total = float(self.weight_by_fold_action[:-1].sum())
-        return TrainingWeight(total=total, largest=largest)
+        return None if self.given.weights is None else float(self.weight_by_fold_action[:-1].sum())
 
     def n_rows(self, split: RowSplit) -> int:
         """The number of rows of a split."""
@@ -288,88 +277,21 @@ class StudyRows:
             RowSplit.EVALUATION: held_out,
         }
 
-    # --- masking rare values -------------------------------------------------------------------
-
-    def _masked(self, chunk: Chunk) -> Chunk:
-        """The same, with what is rare among all training rows masked."""
-        return without_rare(self._rare, chunk)
-
-    @computed_once
-    def _rare(self) -> Mask:
-        """Values that few of all training rows have."""
-
-        def parts() -> Pass[ContextPart]:
-            return self._unmasked_chunks().mapped(_among_all)
-
-        return find_mask(parts, 1, self._minimum_cell)
-
     # --- summing them --------------------------------------------------------------------------
 
     @computed_once
-    def _rare_in_cells(self) -> Mask:
-        """Values that few training rows of a fold and action have."""
-        n_cells = self.rows_by_fold_action[:-1].size
-        return find_mask(self._by_fold_and_action, n_cells, self._minimum_cell, self.terms)
+    def held(self) -> HeldValues:
+        """The features that only a few rows have another value of, which is held."""
+        if self._beside is not None:
+            return self._beside.held
+        parts = lambda: self._chunks_as_given().mapped(_contexts)  # noqa: E731
+        return held_values(parts, self.minimum_cell)
 
-    def _by_fold_and_action(self) -> Pass[ContextPart]:
-        return self.chunks_in_terms().mapped(_by_cell)
-
-    def chunks_as_summed(self) -> Pass[Chunk]:
-        """The rows, without what is rare in a fold and action: as outcome sums have them."""
-        return self.chunks_in_terms().mapped(partial(_without_in, self._rare_in_cells))
-
-    def chunks_by_fold(self) -> Pass[Chunk]:
-        """The rows as sums of scores by fold have them.
-
-        What is rare in a fold and action is masked here, too. Otherwise these sums and outcome sums
-        would differ by the few rows of a fold that took an action and have a rare value.
-        """
-        zeroed = self.dominated_by_fold.zeroed
-        return self.chunks_as_summed().mapped(partial(_without_in_folds, zeroed))
-
-    @computed_once
-    def dominated_by_fold(self) -> DominatedByFold:
-        """What rests on one row in sums by fold, and the terms that are set to zero for it."""
-        if self._dominance >= 1 or not self._minimum_cell:
-            return NOTHING_DOMINATED
-        both = self.chunks_in_terms().mapped(partial(_before_and_after, self._rare_in_cells))
-        n_folds = self._study.nuisances.folds
-        return dominated_by_fold(both, n_folds, self._study.n_features, self._dominance)
-
-    def chunks_by_side(self) -> Pass[Chunk]:
-        """The rows as sums without the first fold have them, masked for the same reason."""
-        chunks = self.chunks_as_summed()
-        # At once where they are in memory, and sums have the same bits for any size of chunks.
-        return chunks if self.given.is_on_disk else Pass.of_one(joined(list(chunks)))
-
-    def chunks_by_part(self) -> Iterator[tuple[Chunk, Folds]]:
-        """The rows without values that are rare in a part and action, and the part of each row."""
-        for chunk, parts in self.chunks_and_parts():
-            yield without_rare(self._rare_in_parts, chunk, _part_actions(chunk, parts)), parts
-
-    @computed_once
-    def _rare_in_parts(self) -> Mask:
-        """Values that few training rows of a part and action have."""
-
-        def cells() -> Iterator[tuple[FloatArray, IntArray]]:
-            for chunk, parts in self.chunks_and_parts():
-                yield chunk.data.contexts[chunk.training], _part_actions(chunk, parts)
-
-        return find_mask(cells, N_PARTS * self.given.n_actions, self._minimum_cell)
-
-    def outcome_sums(self) -> FoldSums:
-        """Sums without values that are rare in a fold and action, for release; may be changed."""
-        found = self.fold_sums(self._rare_in_cells)
-        # The caller writes over the sums. Those that are kept must not change.
-        return replace(found, sums=found.sums.copy()) if found is self._kept else found
-
-    def fold_sums(self, rare: Mask = NOTHING) -> FoldSums:
-        """Sums over all chunks about one origin, without these values."""
-        if self._kept is not None and not rare:
+    def fold_sums(self) -> FoldSums:
+        """Sums over all chunks about one origin."""
+        if self._kept is not None:
             return self._kept
         chunks = self.chunks_in_terms()
-        if rare:
-            chunks = chunks.mapped(partial(_without_in, rare))
         nothing = None
         if has_partitions(chunks):
             first = next(iter(chunks))
@@ -377,11 +299,10 @@ class StudyRows:
         total: Any = None  # until the first partition, and there is one
         for found in chunks.totals(partial(_summed, nothing)):
             total = found if total is None else total.plus(found)
-        if not rare:
-            self._squares = squares_by_fold(total)
-            # The client's own outcome models will also be solved from them.
-            if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
-                self._kept = total
+        self._squares = squares_by_fold(total)
+        # The client's own outcome models will also be solved from them.
+        if self._study.evaluation.share and total.sums.nbytes <= MANY_BYTES:
+            self._kept = total
         return cast("FoldSums", total)
 
     @property
@@ -390,12 +311,6 @@ class StudyRows:
         if self._squares is None:
             self._squares = squares_by_fold(self.fold_sums())
         return self._squares
-
-    @property
-    def released_squares_by_fold(self) -> FloatArray | None:
-        """The same as they may be released; None where some values are masked before."""
-        are_changed = self._rare_in_cells or self.dominated_by_fold.zeroed
-        return None if are_changed else self.squares_by_fold
 
 
 def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | None:
@@ -406,34 +321,5 @@ def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | Non
     return total
 
 
-def _among_all(chunk: Chunk) -> ContextPart:
-    """Contexts of training rows, which are all in one cell."""
-    contexts = chunk.data.contexts[chunk.training]
-    return contexts, np.zeros(len(contexts), np.int64)
-
-
-def _by_cell(chunk: Chunk) -> ContextPart:
-    """Contexts of training rows, and the fold and action of each."""
-    return chunk.data.contexts[chunk.training], _fold_actions(chunk)
-
-
-def _without_in(rare: Mask, chunk: Chunk) -> Chunk:
-    return without_rare(rare, chunk, _fold_actions(chunk)) if rare else chunk
-
-
-def _without_in_folds(rare: Mask, chunk: Chunk) -> Chunk:
-    folds = chunk.folds.of_row[chunk.training].astype(np.int64)
-    return without_rare(rare, chunk, folds) if rare else chunk
-
-
-def _before_and_after(rare: Mask, chunk: Chunk) -> BeforeAndAfter:
-    return chunk, _without_in(rare, chunk)
-
-
-def _fold_actions(chunk: Chunk) -> IntArray:  # (n_training,)
-    return chunk.fold_actions[chunk.training]
-
-
-def _part_actions(chunk: Chunk, parts: Folds) -> IntArray:  # (n_training,)
-    of_row = parts.of_row[chunk.training].astype(np.int64)
-    return of_row * chunk.data.n_actions + chunk.data.actions[chunk.training]
+def _contexts(chunk: Chunk) -> FloatArray:  # (n_rows, n_columns)
+    return chunk.data.contexts

@@ -11,7 +11,6 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import StorageError
-from fedopl.client.disclosure.small_cells import ScoreCounts
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.disk.passes import Pass
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
@@ -148,10 +147,33 @@ class ScoreFile:
         return DiskArray(self.path, self.shape, np.dtype(np.float64))
 
 
+class KnownScores:
+    """How many training rows there are, and how many of them have a score for each action."""
+
+    def __init__(self, n_actions: int) -> None:
+        self.n_rows, self.counts = 0, np.zeros(n_actions, np.int64)
+
+    def add(self, scores: FloatArray) -> None:
+        """Count these rows."""
+        self.n_rows += len(scores)
+        self.counts += np.isfinite(scores).sum(axis=0)
+
+    def plus(self, other: "KnownScores") -> "KnownScores":
+        """Both together; this one is written over."""
+        self.n_rows += other.n_rows
+        self.counts += other.counts
+        return self
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all rows have all scores."""
+        return bool((self.counts == self.n_rows).all())
+
+
 class ScoredPart(NamedTuple):
     """What scores of some chunks rest on; the scores themselves, where they are in memory."""
 
-    known: ScoreCounts
+    known: KnownScores
     support: "Support"
     sample: list[FittedRows]
     excess: FloatArray  # (n_valued, n_actions), no rows where rows are on disk
@@ -211,7 +233,7 @@ class _Scoring:
 
     def _part(self, start: int, just: JustScored) -> ScoredPart:
         chunk, n_actions = just.chunk, len(self.scorer.masked)
-        known, support = ScoreCounts(n_actions), Support(n_actions)
+        known, support = KnownScores(n_actions), Support(n_actions)
         known.add(chunk.scores[chunk.training])
         sample, excess = list[FittedRows](), np.empty((0, n_actions))
         if self.describes:

@@ -63,7 +63,7 @@ class StudyScores:
     """The scores of all rows of a study, and what they rest on."""
 
     values: FloatArray | DiskArray  # (n_rows, n_actions)
-    hidden: BoolArray  # (n_actions,)  counts as unscored: no row has a score, or a few lack it
+    hidden: BoolArray  # (n_actions,)  counts as unscored: no row has a score, or only a few
     is_complete: BoolArray  # ()  whether all training rows have all scores
     chances: FloatArray  # (n_actions, n_chance_bins)
     effective_rows: FloatArray  # (n_actions,)
@@ -132,19 +132,18 @@ class StudyScores:
 def score_chunks(
     scorer: Scorer,
     rows: StudyRows,
-    needed: int,
     path: Path | None,
     plan: EvaluationPlan,
     models: NDArray[np.uint8],
 ) -> StudyScores:
-    """Score all rows, in memory or into a file; refused if sums would disclose a few rows.
+    """Score all rows, in memory or into a file; an action has no score if only a few rows have it.
 
     Overlap and fit are computed only if the plan asks for a description.
     """
     file = ScoreFile(path, (rows.given.n_rows, rows.given.n_actions)) if path else None
     found = scored_chunks(scorer, rows, file, plan)
     known = found.known
-    hidden = known.to_suppress(needed) | (np.diagonal(known.both) == 0)
+    hidden = known.counts < max(rows.minimum_cell, 1)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     values: FloatArray | DiskArray
@@ -156,7 +155,7 @@ def score_chunks(
         (just,) = found.in_memory
         values = just.chunk.scores
         if scorer.corrects and plan.share > 0 and sample is not None:
-            sample, changes = _corrected(scorer, just, hidden, needed, sample)
+            sample, changes = _corrected(scorer, just, hidden, sample)
         if changes.any():
             values = values.copy()
             values[just.chunk.rows(RowSplit.EVALUATION)] += changes
@@ -186,11 +185,11 @@ def _joined(parts: list[NDArray[Scalar]]) -> NDArray[Scalar]:
 
 
 def _corrected(
-    scorer: Scorer, just: JustScored, hidden: BoolArray, needed: int, sample: FittedRows
+    scorer: Scorer, just: JustScored, hidden: BoolArray, sample: FittedRows
 ) -> tuple[FittedRows, FloatArray]:
     """The sample with what features do together in its means, and changes of held-out scores."""
     without = scorer.masked | scorer.few_took | hidden
-    found = find_products(sample, may_be_corrected(just.chunk, without, needed))
+    found = find_products(sample, may_be_corrected(just.chunk, without))
     if found is None:
         return sample, np.empty((0, len(hidden)))
     changes = changes_by(found.products, just.chunk, just.nuisances, scorer.plan.clip)

@@ -1,7 +1,6 @@
 """Where outcomes of one action jump: first on a coarse grid, then on a finer one nearby.
 
-The finer search moves a cut past at least as many rows as a cell must have. So its place discloses
-no smaller group.
+The finer search moves a cut past at least as many rows as a cell must have.
 """
 
 from collections.abc import Iterator, Sequence

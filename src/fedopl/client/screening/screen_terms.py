@@ -1,13 +1,11 @@
 """Answers to screening: which features interact, and where outcomes jump."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.pair_statistics import releasable_statistics, strongest
 from fedopl.client.screening.jump_places import JumpPlaces
 from fedopl.client.screening.jump_statistics import SmoothResiduals
 from fedopl.client.screening.product_statistics import product_tests
@@ -31,10 +29,8 @@ LEAST_STATISTIC = 2.0
 
 
 def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatistics:
-    """Which products of two features predict outcomes; no more numbers than rows can hide."""
-    limits, terms = space.limits, space.study.terms
-    n_columns = space.study.n_features + 1
-    enough = space.rows_per_action >= max(limits.rows_needed(n_columns), n_columns + 1)
+    """Which products of two features predict outcomes, by the actions with enough rows for that."""
+    terms, enough = space.study.terms, space.rows_per_action > space.study.n_features + 1
     if terms is None or not enough.any():
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
     tests = product_tests(
@@ -44,11 +40,8 @@ def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatisti
         space.study.n_features,
         every=-(-space.n_training // MOST_ROWS_SCREENED),
     )
-    told = releasable_statistics(tests.statistics, tests.rests_on, limits.minimum_cell)
-    for action, n_rows in enumerate(tests.n_rows.tolist()):
-        most = limits.parameter_share * n_rows - n_columns if enough[action] else 0
-        told[action] = strongest(told[action], most)
-    return ProductStatistics(statistics=told)
+    rests = (tests.rests_on >= space.limits.minimum_cell) & enough[:, None]
+    return ProductStatistics(statistics=np.where(rests, tests.statistics, 0.0))
 
 
 def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
@@ -63,25 +56,23 @@ def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
 
 
 def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
-    """Where outcomes jump beyond smooth terms; no more numbers than rows can hide."""
-    limits, terms = space.limits, space.study.terms
+    """Where outcomes jump beyond smooth terms, by the actions with enough rows for these."""
+    terms = space.study.terms
     told = np.zeros((space.study.n_actions, MOST_JUMPS_TOLD, len(JUMP_NUMBERS)))
     for action, n_rows in enumerate(space.rows_per_action.tolist()):
-        n_smooth = None if terms is None else _most_smooth(space, terms, n_rows)
+        n_smooth = None if terms is None else _most_smooth(terms, n_rows)
         if terms is None or n_smooth is None:
             continue  # too few rows of this action; others may have enough
-        most = min(limits.parameter_share * n_rows - n_smooth - 1, MOST_JUMPS_TOLD)
-        lines = _jumps(_rows_of(space, action), terms, n_smooth, limits, most)
+        lines = _jumps(_rows_of(space, action), terms, n_smooth, space.limits)
         order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
         told[action, : len(lines)] = lines[order]
     return JumpStatistics(strongest=told)
 
 
-def _most_smooth(space: Workspace, terms: Terms, n_rows: int) -> int | None:
+def _most_smooth(terms: Terms, n_rows: int) -> int | None:
     """How many smooth terms this many rows can be regressed on; None if too few for any."""
     sizes = [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
-    enough = (n for n in sizes if n_rows >= max(space.limits.rows_needed(n + 1), 2 * (n + 1)))
-    return next(enough, None)
+    return next((n for n in sizes if n_rows >= 2 * (n + 1)), None)
 
 
 class _Rows(NamedTuple):
@@ -109,19 +100,12 @@ def _rows_of(space: Workspace, action: int) -> _Rows:
 
 
 def _jumps(
-    rows: _Rows, terms: Terms, n_smooth: int, limits: Limits, most: float
+    rows: _Rows, terms: Terms, n_smooth: int, limits: Limits
 ) -> FloatArray:  # (n_told, len(JUMP_NUMBERS))
-    """The strongest jumps, each where it is largest, with statistics that may be released."""
+    """The strongest jumps, each where it is largest; enough rows are on every side."""
     residuals = SmoothResiduals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
     places = JumpPlaces(residuals, rows.contexts, terms, limits.minimum_cell)
-    lines = list(places.lines(max(math.sqrt(limits.minimum_cell), LEAST_STATISTIC)))
-    kept = strongest(_released(np.array([line[-1] for line in lines]), limits), most)
-    found = np.array([places.closer(lines[at]) for at in np.flatnonzero(kept)])
-    found = found.reshape(-1, len(JUMP_NUMBERS))
-    found[:, -2:] = _released(found[:, -2:], limits)
-    return found
-
-
-def _released(statistics: FloatArray, limits: Limits) -> FloatArray:
-    rests_on = np.full(statistics.shape, np.inf)  # there are enough rows on every side
-    return releasable_statistics(statistics, rests_on, limits.minimum_cell)
+    lines = list(places.lines(LEAST_STATISTIC))
+    order = np.argsort([-abs(line[-1]) for line in lines], kind="stable")[:MOST_JUMPS_TOLD]
+    found = np.array([places.closer(lines[at]) for at in np.sort(order)])
+    return found.reshape(-1, len(JUMP_NUMBERS))

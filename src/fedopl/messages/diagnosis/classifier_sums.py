@@ -6,9 +6,10 @@ import numpy as np
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
-from fedopl.messages.plausibility import CORNER_TOLERANCE, MOST_BY_ROUNDING, fault_in_squares
+from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_squares
 from fedopl.study.study import Study
 
+MOST_ROUNDS = 7  # of Newton's method
 MOST_TARGETS = 10  # whose contexts are distinguished from all others' at once
 
 
@@ -24,14 +25,12 @@ class ClassifierSums(Message, code=79):
     pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient]  # σ·x
     # σ(1 − σ)·xxᵀ
     hessian: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS, Axis.PARAMETERS), PerClient]
-    target_share: Annotated[Array, (Axis.TARGETS,), PerClient]  # rounded by chance
+    target_share: Annotated[Array, (Axis.TARGETS,), PerClient]
     target_share_variance: Annotated[Array, (Axis.TARGETS,), PerClient]
 
 
 @message
-class ClassifyContexts(
-    Query[ClassifierSums], code=15, asked=Asked.EACH, budget="classifier_queries"
-):
+class ClassifyContexts(Query[ClassifierSums], code=15, asked=Asked.EACH):
     """Ask how these classifiers treat the client's contexts: one classifier per client.
 
     On training rows, the answer serves the next step of Newton's method; on held-out rows, the
@@ -39,9 +38,14 @@ class ClassifyContexts(
     """
 
     title = "Whose contexts these are"
-    content = "slopes of classifiers, and rounded shares"
+    content = "slopes of classifiers, and shares of rows"
     split: RowSplit
     parameters: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS)]
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Steps of the search, and one query about held-out rows."""
+        return MOST_ROUNDS + 1
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -57,13 +61,13 @@ class ClassifyContexts(
 
 
 def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
-    """Check shares of rows; after rounding up, a small client's may slightly exceed one."""
+    """Check shares of rows."""
     if any(len(value) != n_targets for value in vars(answer).values() if np.ndim(value)):
         return f"answers for other classifiers than {n_targets}"
     if not np.isin(answer.released, (0.0, 1.0)).all():
         return "tells a part of a classifier"
     shares, variances = answer.target_share, answer.target_share_variance
-    if ((shares < 0) | (shares > MOST_BY_ROUNDING) | (variances < 0)).any():
+    if ((shares < 0) | (shares > 1 + CORNER_TOLERANCE) | (variances < 0)).any():
         return "a share of rows is outside 0 to 1"
     return None
 

@@ -23,7 +23,7 @@ class Models(Message, code=77):
 
 
 @message
-class TellModels(Query[Models], code=13, asked=Asked.EACH, budget="model_queries", fixed=True):
+class TellModels(Query[Models], code=13, asked=Asked.EACH):
     """Ask for the client's own models of how actions were chosen, and of outcomes."""
 
     title = "What clients' models say"

@@ -27,7 +27,7 @@ class ModelShifts(Message, code=78):
 
 
 @message
-class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH, budget="model_queries"):
+class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH):
     """Ask how far these clients' models are from the client's own, at its own contexts."""
 
     title = "How far models differ"

@@ -26,7 +26,7 @@ class ScoreMoments(Message, code=80):
 
 
 @message
-class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH, budget="model_queries"):
+class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH):
     """Ask how large scores are: what regret bounds call the variance of policies' values."""
 
     title = "How large scores are"

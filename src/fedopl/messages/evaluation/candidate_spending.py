@@ -12,8 +12,6 @@ class ValueSpending(
     AsksForCurve,
     code=59,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask what each candidate gains over one action for all, and spends."""
@@ -27,11 +25,6 @@ class ValueSpending(
     def needed(cls, study: Study) -> bool:
         """Where candidates have a budget."""
         return study.budget is not None and study.policy.compares_candidates
-
-    @property
-    def amount(self) -> int:
-        """A policy each; what an action for everybody comes to is valued anyway."""
-        return max(self.n_policies, 1)
 
     def is_plausible(self, study: Study) -> bool:
         """All candidates of the study and no others, and an action that there is."""

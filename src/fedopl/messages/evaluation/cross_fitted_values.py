@@ -11,8 +11,6 @@ class ValueAcrossFolds(
     AsksAboutPolicies[Values],
     code=21,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask what candidates are worth on all rows, of which each fold has its own version of them.
@@ -27,16 +25,6 @@ class ValueAcrossFolds(
     def needed(cls, study: Study) -> bool:
         """Where no rows are held out, and values are claimed all the same."""
         return study.evaluation.is_cross_fitted
-
-    @property
-    def amount(self) -> int:
-        """All policies that it carries: what is averaged is noise on as many."""
-        return self.n_policies
-
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """One query, and another for evaluating policies later."""
-        return 2 * study.nuisances.folds * most_in_query(study)
 
     def is_plausible(self, study: Study) -> bool:
         """Whole candidates, and no more than the study can need."""

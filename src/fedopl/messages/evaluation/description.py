@@ -5,7 +5,7 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import Array, Asked, Axis, Message, message
-from fedopl.messages.plausibility import MOST_BY_ROUNDING, SLACK, fault_in_counts
+from fedopl.messages.plausibility import SLACK, fault_in_counts
 from fedopl.study.study import Study
 
 # A feature is cut in three places; propensities at these.
@@ -15,7 +15,7 @@ CHANCE_CUTS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 @message
 class Description(Message, code=73):
-    """Rounded counts of training rows, and how many rows each action's value rests on."""
+    """Counts of training rows, and how many rows each action's value rests on."""
 
     decided: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS), PerClient]  # by policy
     taken: Annotated[Array, (Axis.PARAMETERS, Axis.BINS, Axis.ACTIONS), PerClient]  # as logged
@@ -25,11 +25,11 @@ class Description(Message, code=73):
 
 
 @message
-class Describe(AsksAboutPolicies[Description], code=9, asked=Asked.EACH, budget="descriptions"):
+class Describe(AsksAboutPolicies[Description], code=9, asked=Asked.EACH):
     """Ask how one policy's decisions split over groups, and how well the actions are supported."""
 
     title = "How decisions split"
-    content = "rounded counts by group, and effective rows"
+    content = "counts by group, and effective rows"
     cuts: Annotated[Array, (Axis.PARAMETERS, Axis.CUTS)]  # of each feature, rising
 
     @classmethod
@@ -38,22 +38,15 @@ class Describe(AsksAboutPolicies[Description], code=9, asked=Asked.EACH, budget=
         return study.evaluation.describe
 
     def fault_in(self, answer: Description, _study: Study, n_rows: int) -> str | None:
-        """Counts are whole, not negative, and add up to the rows, but for rounding."""
+        """Counts are whole, not negative, and add up to the rows."""
         for counts in (answer.decided, answer.taken):
             fault = fault_in_counts(counts.reshape(len(counts), -1), n_rows)
             if fault:
                 return fault
-            if _base(counts) * counts[0].size + MOST_BY_ROUNDING * counts[-1].sum() < n_rows:
+            if counts[-1].sum() != n_rows:
                 return f"describes {counts[-1].sum():,.0f} rows, it enrolled with {n_rows:,}"
         if (answer.chances < 0).any() or (answer.effective_rows < 0).any():
             return "a count is negative"
-        most = MOST_BY_ROUNDING * n_rows + SLACK * answer.chances.size
-        if answer.chances.sum(axis=1).max() > most or answer.effective_rows.max() > most:
+        if max(answer.chances.sum(axis=1).max(), answer.effective_rows.max()) > n_rows + SLACK:
             return "counts more rows than there are"
         return None
-
-
-def _base(counts: Array) -> float:
-    """What counts may have been rounded to, at most; a smaller one may have become 0."""
-    released = counts[counts > 0]
-    return float(min(released.min(initial=SLACK), SLACK))

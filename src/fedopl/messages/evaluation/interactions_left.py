@@ -30,7 +30,7 @@ NO_THIRD = -1.0
 class InteractionsLeft(Message, code=124):
     """For each action, products of features that models leave most of, the strongest first.
 
-    Statistics are whole numbers. Lines of zeros fill up what is not told.
+    Lines of zeros fill up what is not told.
     """
 
     strongest: Annotated[
@@ -57,9 +57,9 @@ class TellInteractions(Query[InteractionsLeft], code=58, asked=Asked.EACH):
             told = lines[lines[:, :2].any(axis=1)]
             if lines[len(told) :].any():
                 return "what is told of no features is not zero"
-            if (told[:, :5] % 1).any():
-                return "a statistic is not a whole number"
-            if largest_size(told[:, 3:5]) > largest_statistic(n_rows, rounding=1.0):
+            if (told[:, :3] % 1).any():
+                return "the place of a feature is not a whole number"
+            if largest_size(told[:, 3:5]) > largest_statistic(n_rows):
                 return "a statistic is larger than its rows allow"
             found = [product_in(line) for line in told]
             if len(set(found)) < len(found) or not places.issuperset(found):

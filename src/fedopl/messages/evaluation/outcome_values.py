@@ -1,6 +1,6 @@
 """What policies are worth by a further outcome, which a guardrail is about."""
 
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, most_candidates
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, fault_in_values
 from fedopl.messages.message import Asked, RowSplit, message
 from fedopl.study.guardrail import guarded_columns
@@ -12,8 +12,6 @@ class ValueOutcome(
     AsksAboutPolicies[Values],
     code=41,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask what these policies are worth on held-out rows, by one of the guardrails' columns."""
@@ -28,15 +26,10 @@ class ValueOutcome(
         """Where there are guardrails."""
         return bool(study.guardrails)
 
-    @property
-    def amount(self) -> int:
-        """A policy each, as for the outcome itself: by another outcome it is another release."""
-        return self.n_policies
-
     @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """As many as are valued by the outcome itself, for each column."""
-        return len(guarded_columns(study)) * 3 * most_candidates(study)
+    def most(cls, study: Study) -> int:
+        """One for each column."""
+        return len(guarded_columns(study))
 
     def is_plausible(self, study: Study) -> bool:
         """One of the columns there are, and no more policies than the study can need."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, most_in_query
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, fault_in_values
 from fedopl.messages.message import Array, Asked, Axis, RowSplit, message
 from fedopl.policies.trees.nodes import from_array, leaves_of
@@ -38,16 +38,6 @@ class AsksPersonal(AsksAboutPolicies[Values]):
         """A few: what all others learned is another policy where one of them is lacking."""
         return MOST_PERSONAL
 
-    @property
-    def amount(self) -> int:
-        """A policy each, and the personal one."""
-        return self.n_policies + 1
-
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """What a few queries may ask about, each with a personal policy."""
-        return MOST_PERSONAL * (most_in_query(study) + 1)
-
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
         n_candidates = self.n_policies + 1 + N_OWN_CANDIDATES
@@ -59,8 +49,6 @@ class ValuePersonal(
     AsksPersonal,
     code=51,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Move what all others learned toward your rows, and tell what that and these are worth.
@@ -91,8 +79,6 @@ class ValuePersonalTree(
     AsksPersonal,
     code=62,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Choose the action of every leaf of this tree for your rows, and tell what that is worth.
@@ -124,8 +110,6 @@ class ValuePersonalChoice(
     AsksPersonal,
     code=63,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Choose among these candidates for your rows, and tell what they and your choice are worth.

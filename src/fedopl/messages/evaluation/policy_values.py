@@ -7,21 +7,17 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import (
     AsksAboutPolicies,
     AsksAboutSplit,
-    most_candidates,
 )
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
-from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, SLACK, fault_in_moments
-from fedopl.study.mixture import FOUND
+from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK, fault_in_moments
+from fedopl.study.mixture import BestSkew, Minimax
 from fedopl.study.study import Study
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
-# Policies that all queries of a study may ask about where a mixture is found by trying many, and
-# where clients are compared: enough for thirty clients.
-MOST_TRIED, MOST_COMPARED = 256, 160
-# Values may be reported with noise, as if so many rows were others.
-NOISY_ROWS = 30
-NOISE = 0.05
+# Queries beside one for each step, where a mixture is found by trying many, and where clients are
+# compared: enough for a hundred clients.
+MOST_TRIED, MOST_COMPARED = 256, 64
 # Whole groups of rows are held out together, so their rows need not be in the agreed proportion.
 MOST_BY_GROUPS = 20
 
@@ -43,8 +39,6 @@ class EstimateValues(
     AsksAboutSplit[Values],
     code=8,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask what these policies are worth on rows of this split."""
@@ -57,17 +51,15 @@ class EstimateValues(
         """Unless values are of policies by fold."""
         return not study.evaluation.is_cross_fitted
 
-    @property
-    def amount(self) -> int:
-        """A policy each: noise on values is averaged out over policies, not over queries."""
-        return self.n_policies
-
     @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """A few queries; more where mixtures are tried, or clients compared."""
-        if study.mixture.kind in FOUND:
-            return max(3 * most_candidates(study), MOST_TRIED)
-        return MOST_COMPARED if study.joining.diagnose else 3 * most_candidates(study)
+    def most(cls, study: Study) -> int:
+        """Values to choose by, if a policy is chosen by values, and those of held-out rows."""
+        plan, found = study.mixture, 3
+        if isinstance(plan, Minimax):
+            found += plan.steps + MOST_TRIED
+        if isinstance(plan, BestSkew):
+            found += len(plan.alphas)
+        return found + (MOST_COMPARED if study.joining.diagnose else 0)
 
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
@@ -91,11 +83,9 @@ def fault_in_values(
         return "more degrees of freedom than rows"
     most = study.largest_net
     logging = answer.means[n_candidates - N_OWN_CANDIDATES]
-    if most is not None and abs(logging) > most * (1 + NOISE):
+    if most is not None and abs(logging) > most * (1 + CELL_TOLERANCE):
         return f"its mean outcome lies beyond ±{most:g}, by what is declared"
-    # Noise in a few rows' size may be added before values are reported.
-    tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
-    return fault_in_moments(answer.covariances, tolerance)
+    return fault_in_moments(answer.covariances)
 
 
 def most_rows(study: Study, split: RowSplit, n_rows: int) -> float:

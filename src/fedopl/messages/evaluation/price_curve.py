@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_values import NOISY_ROWS, EstimateValues, most_rows
+from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import (
     LARGEST_ASKED,
     Array,
@@ -17,7 +17,7 @@ from fedopl.messages.message import (
     RowSplit,
     message,
 )
-from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, fault_in_moments
+from fedopl.messages.plausibility import fault_in_moments
 from fedopl.study.study import Study
 
 N_PRICES = 64
@@ -30,11 +30,6 @@ def n_points(study: Study) -> int:
     if study.policy.compares_candidates:
         return len(study.candidates) + study.n_actions + 1
     return (N_TREES if study.policy.on_grid else N_PRICES) + study.n_actions + 1
-
-
-def most_on_path(study: Study) -> float:
-    """How many policies may be asked about in all where there is a path."""
-    return n_points(study) + EstimateValues.most_amount(study)
 
 
 @message
@@ -53,17 +48,7 @@ class PriceCurve(Message, code=109):
 
 @message
 class AsksForCurve(Query[PriceCurve]):
-    """What queries about gains and spending share: one for a study, with noise for all policies."""
-
-    @classmethod
-    def most(cls, _study: Study) -> int:
-        """One: two paths of policies could differ in a row."""
-        return 1
-
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """One path, beside all policies that are valued otherwise: noise is for all of them."""
-        return most_on_path(study)
+    """What queries about gains and spending share."""
 
     def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
         """What cannot be true of a path of policies and of every action for everybody."""
@@ -73,8 +58,7 @@ class AsksForCurve(Query[PriceCurve]):
             return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
         if not 0 <= answer.degrees_of_freedom < answer.n_rows:
             return "more degrees of freedom than rows"
-        tolerance = EIGENVALUE_TOLERANCE + NOISY_ROWS / answer.n_rows
-        return fault_in_moments(answer.covariances, tolerance)
+        return fault_in_moments(answer.covariances)
 
 
 @message
@@ -82,8 +66,6 @@ class ValuePrices(
     AsksForCurve,
     code=44,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask what this policy gains over one action for all, and spends, at each of these prices.
@@ -102,11 +84,6 @@ class ValuePrices(
     def needed(cls, study: Study) -> bool:
         """Where a linear policy has a budget."""
         return study.budget is not None and study.policy.kind == "linear"
-
-    @property
-    def amount(self) -> int:
-        """A policy for each price, and for each action."""
-        return N_PRICES + len(self.parameters)
 
     def arrays(self) -> list[FloatArray]:
         """None: whatever a policy's numbers are, they come to actions and no more."""

@@ -19,7 +19,7 @@ class Enrolment(Message, code=65):
 
 
 @message
-class Enrol(Query[Enrolment], code=1, asked=Asked.EACH, fixed=True):
+class Enrol(Query[Enrolment], code=1, asked=Asked.EACH):
     """Ask whether a client takes part, and with how many rows."""
 
     title = "Who takes part"

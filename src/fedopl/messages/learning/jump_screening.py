@@ -24,7 +24,7 @@ NOT_THERE = -1.0
 
 @message
 class JumpStatistics(Message, code=103):
-    """For each action, where outcomes jump most, and t-statistics of each as whole numbers.
+    """For each action, where outcomes jump most, and t-statistics of each.
 
     Lines of zeros stand for what is not reported: small statistics, or a side with few rows.
     """
@@ -33,7 +33,7 @@ class JumpStatistics(Message, code=103):
 
 
 @message
-class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH, fixed=True):
+class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH):
     """Ask at which values, or corners of two, outcomes jump beyond what smooth terms predict."""
 
     title = "Where outcomes jump"
@@ -48,8 +48,8 @@ class ScreenJumps(Query[JumpStatistics], code=38, asked=Asked.EACH, fixed=True):
     def fault_in(self, answer: JumpStatistics, study: Study, n_rows: int) -> str | None:
         """Check that each is about numbers with knots, and what its rows allow."""
         found = answer.strongest
-        if (found % 1).any():
-            return "what is told of a jump is not a whole number"
+        if (found[..., :-2] % 1).any():
+            return "the place of a jump is not a whole number"
         told = found[found[..., -1] != 0]
         if largest_size(told[:, -2:]) > largest_statistic(n_rows):
             return "a statistic is larger than its rows allow"

@@ -58,7 +58,7 @@ class OutcomeSums(Message, code=66):
 
 
 @message
-class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL, fixed=True):
+class SumOutcomes(Query[OutcomeSums], code=2, asked=Asked.TOTAL):
     """Ask for the sums that outcome models are made from, separately for each fold and action."""
 
     title = "Sums for outcome models"

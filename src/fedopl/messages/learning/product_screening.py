@@ -19,20 +19,17 @@ from fedopl.study.study import Study
 
 @message
 class ProductStatistics(Message, code=95):
-    """For each action and two features, a t-statistic of their product, as a whole number.
-
-    It is 0 if it is small, if few rows support it, or if an action has few rows.
-    """
+    """By action and two features, a t-statistic of their product; 0 if it rests on few rows."""
 
     statistics: Annotated[Array, (Axis.ACTIONS, Axis.FEATURE_PAIRS), PerClient]
 
 
 @message
-class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=True):
+class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH):
     """Ask which products of two features predict outcomes, besides the features themselves."""
 
     title = "Which features act together"
-    content = "for each action and two features, a t-statistic of their product, rounded"
+    content = "for each action and two features, a t-statistic of their product"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -41,11 +38,8 @@ class ScreenProducts(Query[ProductStatistics], code=31, asked=Asked.EACH, fixed=
         return basis is not None and not basis.is_screened and basis.screened_pairs > 0
 
     def fault_in(self, answer: ProductStatistics, _study: Study, n_rows: int) -> str | None:
-        """Check for whole numbers that the rows allow."""
-        found = answer.statistics
-        if (found % 1).any():
-            return "a statistic is not a whole number"
-        if largest_size(found) > largest_statistic(n_rows):
+        """Check for numbers that the rows allow."""
+        if largest_size(answer.statistics) > largest_statistic(n_rows):
             return "a statistic is larger than its rows allow"
         return None
 

@@ -1,6 +1,7 @@
 """The sums that exact linear policies are solved from: for training rows, or without one fold."""
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -22,6 +23,16 @@ class ScoreSums(Message, code=68):
     squares: Annotated[Array, (Axis.ACTIONS,), PerClient]
     shares: Annotated[Array, (Axis.ACTIONS,), PerClient]
 
+    def without_sums(self) -> Self:
+        """The answer of a client that adds no sums of terms: zeros, and no share of rows."""
+        names = ("grams", "products", "squares", "shares")
+        return replace(self, **{name: np.zeros_like(getattr(self, name)) for name in names})
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether the client adds sums of terms."""
+        return bool(self.shares.any())
+
 
 def fault_in_score_sums(
     _query: Query[Any], answer: ScoreSums, study: Study, _n_rows: int, /
@@ -42,7 +53,7 @@ def fault_in_score_sums(
 
 
 @message
-class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_queries"):
+class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH):
     """Ask to score rows with these outcome models, or with own ones if there are none, and sum."""
 
     title = "Sums of scores"
@@ -54,7 +65,7 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH, budget="score_querie
 
 
 @message
-class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH, budget="score_queries"):
+class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH):
     """Ask for the sums of the existing scores, over training rows without the first fold.
 
     A policy from these sums can then be tried on the first fold.

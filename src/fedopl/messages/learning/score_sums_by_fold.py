@@ -1,7 +1,8 @@
 """Sums of scores fold by fold, from which policies are learned without each of the folds."""
 
 from collections.abc import Collection
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Self
 
 import numpy as np
 
@@ -22,6 +23,11 @@ class ScoreSumsByFold(Message, code=83):
     products: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS, Axis.FEATURES), PerClient]
     squares: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), PerClient]
     shares: Annotated[Array, (Axis.FOLDS, Axis.ACTIONS), PerClient]
+
+    def without_sums(self) -> Self:
+        """The answer of a client that adds no sums of terms: zeros, and no share of rows."""
+        names = ("grams", "products", "squares", "shares")
+        return replace(self, **{name: np.zeros_like(getattr(self, name)) for name in names})
 
     def of_fold(self, fold: int) -> ScoreSums:
         """The sums of one fold's rows."""

@@ -5,16 +5,13 @@ from typing import Annotated
 from fedopl.messages.combining import PerClient
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.message import Asked, Message, Query, message
+from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.study.study import Study
-
-# A total that noise may move by more than a quarter is not reported, so noise hardly ever moves one
-# by this factor.
-MOST_BY_NOISE = 3.0
 
 
 @message
 class TotalWeight(Message, code=84):
-    """Σ w over the rows to learn from, with noise."""
+    """Σ w over the rows to learn from."""
 
     weight: Annotated[float, PerClient]
 
@@ -22,19 +19,19 @@ class TotalWeight(Message, code=84):
         """Why a client with these sums of its rows cannot have this total."""
         by_cell = sums.sums[..., -2, -2]
         released = float(by_cell.sum())
-        # Cells that are 0 may be suppressed, so released sums may cover less than all rows.
-        too_much = bool(by_cell.all()) and self.weight > MOST_BY_NOISE * released
-        if too_much or released > MOST_BY_NOISE * self.weight:
+        # Cells that are 0 may be left out, so sums may cover less than all rows.
+        too_much = bool(by_cell.all()) and self.weight > (1 + CELL_TOLERANCE) * released
+        if too_much or released > (1 + CELL_TOLERANCE) * self.weight:
             return f"its rows weigh {self.weight:,.4g} together, in its sums {released:,.4g}"
         return None
 
 
 @message
-class TellWeight(Query[TotalWeight], code=22, asked=Asked.EACH, fixed=True):
+class TellWeight(Query[TotalWeight], code=22, asked=Asked.EACH):
     """Ask for the total weight of the rows to learn from."""
 
     title = "What rows weigh"
-    content = "the sum of the row weights, with noise"
+    content = "the sum of the row weights"
 
     @classmethod
     def needed(cls, study: Study) -> bool:

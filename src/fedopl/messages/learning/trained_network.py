@@ -21,7 +21,7 @@ class TrainedNetwork(Message, code=94):
 
     network: Annotated[Array, (Axis.NETWORK_NUMBERS,), WeightedMean]
     loss: Annotated[float, WeightedMean]
-    loss_variance: Annotated[float, PerClient]  # of this mean, noise included
+    loss_variance: Annotated[float, PerClient]  # of this mean
 
 
 @message
@@ -29,7 +29,7 @@ class TrainNetwork(Query[TrainedNetwork], code=30, asked=Asked.EACH):
     """Ask for the steps of one round from this network, on residual scores of the linear part."""
 
     title = "Steps on the network"
-    content = "the network's numbers after steps on own rows, and its loss on others, with noise"
+    content = "the network's numbers after steps on own rows, and its loss on others"
     round: int
     network: Annotated[Array, (Axis.NETWORK_NUMBERS,)]
     linear: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]

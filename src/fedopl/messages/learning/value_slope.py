@@ -8,6 +8,8 @@ from fedopl.messages.message import LARGEST_ASKED, Array, Asked, Axis, Message, 
 from fedopl.policies.linear import NEVER
 from fedopl.study.study import Study
 
+MOST_SLOPES = 15  # at each temperature of `solvers/value_ascent.py`, a few
+
 
 @message
 class Slope(Message, code=71):
@@ -17,7 +19,7 @@ class Slope(Message, code=71):
 
 
 @message
-class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_queries"):
+class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL):
     """Ask for the gradient of the softened policy's value."""
 
     title = "Which way is better"
@@ -29,6 +31,11 @@ class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL, budget="slope_querie
     def needed(cls, study: Study) -> bool:
         """Whether the study uses the oracle "direct"."""
         return study.linear.oracle == "direct"
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """One for each step of the climb."""
+        return MOST_SLOPES
 
     def step(self, answer: Slope) -> Array:
         """The step that this client alone would take."""

@@ -23,7 +23,7 @@ class NoisedCells(Message, code=97):
 
 
 @message
-class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH, once=True):
+class SumCellsPrivately(Query[NoisedCells], code=33, asked=Asked.EACH):
     """Ask to score training rows with these outcome models, and sum over a public grid's tables."""
 
     title = "Sums over a coarse grid, with noise"

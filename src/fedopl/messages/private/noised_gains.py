@@ -27,7 +27,7 @@ class NoisedGains(Message, code=98):
 
 
 @message
-class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH, once=True):
+class LookPrivately(Query[NoisedGains], code=34, asked=Asked.EACH):
     """Ask what this tree would gain from thresholds close to its own."""
 
     title = "Sums close to thresholds, with noise"

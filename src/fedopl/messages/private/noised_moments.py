@@ -26,7 +26,7 @@ class NoisedMoments(Message, code=116):
 
 
 @message
-class MeasureNumbers(Query[NoisedMoments], code=52, asked=Asked.EACH, fixed=True, once=True):
+class MeasureNumbers(Query[NoisedMoments], code=52, asked=Asked.EACH):
     """Ask to sum up numbers and their squares, and add noise."""
 
     title = "Where numbers lie, with noise"

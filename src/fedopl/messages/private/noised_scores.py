@@ -23,7 +23,7 @@ class NoisedScores(Message, code=99):
 
 
 @message
-class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH, once=True):
+class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
     """Ask for the sums of all candidates' scores on training rows, with these outcome models."""
 
     title = "What candidates score, with noise"

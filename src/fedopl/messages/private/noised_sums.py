@@ -29,7 +29,7 @@ class NoisedSums(Message, code=90):
 
 
 @message
-class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH, fixed=True, once=True):
+class SumPrivately(Query[NoisedSums], code=26, asked=Asked.EACH):
     """Ask to sum squares of features and products with outcomes, and add noise."""
 
     title = "First sums, with noise"

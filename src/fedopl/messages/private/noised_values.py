@@ -68,7 +68,7 @@ class AsksForNoisedValues(AsksAboutPolicies[AnswerType]):
 
 @message
 class ValuePrivately(
-    AsksForNoisedValues[NoisedValues], code=28, asked=Asked.EACH, permission="values", once=True
+    AsksForNoisedValues[NoisedValues], code=28, asked=Asked.EACH, permission="values"
 ):
     """Value policies on held-out rows, with these outcome models."""
 
@@ -100,9 +100,7 @@ class ValuesApart(Message, code=122):
 
 
 @message
-class ValueApart(
-    AsksForNoisedValues[ValuesApart], code=56, asked=Asked.EACH, permission="values", once=True
-):
+class ValueApart(AsksForNoisedValues[ValuesApart], code=56, asked=Asked.EACH, permission="values"):
     """Ask to value the same policies once more, to be read for each client separately."""
 
     title = "What policies are worth at each client, with noise"

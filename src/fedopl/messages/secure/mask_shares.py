@@ -31,7 +31,7 @@ class SealedShares(Message, code=123):
 
 
 @message
-class ShareSecrets(Query[SealedShares], code=57, asked=Asked.EACH, fixed=True, once=True):
+class ShareSecrets(Query[SealedShares], code=57, asked=Asked.EACH):
     """Ask for shares of the secrets behind masks, each under seal for its holder."""
 
     title = "Shares of masks, under seal"

@@ -27,7 +27,7 @@ class SessionKeys(Message, code=101):
 
 
 @message
-class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH, fixed=True, once=True):
+class TellKeys(Query[SessionKeys], code=36, asked=Asked.EACH):
     """Ask for the keys with which masks are agreed."""
 
     title = "Keys for masks"
@@ -47,7 +47,7 @@ class RosterTaken(Message, code=102):
 
 
 @message
-class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH, once=True):
+class TakeRoster(Query[RosterTaken], code=37, asked=Asked.EACH):
     """Report which clients take part, with their rows and keys, in the order of names.
 
     There is one roster only: totals of two rosters would differ by the clients in only one of them.

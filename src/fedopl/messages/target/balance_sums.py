@@ -12,13 +12,11 @@ import numpy as np
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
-from fedopl.messages.plausibility import fault_in_moments
+from fedopl.messages.plausibility import CELL_TOLERANCE, fault_in_moments
 from fedopl.study.study import Study
 
 # Steps to which a source answers, and after which the server stops.
 MOST_BALANCING_STEPS = 8
-# What noise may change in the logarithm of a mean weight.
-_BY_NOISE = 1.0
 
 
 @message
@@ -37,7 +35,7 @@ class BalanceSums(Message, code=125):
 
 
 @message
-class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH, budget="classifier_queries"):
+class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH):
     """Ask sources what their contexts are like under weights exp(ηᵀb(x))."""
 
     title = "How sources' rows together come to look like the target's"
@@ -69,7 +67,8 @@ class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH, budget="cla
         if not answer.released:
             return "sums that were not released" if answer.means.any() else None
         # The logarithm F of the mean weight is convex in η, and 0 at 0: so F(η) ≤ ηᵀ∇F(η).
-        if answer.log_weight > float(self.slopes @ answer.means) + _BY_NOISE:
+        most = float(self.slopes @ answer.means)
+        if answer.log_weight > most + CELL_TOLERANCE * (1 + abs(most)):
             return "weighs more than its means allow"
         return fault_in_moments(with_one(answer.means, answer.products))
 

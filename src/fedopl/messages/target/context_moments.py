@@ -20,7 +20,7 @@ class ContextMoments(Message, code=120):
 
 
 @message
-class TellContexts(Query[ContextMoments], code=54, asked=Asked.EACH, fixed=True, once=True):
+class TellContexts(Query[ContextMoments], code=54, asked=Asked.EACH):
     """Ask the target for means of its contexts; no other client answers."""
 
     title = "What the target's contexts are like"

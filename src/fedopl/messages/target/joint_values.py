@@ -29,8 +29,6 @@ class ValueJointly(
     AsksAboutPolicies[JointValues],
     code=61,
     asked=Asked.EACH,
-    once=True,
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask the target, and sources under weights found together, for the value of a policy."""
@@ -48,16 +46,6 @@ class ValueJointly(
     def needed(cls, study: Study) -> bool:
         """Whether weights may be found for all sources' rows together."""
         return study.target is not None and study.target.may_balance_jointly
-
-    @property
-    def amount(self) -> int:
-        """The policy and every action count."""
-        return len(self.models) + self.n_policies
-
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """One query of one policy."""
-        return study.n_actions + 1
 
     def is_plausible(self, study: Study) -> bool:
         """Check for one policy, scales above zero and a share of a whole."""

@@ -13,14 +13,12 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
-from fedopl.messages.plausibility import EIGENVALUE_TOLERANCE, MOST_BY_ROUNDING, fault_in_moments
+from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_moments
 from fedopl.messages.target.context_moments import fault_in_squares_of_means
 from fedopl.study.study import Study
 
 # Regions in which the target may have people that no source has seen.
 N_REGIONS = 4
-# Noise may be as large as some of the rows behind means.
-_NOISE = 0.5
 
 
 @message
@@ -37,7 +35,7 @@ class TransportedValues(Message, code=121):
     known: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]  # 0 where there are no scores
     means: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]
     covariances: Annotated[Array, (Axis.TARGET_VALUES, Axis.TARGET_VALUES), PerClient]
-    shares: Annotated[Array, (Axis.REGIONS,), PerClient]  # of rows in each region, with noise
+    shares: Annotated[Array, (Axis.REGIONS,), PerClient]  # of rows in each region
 
 
 @message
@@ -45,8 +43,6 @@ class ValueAtTarget(
     AsksAboutPolicies[TransportedValues],
     code=55,
     asked=Asked.EACH,
-    once=True,
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask the target, and sources weighted to resemble it, for the value of a policy."""
@@ -62,16 +58,6 @@ class ValueAtTarget(
     def needed(cls, study: Study) -> bool:
         """Whether the study has a target, and sources may find weights of their own."""
         return study.target is not None and study.target.asks_each
-
-    @property
-    def amount(self) -> int:
-        """The policy and every action count."""
-        return len(self.models) + self.n_policies
-
-    @classmethod
-    def most_amount(cls, study: Study) -> float:
-        """One query of one policy."""
-        return study.n_actions + 1
 
     def is_plausible(self, study: Study) -> bool:
         """Check for one policy, and for moments that contexts can have."""
@@ -91,8 +77,8 @@ def fault_in_transported(answer: TransportedValues, study: Study, n_rows: int) -
         return f"values of {answer.n_rows:,} rows, of which it has fewer"
     if not 0 <= answer.effective_rows <= answer.n_rows:
         return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
-    if ((answer.shares < 0) | (answer.shares > MOST_BY_ROUNDING)).any():
+    if ((answer.shares < 0) | (answer.shares > 1 + CORNER_TOLERANCE)).any():
         return "a share of rows is outside 0 to 1"
     if not answer.released:
         return "values that were not released" if answer.means.any() else None
-    return fault_in_moments(answer.covariances, EIGENVALUE_TOLERANCE + _NOISE)
+    return fault_in_moments(answer.covariances)

@@ -9,22 +9,28 @@ from fedopl.study.study import Study
 
 # Thresholds are agreed from counts in this many bins.
 N_FINE_BINS = 256
+MOST_COUNTS = 2  # how often they are counted
 
 
 @message
 class BinCounts(Message, code=74):
-    """Rounded counts of training rows."""
+    """Counts of training rows."""
 
     counts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_BINS), Sum]
 
 
 @message
-class CountBins(Query[BinCounts], code=10, asked=Asked.TOTAL, budget="count_queries"):
+class CountBins(Query[BinCounts], code=10, asked=Asked.TOTAL):
     """Ask how many training rows lie between these cuts, so that thresholds can be agreed."""
 
     title = "Rows between thresholds"
-    content = "rounded counts of rows, for each number"
+    content = "counts of rows, for each number"
     cuts: Annotated[Array, (Axis.CUT_COLUMNS, Axis.FINE_CUTS)]  # of each column, rising
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """Twice: a second time if the first cuts were too coarse."""
+        return MOST_COUNTS
 
     @classmethod
     def needed(cls, study: Study) -> bool:

@@ -16,17 +16,15 @@ from fedopl.study.study import Study
 
 
 @message
-class CellSums(Message, code=75):
+class CellSums(Message, code=127):
     """By cell: rows, their share of all weight, and by action the share of the mean score.
 
     If not every row has every score, the shares of weight that have one follow. In a cautious study
-    the last are doubts, by action: Σ w²/ê(x; a) over the square of all weight. Small cells are
-    suppressed; `lost` is an upper bound on how far that can move the value of any tree. Cells are
-    kept by client, so that the tree of any mixture can be searched for again.
+    the last are doubts, by action: Σ w²/ê(x; a) over the square of all weight. Cells are kept by
+    client, so that the tree of any mixture can be searched for again.
     """
 
     cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient]
-    lost: Annotated[Array, (Axis.OPEN_NODES,), PerClient]
 
 
 def fewest_numbers(study: Study) -> int:
@@ -35,7 +33,7 @@ def fewest_numbers(study: Study) -> int:
 
 
 @message
-class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"):
+class SumCells(Query[CellSums], code=11, asked=Asked.EACH):
     """Ask for sums of scores over every two columns' bins, separately for each open node."""
 
     title = "Sums over a grid"
@@ -62,12 +60,12 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH, budget="cell_queries"
         grid = self.grid(study)
         n_open = 1 + int(self.partition[self.partition[:, 0] == LEAF, 1].max())
         n_nodes, n_cells, n_numbers = answer.cells.shape
-        if (n_nodes, n_cells) != (n_open, grid.n_cells) or len(answer.lost) != n_open:
+        if (n_nodes, n_cells) != (n_open, grid.n_cells):
             return "the cells are not those of the grid"
         if n_numbers - fewest_numbers(study) not in (0, study.n_actions):
             return "the numbers of a cell are not those of the actions"
         counted = answer.cells[..., [ROWS, WEIGHT]]
-        if (counted < 0).any() or (answer.lost < 0).any():
+        if (counted < 0).any():
             return "a count is negative"
         if study.doubts_leaves and (answer.cells[..., -study.n_actions :] < 0).any():
             return "a doubt is negative"

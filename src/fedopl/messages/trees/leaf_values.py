@@ -17,7 +17,7 @@ from fedopl.study.study import Study
 class LeafValues(Message, code=76):
     """By leaf: its share of held-out rows, and the mean score of each action with its variance.
 
-    Zero rows if a leaf, or an action in it, has too few; counts are rounded at random.
+    Zero rows if a leaf, or an action in it, has too few.
     """
 
     counts: Annotated[Array, (Axis.LEAVES,), PerClient]
@@ -28,19 +28,14 @@ class LeafValues(Message, code=76):
     variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]  # of the means
 
     def likely_shares(self) -> FloatArray:  # (n_leaves,)
-        """Shares of rows; what is left is divided between suppressed leaves by noisy counts."""
-        suppressed = self.shares <= 0
+        """Shares of rows; what is left is divided alike between leaves that were left out."""
+        left_out = self.shares <= 0
         rest = max(1 - float(self.shares.sum()), 0.0)
-        likely = np.where(suppressed, self.counts, 0.0)
-        if not likely.any():
-            likely = suppressed.astype(np.float64)
-        return np.where(suppressed, rest * likely / max(likely.sum(), 1e-300), self.shares)
+        return np.where(left_out, rest / max(int(left_out.sum()), 1), self.shares)
 
 
 @message
-class ValueLeaves(
-    Query[LeafValues], code=12, asked=Asked.EACH, budget="descriptions", permission="values"
-):
+class ValueLeaves(Query[LeafValues], code=12, asked=Asked.EACH, permission="values"):
     """Ask for the value of each action in each leaf of a tree, on held-out rows."""
 
     title = "What leaves are worth"

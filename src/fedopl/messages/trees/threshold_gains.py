@@ -24,9 +24,7 @@ class ThresholdGains(Message, code=86):
 
 
 @message
-class SumNearThresholds(
-    Query[ThresholdGains], code=24, asked=Asked.EACH, budget="cell_queries", once=True
-):
+class SumNearThresholds(Query[ThresholdGains], code=24, asked=Asked.EACH):
     """Ask what the tree that was found on a grid would gain from thresholds close to its own."""
 
     title = "Sums close to thresholds"

@@ -13,8 +13,6 @@ class ValueTrees(
     AsksForCurve,
     code=48,
     asked=Asked.EACH,
-    budget="value_queries",
-    lifetime="value_policies",
     permission="values",
 ):
     """Ask for each tree's gain over one action for all, and its spending."""
@@ -30,11 +28,6 @@ class ValueTrees(
     def needed(cls, study: Study) -> bool:
         """Whether a tree has a budget."""
         return study.budget is not None and study.policy.on_grid
-
-    @property
-    def amount(self) -> int:
-        """One policy for each tree."""
-        return len(self.trees)
 
     def arrays(self) -> list[FloatArray]:
         """Empty: a tree's numbers only lead to actions, whatever they are."""

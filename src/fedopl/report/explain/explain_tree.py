@@ -78,9 +78,8 @@ def how_good(record: Record) -> str:
             "one client."
         )
     if record.tree.is_exact:
-        by_sums = ", by the sums that clients reported" if any(record.tree.lost.values()) else ""
         less = ", less standard errors" if record.tree.doubts else ""
-        best = f"the best of all trees of depth ≤ {depth} on the grid{by_sums}{less}."
+        best = f"the best of all trees of depth ≤ {depth} on the grid{less}."
         if n_moved := len(moved_thresholds(record)):
             them = "one of them" if n_moved == 1 else f"{n_moved} of them"
             return f"It was {best} Then a second search, close to its thresholds, moved {them}."

@@ -1,19 +1,17 @@
-"""How a tree was found: its grid, its rules, and the possible cost of suppressing small cells."""
+"""How a tree was found: its grid and its rules."""
 
 from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.explain.caution_words import caution_words
 from fedopl.report.explain.explain_tree import (
-    CHANGED_CELLS,
     how_good,
     is_searched,
     moved_thresholds,
 )
-from fedopl.report.parts import Folded, Heading, Part, Points, Table
-from fedopl.report.words.numbers import count, listed, percent, plain, plural
+from fedopl.report.parts import Heading, Part, Points
+from fedopl.report.words.numbers import count, listed, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords
 from fedopl.results.record import Record
 from fedopl.results.sums.tree_statistics import TreeStatistics
-from fedopl.study.mixture import renormalised
 from fedopl.study.study import Study
 
 
@@ -22,7 +20,7 @@ def search_parts(record: Record) -> tuple[Part, ...]:
     if not is_searched(record):
         return ()
     cautious = [words for words in [caution_words(record.policy, record)] if words]
-    items, parts = [how_good(record), *cautious, *_rules(record.study)], []
+    items = [how_good(record), *cautious, *_rules(record.study)]
     if record.tree:
         items.insert(1, _grid(record.study, record.tree) + _not_asked(record))
     if moved := moved_thresholds(record):
@@ -32,15 +30,7 @@ def search_parts(record: Record) -> tuple[Part, ...]:
             "Then clients reported, for narrow bins close to each threshold, what moving it "
             f"would gain: {changes}.",
         )
-    if record.tree and (loss := record.tree.possible_loss(record.mixture)):
-        unit = OutcomeWords.of(record.study).name
-        items.append(
-            f"{CHANGED_CELLS[record.study.tree.cell_numbers]} In the mixture, that can change the "
-            f"apparent worth of any tree by at most {plain(loss, 3)} {unit} per decision, so a "
-            "better tree may have been passed over. It does not affect values on held-out rows."
-        )
-        parts.append(_lost_by_client(record, record.tree.lost))
-    return (Heading("How the tree was found"), Points(tuple(items)), *parts)
+    return (Heading("How the tree was found"), Points(tuple(items)))
 
 
 def _grid(study: Study, tree: TreeStatistics) -> str:
@@ -57,9 +47,7 @@ def _grid(study: Study, tree: TreeStatistics) -> str:
         parts.append(f"{plural(sum(levels), 'level')} of {plural(len(levels), 'column')} of labels")
     agreed = ""
     if study.cut_columns:
-        agreed = (
-            " Thresholds were agreed from counts in public bins, to which every client added noise."
-        )
+        agreed = " Thresholds were agreed from counts in public bins."
     return f"The grid has {listed(parts) or 'nothing to ask about'}.{agreed}"
 
 
@@ -93,17 +81,3 @@ def _allowed(group: Restriction) -> str:
         who = f"> {plain(group.above)}"
     actions = [f"'{action}'" for action in group.actions]
     return f"Where {group.column} {who}, only {listed(actions, joint='or')} may be chosen."
-
-
-def _lost_by_client(record: Record, lost: dict[str, float]) -> Folded:
-    weights = renormalised(record.mixture, lost.keys())
-    table = Table(
-        caption="How far that can change the apparent worth of any tree, in "
-        f"{OutcomeWords.of(record.study).name} per decision",
-        headers=("Client", "Weight (λ)", "At most"),
-        rows=tuple(
-            (name, percent(weights[name]), plain(lost[name], 3) if lost[name] else "nothing")
-            for name in sorted(lost)
-        ),
-    )
-    return Folded(summary="What that can have cost, by client", parts=(table,))

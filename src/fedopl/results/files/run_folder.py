@@ -198,7 +198,6 @@ def _summary(record: Record, hashes: dict[str, str], when: Mapping[str, str]) ->
         **({"row_weights": record.row_weights} if record.row_weights else {}),
         "clients": record.statistics.clients,
         "searched": record.tree.clients if record.tree else None,
-        "lost": record.tree.lost if record.tree else None,
         "described": sorted(record.described.by_client) if record.described else None,
         "fitted": sorted(record.fitted),
         "interactions": sorted(record.interactions),

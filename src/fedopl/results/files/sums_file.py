@@ -64,7 +64,7 @@ def sums_npz(record: Record) -> bytes:
 def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the record; `summary` names the clients, in the order of their positions."""
     clients, described = summary["clients"], summary["described"]
-    searched, lost = summary["searched"], summary["lost"]
+    searched = summary["searched"]
     found: dict[str, Any] = {"described": None}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -100,7 +100,6 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
                     study=study,
                     grid=grid,
                     cells=cells,
-                    lost=lost,
                     closer=_closer(arrays, study, grid, searched),
                     doubts=_doubts(arrays, study, searched, found["statistics"].taken),
                 )

@@ -32,7 +32,6 @@ class TreeStatistics:
     study: Study
     grid: Grid
     cells: dict[str, FloatArray]  # by client, (n_cells, n_numbers)
-    lost: dict[str, float]  # by client: how far suppressed cells can move the value of any tree
     closer: "ThresholdsMoved | None" = None  # where clients were asked once more
     doubts: "LeafDoubts | None" = None  # where the study is cautious
 
@@ -58,8 +57,7 @@ class TreeStatistics:
             )
         cells = of_clients(self.cells, names)
         closer = self.closer.restricted(cells) if self.closer else None
-        lost = {name: self.lost[name] for name in cells}
-        return replace(self, cells=cells, lost=lost, closer=closer)
+        return replace(self, cells=cells, closer=closer)
 
     def solve(self, weights: Weights) -> TreePolicy:
         """The best tree for these weights; no client is asked.
@@ -127,11 +125,6 @@ class TreeStatistics:
             name: np.array([numbers for _, numbers in _leaves(cells, self.grid, root)])
             for name, cells in sorted(self.cells.items())
         }
-
-    def possible_loss(self, weights: Weights) -> float:
-        """How far suppressed cells can move the value of any tree in the mixture."""
-        shares = renormalised(weights, self.lost.keys())
-        return sum(shares[name] * self.lost[name] for name in sorted(self.lost))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

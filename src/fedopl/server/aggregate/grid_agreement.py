@@ -1,4 +1,4 @@
-"""Thresholds of a tree, from noisy counts of rows in public bins."""
+"""Thresholds of a tree, from counts of rows in public bins."""
 
 import math
 from collections.abc import Mapping
@@ -19,8 +19,6 @@ from fedopl.study.mixture import Empirical
 
 # The first bins reach this many standard deviations to both sides of the mean.
 _REACH = 4.0
-# Rows are counted a second time if the first bins were too coarse.
-MOST_COUNTS = 2
 # A second look tries cuts of the fine bins, which are as fine with fewer bins as with this many.
 _LOOK_BINS = 32
 
@@ -70,37 +68,16 @@ def _counted(setting: Setting, conversation: Conversation) -> Counts:
     features = [column.feature for column in study.cut_columns]
     steps = np.linspace(-_REACH, _REACH, N_FINE_BINS - 1)
     cuts = _rounded(centre[features, None] + scale[features, None] * steps)
-    counts = _ask(setting, conversation, cuts)
+    counts = conversation.total(CountBins(cuts=cuts), setting.weights).counts
     least = _LOOK_BINS if SumNearThresholds.needed(study) else 0
     n_bins = max(study.tree.bins, least)
     finer = [_finer(*one, n_bins) for one in zip(cuts, counts, strict=True)]
     if any(one is not None for one in finer):
         kept = zip(cuts, finer, strict=True)
         cuts = np.array([own if more is None else _rounded(more) for own, more in kept])
-        counts = _ask(setting, conversation, cuts)
+        counts = conversation.total(CountBins(cuts=cuts), setting.weights).counts
     names = [column.name for column in study.cut_columns]
     return Counts(dict(zip(names, cuts, strict=True)), dict(zip(names, counts, strict=True)))
-
-
-def _ask(setting: Setting, conversation: Conversation, cuts: FloatArray) -> FloatArray:
-    """Counts of rows between cuts, of as many rows as there are."""
-    counts = conversation.total(CountBins(cuts=cuts), setting.weights).counts
-    n_rows = sum(setting.rows[name] for name in setting.weights)
-    return np.array([without_excess(own, n_rows) for own in counts])
-
-
-def without_excess(counts: FloatArray, n_rows: float) -> FloatArray:  # shaped as counts
-    """The counts nearest to these that are of no more than this many rows.
-
-    Noise leaves rows in empty bins, as no count is negative. With few rows to a bin, thresholds
-    would move far out.
-    """
-    if counts.sum() <= n_rows:
-        return counts
-    falling = np.sort(counts)[::-1]
-    least = (np.cumsum(falling) - n_rows) / np.arange(1, len(falling) + 1)
-    nearest: FloatArray = np.maximum(counts - least[falling > least][-1], 0.0)
-    return nearest
 
 
 def thresholds(cuts: FloatArray, counts: FloatArray, n_bins: int) -> list[float]:

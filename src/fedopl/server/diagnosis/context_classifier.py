@@ -14,14 +14,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.classifier_sums import MOST_ROUNDS, ClassifierSums, ClassifyContexts
 from fedopl.messages.message import RowSplit
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
 
-# Together with one query about held-out rows, as many as a client answers by default.
-MOST_ROUNDS = 7
 # A step of this length lowers the loss by half its square, which is too little to matter.
 _SMALLEST_STEP = 1e-4
 # Keeps parameters finite if contexts can be separated perfectly.

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 from fedopl.base.errors import FedoplError, OptionError
 from fedopl.base.estimates import Estimate
-from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
+from fedopl.messages.diagnosis.classifier_sums import MOST_ROUNDS, MOST_TARGETS
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.evaluation.policy_fields import most_candidates
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values
+from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.diagnosis import Diagnosis, MeasuredDiscrepancy, ModelShift, SecondMoments
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.compare_coalitions import MOST_EXHAUSTIVE, compare_coalitions
-from fedopl.server.diagnosis.context_classifier import MOST_ROUNDS, fit_classifiers
+from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.diagnosis.discrepancies import measure_discrepancies
 from fedopl.server.diagnosis.model_differences import ask_for_models, compare_models
 from fedopl.server.exchange.conversation import Conversation
@@ -30,9 +30,6 @@ from fedopl.study.study import Study
 # With more clients than these, paths lead only to those that differ most, models are not compared,
 # and discrepancies are not measured, respectively.
 _MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 30
-# By default a client values at most one policy per two held-out rows. A query has at least the
-# second number of policies, however few rows there are: fewer cannot be compared.
-_USUAL_SHARE, _FEWEST = 0.5, 4
 
 _Found = TypeVar("_Found")
 
@@ -89,7 +86,7 @@ def diagnose(
         statistics=statistics,
         rows={name: setting.rows[name] for name in clients},
         weights=renormalised(setting.weights, clients),
-        values=ValueQueries(ask, _room(setting.study, answers), setting.study.reward_sign),
+        values=ValueQueries(ask, most_candidates(setting.study), setting.study.reward_sign),
     )
     none: dict[str, MeasuredDiscrepancy] = {}
     base = Empirical().weights(on.rows)
@@ -140,13 +137,6 @@ def _furthest(clients: tuple[str, ...], measured: Mapping[str, MeasuredDiscrepan
     """The clients, sorted by discrepancy, largest first."""
     gaps = {name: measured[name].regret_gap if name in measured else 0.0 for name in clients}
     return sorted(clients, key=lambda name: (-gaps[name], name))
-
-
-def _room(study: Study, answers: Mapping[str, Values]) -> int:
-    """How many policies fit in one query, given clients' rows and the default limits."""
-    fewest = min(values.n_rows for values in answers.values())
-    usual = int(_USUAL_SHARE * fewest) - N_OWN_CANDIDATES
-    return max(min(most_candidates(study), usual), _FEWEST)
 
 
 def diagnosing_exchanges(study: Study, n_clients: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.messages.evaluation.description import Description
-from fedopl.messages.evaluation.policy_values import NOISY_ROWS, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import EstimateValues, Values
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
@@ -73,7 +73,8 @@ class CrossChecks:
             return self._fault_in_total(name, answer, own)
         fault = own(answer, self._study, self.rows.get(name, 0))
         check = _CHECKS.get(type(query))
-        if not fault and check and (sums := self._sums.get(name)):
+        sums = self._sums.get(name)
+        if not fault and check and sums and sums.has_sums:
             fault = check(query, answer, sums, self._study)
         if not fault and isinstance(answer, OutcomeSums):
             self._look_at(name, answer)
@@ -192,8 +193,7 @@ def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Stud
     if query.split is not RowSplit.TRAINING:
         return None
     valued = answer.means[: query.n_policies]
-    noise = 1 + NOISY_ROWS / answer.n_rows
-    if (np.abs(valued) > noise * np.sqrt(sums.squares.sum())).any():
+    if (np.abs(valued) > (1 + CELL_TOLERANCE) * np.sqrt(sums.squares.sum())).any():
         return "a policy is worth more than its scores allow"
     return None
 

@@ -113,7 +113,6 @@ def _with_cells(
         tree,
         study=conversation.study,
         cells=_sorted({**tree.cells, **{name: own.cells[0] for name, own in cells.items()}}),
-        lost=_sorted({**tree.lost, **{name: float(o.lost.sum()) for name, o in cells.items()}}),
     )
 
 

@@ -42,7 +42,6 @@ class _Asking:
     grid: Grid
     first: dict[str, FloatArray] = field(default_factory=dict)
     first_doubts: LeafDoubts | None = None
-    lost: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, partition: Node) -> list[FloatArray] | None:
         """The cells of every open node in the mixture; None if too few report a lower level."""
@@ -60,8 +59,6 @@ class _Asking:
             return None
         usable = self.conversation.require_quorum(answers)
         weights = renormalised(self.setting.weights, usable.keys())
-        for name, answer in usable.items():
-            self.lost[name] = max(self.lost.get(name, 0.0), float(answer.lost.sum()))
         return [self._mixed(usable, weights, node) for node in range(n_open)]
 
     def _mixed(self, answers: Mapping[str, CellSums], weights: Weights, node: int) -> FloatArray:
@@ -106,7 +103,6 @@ def learn(setting: Setting, conversation: Conversation) -> Searched:
         study=study,
         grid=grid,
         cells=asking.first,
-        lost=asking.lost,
         doubts=asking.first_doubts,
     )
     return Searched(policy, found, counts)

@@ -11,11 +11,9 @@ from fedopl.messages.target.context_moments import ContextMoments, TellContexts
 
 
 def answer(space: TargetWorkspace, _query: TellContexts) -> ContextMoments:
-    """The weighted means over all rows, with rare values masked."""
-    n_numbers = 2 * space.study.n_features + 1
-    if space.n_training < space.limits.rows_needed(n_numbers):
+    """The weighted means over all rows, with what few rows have held."""
+    if not space.limits.adds_terms(2 * space.study.n_features + 1, space.n_training):
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-    space.check_rows_for_sums()
     sums: Any = 0.0
     for chunk in space.unscored_chunks():
         contexts = chunk.data.contexts[chunk.training]

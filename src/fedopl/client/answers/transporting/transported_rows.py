@@ -1,15 +1,12 @@
-"""Means of rows under weights that make them look like others, and what may be released of them."""
+"""Means of rows under weights that make them look like others."""
 
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray, to_eight_digits
-from fedopl.client.answers.asked_policies import as_counted
-from fedopl.client.answers.valuing.estimate_values import ScoreSpread, most_valued
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.noise import values_with_noise
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.target.joint_values import ValueJointly
@@ -17,7 +14,6 @@ from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.policy import Policy
 from fedopl.solvers.entropy_balance import rows_behind
-from fedopl.study.study import Study
 
 # The fewest effective rows behind such a mean, whatever the limits are. With fewer, its standard
 # error says little.
@@ -75,28 +71,6 @@ def weights_by_unit(weights: FloatArray, groups: IntArray | None) -> FloatArray:
     return np.asarray(np.bincount(codes, weights), np.float64)
 
 
-# What both kinds of questions about a target have.
-_Asked = TypeVar("_Asked", ValueAtTarget, ValueJointly)
-
-
-def to_digits_that_count(query: _Asked) -> _Asked:
-    """The same question to eight digits, in what is decided as in what noise follows from.
-
-    So a study has the same answers on whatever processor its policy and models were solved.
-    """
-    policies: dict[str, Any] = {}
-    for field in POLICY_FIELDS:
-        asked = np.asarray(getattr(query, field))
-        if len(asked):
-            policies[field] = np.stack([as_counted(field, np.asarray(one)) for one in asked])
-    others = {name: array for name, array in query.named_arrays() if name not in POLICY_FIELDS}
-    rounded: dict[str, Any] = {
-        name: to_eight_digits(array if array.ndim > 1 else array[None, :]).reshape(array.shape)
-        for name, array in others.items()
-    }
-    return replace(query, **rounded, **policies)
-
-
 def asked_policy(space: Workspace, query: ValueAtTarget | ValueJointly) -> Policy:
     """The policy as it would decide at the target, at any client."""
     assert space.study.target is not None  # noqa: S101  (or nobody would ask)
@@ -115,14 +89,8 @@ def asked_policy(space: Workspace, query: ValueAtTarget | ValueJointly) -> Polic
 def decided_by(
     space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
 ) -> IntArray:
-    """What the policy decides in each row; what only a few would get is the commonest instead.
-
-    A policy that treats one person differently from all others would disclose that person.
-    """
-    decided = asked_policy(space, query).decide(contexts)
-    counts = np.bincount(decided, minlength=space.study.n_actions)
-    few = counts[decided] < space.limits.minimum_cell
-    return np.where(few, np.argmax(counts), decided) if few.any() else decided
+    """What the policy decides in each row."""
+    return asked_policy(space, query).decide(contexts)
 
 
 def modelled_scores(
@@ -138,68 +106,35 @@ def with_policy(by_action: FloatArray, decided: IntArray) -> FloatArray:  # (n_r
     return np.column_stack([by_action[np.arange(len(decided)), decided], by_action])
 
 
-def is_enough(
-    space: Workspace, units: FloatArray, n_numbers: int, *, jointly: bool = False
-) -> bool:
-    """Whether means under these weights rest on enough rows, and not on one for the most part.
+def is_enough(space: Workspace, units: FloatArray, *, jointly: bool = False) -> bool:
+    """Whether means under these weights rest on enough rows.
 
     The server chooses what they are to look like, so it could have them look like somebody. Where
     they are means of some of many rows, whose error is that of all, only limits say what is enough.
     """
-    limits = space.limits
-    needed = max(0 if jointly else FEWEST_EFFECTIVE, limits.rows_needed(n_numbers))
-    if limits.dominance < 1 and (units**2).max() > limits.dominance * (units**2).sum():
-        return False
-    return rows_behind(units) >= needed
+    least = space.limits.minimum_cell
+    return rows_behind(units) >= (least if jointly else max(least, FEWEST_EFFECTIVE))
 
 
-def released(
-    space: Workspace,
-    query: ValueAtTarget | ValueJointly,
-    rows: WeighedRows,
-    spread: ScoreSpread,
-    added: FloatArray | float = 0.0,
-) -> dict[str, Any]:
-    """Means and covariances with noise: what a few usual rows of the largest weight change them by.
-
-    The server may have chosen whose weight that is. They are given by field, with Σ W·u, which has
-    noise likewise.
-    """
+def as_means(rows: WeighedRows, added: FloatArray | float = 0.0) -> dict[str, Any]:
+    """Means and covariances by field, with Σ W·u."""
     means, covariances, crossed = rows.moments()
-    units = rows.by_unit
-    jointly = isinstance(query, ValueJointly)
-    kind = "transported jointly" if jointly else "transported"
-    asked = (kind, *(array for _, array in query.named_arrays()))
-    draws = [space.noise_for(*asked, place) for place in range(len(means) + 1)]
-    largest = float(units.max())
-    influence = space.limits.value_noise * spread.usual * largest
-    most = most_valued(space.study) + most_valued_there(space.study)
-    means, covariances = values_with_noise(means, covariances + added, influence, draws, most)
-    if jointly and influence:
-        drawn = space.noise_for(*asked, "crossed").standard_normal(len(crossed))
-        crossed = crossed + influence * largest * drawn
     known = rows.known
     return {
         "released": 1,
         "n_rows": len(rows.weights),
-        "effective_rows": float(np.floor(rows_behind(units))),
+        "effective_rows": rows_behind(rows.by_unit),
         "known": known,
         "means": means * known,
-        "covariances": covariances * np.outer(known, known),
+        "covariances": (covariances + added) * np.outer(known, known),
         "crossed": crossed * known,
     }
-
-
-def most_valued_there(study: Study) -> float:
-    """How many policies a study may ask about at its target, each way it asks."""
-    ways = [way for way in (ValueAtTarget, ValueJointly) if way.needed(study)]
-    return sum(way.most_amount(study) for way in ways)
 
 
 def shares_in_regions(
     space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
 ) -> FloatArray:  # (n_regions,)
-    """The share of rows in each region, counted with noise."""
+    """The share of rows in each region; none where only a few are in it."""
     inside = contexts @ query.regions[:, :-1].T + query.regions[:, -1] > 0
-    counts = space.noisy(inside.sum(axis=0).astype(np.float64), "regions", query.regions)
-    return np.minimum(counts / max(len(contexts), 1), 1.0)
+    counts = inside.sum(axis=0)
+    return np.where(counts < space.limits.minimum_cell, 0.0, counts / max(len(contexts), 1))

@@ -6,18 +6,16 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.transporting.balance_contexts import weigh_jointly
-from fedopl.client.answers.transporting.held_out_rows import HeldOutRows, numbers_behind, rows_for
+from fedopl.client.answers.transporting.held_out_rows import HeldOutRows, rows_for
 from fedopl.client.answers.transporting.transported_rows import (
     WeighedRows,
+    as_means,
     decided_by,
     is_enough,
     modelled_scores,
-    released,
     shares_in_regions,
-    to_digits_that_count,
     with_policy,
 )
-from fedopl.client.answers.valuing.estimate_values import ScoreSpread
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
@@ -32,36 +30,30 @@ _MOST_OF_WEIGHT = 0.5
 
 def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
     """Mean of Γ̂ − μ̂ over held-out rows, weighted to look like the target's rows."""
-    query = to_digits_that_count(query)
-    _once(space, "transported", query)
-    held = rows_for(space, numbers_behind(space))
+    held = rows_for(space)
     found = balance(held.contexts, query.means[:-1], query.squares[:-1], held.weights)
     fits = found.largest_gap <= LARGEST_GAP
     rows, decided = _corrections(space, query, held, found.weights, share=1.0)
-    fits = fits and is_enough(space, rows.by_unit, numbers_behind(space))
-    fields = _of_source(space, query, held, rows, decided) if fits else _nothing(space, held)
+    fits = fits and is_enough(space, rows.by_unit)
+    fields = _of_source(space, rows, decided) if fits else _nothing(space, held)
     del fields["crossed"]
     return TransportedValues(**fields, shares=shares_in_regions(space, query, held.contexts))
 
 
 def answer_jointly(space: Workspace, query: ValueJointly) -> JointValues:
     """The same under weights by which only all sources together look like the target's."""
-    query = to_digits_that_count(query)
-    _once(space, "transported jointly", query)
-    held = rows_for(space, numbers_behind(space))
+    held = rows_for(space)
     _, weights, _ = weigh_jointly(held, query)
     rows, decided = _corrections(space, query, held, weights, query.share)
     units = rows.by_unit
-    fits = is_enough(space, units, numbers_behind(space), jointly=True)
+    fits = is_enough(space, units, jointly=True)
     fits = fits and query.share * float(units.max()) <= _MOST_OF_WEIGHT
-    fields = _of_source(space, query, held, rows, decided) if fits else _nothing(space, held)
+    fields = _of_source(space, rows, decided) if fits else _nothing(space, held)
     return JointValues(**fields, shares=shares_in_regions(space, query, held.contexts))
 
 
 def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> TransportedValues:
-    """Mean of μ̂ over the target's contexts, with rare values masked."""
-    query = to_digits_that_count(query)
-    _once(space, "transported", query)
+    """Mean of μ̂ over the target's contexts, with what few rows have held."""
     fields = _of_target(space, query)
     del fields["crossed"]
     return TransportedValues(**fields)
@@ -69,15 +61,7 @@ def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> Transporte
 
 def answer_jointly_as_target(space: TargetWorkspace, query: ValueJointly) -> JointValues:
     """The same, where sources find their weights together."""
-    query = to_digits_that_count(query)
-    _once(space, "transported jointly", query)
     return JointValues(**_of_target(space, query))
-
-
-def _once(space: Workspace, kind: str, query: ValueAtTarget | ValueJointly) -> None:
-    """Answer this once: what two sets of weights differ in may be a few rows."""
-    if space.limits.minimum_cell:
-        space.history.require_first(kind, **dict(query.named_arrays()))
 
 
 # --- a source's part ----------------------------------------------------------------------------
@@ -98,17 +82,9 @@ def _corrections(
     return rows, decided
 
 
-def _of_source(
-    space: Workspace,
-    query: ValueAtTarget | ValueJointly,
-    held: HeldOutRows,
-    rows: WeighedRows,
-    decided: IntArray,
-) -> dict[str, Any]:
-    """What is released of them, by field."""
-    spread = ScoreSpread(space.least_spread)
-    spread.see(held.scores, held.rewards)
-    return released(space, query, rows, spread, _excess(space, decided, rows.weights))
+def _of_source(space: Workspace, rows: WeighedRows, decided: IntArray) -> dict[str, Any]:
+    """Their means, by field."""
+    return as_means(rows, _excess(space, decided, rows.weights))
 
 
 def _excess(
@@ -142,14 +118,9 @@ def _of_target(space: TargetWorkspace, query: ValueAtTarget | ValueJointly) -> d
     """Means of μ̂ and shares of rows in regions, by field."""
     whole = space.study_rows.whole
     contexts, own = whole.data.contexts, whole.data.weights_of()
-    n_numbers = numbers_behind(space)
-    space.limits.check_parameters(n_numbers, len(contexts))
     by_action = modelled_scores(space, query, contexts)
     values = with_policy(by_action, decided_by(space, query, contexts))
     rows = WeighedRows(values=values, weights=own / own.sum(), groups=whole.data.groups)
-    if not is_enough(space, rows.by_unit, n_numbers):
+    if not is_enough(space, rows.by_unit):
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    spread = ScoreSpread()
-    spread.see(by_action, values[:, 0])
-    shares = shares_in_regions(space, query, contexts)
-    return {**released(space, query, rows, spread), "shares": shares}
+    return {**as_means(rows), "shares": shares_in_regions(space, query, contexts)}

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.released_groups import tree_of
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.answers.asked_policies import tree_of
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
@@ -16,29 +16,22 @@ from fedopl.policies.trees.nodes import leaf_positions, leaves_of
 
 
 def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
-    """Shares and values of leaves; those with few rows are suppressed.
-
-    The suppressed leaves together never hold just a few rows.
-    """
-    study = space.study
-    needed = space.limits.rows_needed(2 * study.n_actions)  # a mean and a variance each
+    """Shares and values of leaves; those with few rows are left out."""
+    study, needed = space.study, max(space.limits.minimum_cell, 1)
     root = tree_of(space, query.tree, range(study.n_actions))
     if not space.n_rows(RowSplit.EVALUATION):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if needed > 1:  # leaves of several trees could be differenced
-        space.history.require_first("leaves", tree=query.tree)
-    decided = np.array([leaf.action for leaf in leaves_of(root)])
-    found = _Leaves(len(decided), study.n_actions)
+    found = _Leaves(len(leaves_of(root)), study.n_actions)
     for chunk in space.chunks():
         rows = chunk.rows(RowSplit.EVALUATION)
         contexts = chunk.data.contexts[rows]
         leaf = leaf_positions(root, study.columns, contexts)
         scores = space.obeyed.effective(contexts, chunk.scores[rows])
         found.add(leaf, scores, chunk.weights(rows), chunk.data.groups_of(rows))
-    released = _released_leaves(found.counts, decided, needed)
-    counts = space.noisy(found.counts.astype(np.float64), "leaves", query.tree)
-    shares = np.where(released, found.weights / found.weights.sum(), 0.0)
-    return LeafValues(counts=counts, shares=shares, **found.fields(released, needed))
+    enough = found.counts >= needed
+    counts = np.where(enough, found.counts, 0).astype(np.float64)
+    shares = np.where(enough, found.weights / found.weights.sum(), 0.0)
+    return LeafValues(counts=counts, shares=shares, **found.fields(needed))
 
 
 class _Leaves:
@@ -71,40 +64,12 @@ class _Leaves:
                 self._known[place, action] += np.count_nonzero(np.isfinite(score))
                 self._sums[place][action].add(score, weight, group)
 
-    def fields(self, released: BoolArray, needed: int) -> dict[str, Any]:
+    def fields(self, needed: int) -> dict[str, Any]:
         """The value of each action in each leaf that has enough rows, zeros elsewhere."""
         names = ("rows", "degrees_of_freedom", "means", "variances")
         numbers = np.zeros((len(names), *self._shape))
-        for action, known in enumerate(self._known.T):
-            alike = np.zeros_like(known)
-            for place in np.flatnonzero(_released_leaves(known, alike, needed, released)):
-                found = self._sums[place][action].estimate()
-                if found is not None:
-                    numbers[:, place, action] = found.first_column
+        for place, action in np.argwhere(self._known >= needed):
+            found = self._sums[place][action].estimate()
+            if found is not None:
+                numbers[:, place, action] = found.first_column
         return dict(zip(names, numbers, strict=True))
-
-
-def _released_leaves(
-    counts: IntArray, decided: IntArray, needed: int, among: BoolArray | None = None
-) -> BoolArray:  # (n_leaves,)
-    """Leaves with enough rows, except those that would disclose the others by differencing.
-
-    The sum over suppressed leaves follows from totals: for each action, and for the tree's
-    decisions. These sums differ in the rows for which the tree decides on another action. There
-    must be no such rows, or enough of them. If it is enough to suppress one more leaf, that is the
-    smallest such leaf.
-    """
-    released: BoolArray = (counts >= needed) & (counts > 0)
-    released &= True if among is None else among
-    places = np.arange(len(counts))
-
-    def disclose_few(released: BoolArray) -> bool:
-        left = np.bincount(decided, np.where(released, 0, counts))
-        others = np.append(left.sum() - left, left.sum())
-        return bool(released.any() and ((others > 0) & (others < needed)).any())
-
-    while disclose_few(released):
-        more = np.flatnonzero(released).tolist()
-        alone = [place for place in more if not disclose_few(released & (places != place))]
-        released &= places != min(alone or more, key=lambda place: counts[place])
-    return released

@@ -4,11 +4,10 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import policies_in
-from fedopl.client.answers.valuing.estimate_values import ScoreSpread, values_on_split
-from fedopl.client.local.leaf_noise import LeafNoise
+from fedopl.client.answers.learning import check_terms
+from fedopl.client.answers.valuing.estimate_values import values_on_split
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
-from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.personal_values import (
     ValuePersonal,
@@ -29,7 +28,7 @@ from fedopl.solvers.personal_ridge import Scaling, Strengths
 
 def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     """How far apart the scores of a row lie, on average over training rows."""
-    space.check_rows_for_sums()
+    check_terms(space)
     if space.study.policy.has_leaves:
         known = scored_actions(space.scored_rows, space.study.n_actions)
         return ContrastSquares(squares=squares_apart(space.scored_rows, known))
@@ -74,8 +73,7 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
         scaling=Scaling(centre=query.centre, scale=query.scale),
         likelihoods=query.likelihoods,
     )
-    # Rounded as policies of a query are, so that the same policy has the same noise.
-    return task.solve().rounded(study)
+    return task.solve()
 
 
 def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
@@ -92,33 +90,12 @@ def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
         own_root=alone.root,
         others=_with_never(query.others),
         likelihoods=query.likelihoods,
-        noise=_noise_in(space, query.tree),
     )
     return task.solve()
 
 
-def _noise_in(space: Workspace, tree: FloatArray) -> LeafNoise:
-    """Noise as on values: as large as the change by a few usual rows, if the limits ask for it."""
-    limits, deviation = space.limits, 0.0
-    if limits.value_noise:
-        spread = ScoreSpread(space.least_spread)
-        for chunk in space.chunks():
-            rows = chunk.training
-            spread.see(chunk.scores[rows], net_rewards(chunk.data, rows, space.study))
-        deviation = limits.value_noise * spread.usual
-    return LeafNoise(
-        minimum_cell=limits.minimum_cell,
-        deviation=deviation,
-        draws=lambda what: space.noise_for("personal leaves", what, tree),
-    )
-
-
 def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
-    """The place of the candidate that own training rows and others' values support.
-
-    Values have the noise that they have when released, because the answer shows which one is
-    chosen.
-    """
+    """The place of the candidate that own training rows and others' values support."""
     found = values_on_split(space, query, RowSplit.TRAINING)
     n = query.n_policies
     path = ChoicePath(

@@ -49,7 +49,7 @@ def added_by_changes(
     return _BY_SQUARES * np.outer(moved, moved)
 
 
-def may_be_corrected(chunk: Chunk, without: BoolArray, needed: int) -> BoolArray:  # (n_actions,)
+def may_be_corrected(chunk: Chunk, without: BoolArray) -> BoolArray:  # (n_actions,)
     """The actions that enough training rows took, of those with scores by more than a model."""
     taken = np.bincount(chunk.data.actions[chunk.training], minlength=len(without))
-    return np.asarray((taken >= max(needed, 1)) & ~without)
+    return np.asarray((taken > 0) & ~without)

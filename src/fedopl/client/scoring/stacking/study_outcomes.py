@@ -22,18 +22,14 @@ from fedopl.study.study import Study
 class StudyOutcomes:
     """Outcome models as the study defines them, for the rows of one client."""
 
-    def __init__(
-        self, rows: StudyRows, study: Study, rows_needed: float, regressor: object = None
-    ) -> None:
+    def __init__(self, rows: StudyRows, study: Study, regressor: object = None) -> None:
         self._rows, self._study, self._regressor = rows, study, regressor
-        self._needed = max(rows_needed, 1)  # rows of an action behind any sum
 
     def by(self, given: GivenModels) -> Outcomes:
         """The federation's outcome models, and own models of actions that it has none for.
 
-        With many actions, the sums of an action in a fold may be too small to be released anywhere.
-        A model that never leaves may rest on fewer rows. But the rows that took the action count in
-        sums of scores. So there must be as many of them as behind any other sum.
+        Sums of an action that few rows took at every client are not released anywhere. A model that
+        never leaves may rest on fewer rows.
         """
         stacked = None
         if self._study.stacked_sizes:
@@ -63,8 +59,7 @@ class StudyOutcomes:
     @property
     def _enough(self) -> BoolArray:  # (n_actions,)
         """The actions that enough training rows took for own models to be used."""
-        taken = self._rows.rows_by_fold_action[:-1].sum(axis=0)
-        return np.asarray(taken >= self._needed)
+        return self._rows.split.corrected
 
     @computed_once
     def _stack(self) -> StackedOutcomes:

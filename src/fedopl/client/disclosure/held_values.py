@@ -1,0 +1,65 @@
+"""Rule *cell* for terms: a value that all but a few rows share is held for all rows.
+
+If 1 to 4 rows of a client have another value of a term than all others (a flag, a missing
+indicator, a hinge, a product, a jump), sums with this term are sums over those few rows. So the
+term has the common value in all rows of the client, training or held out, in every fold.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.disk.passes import totals_of
+
+# The terms of some rows; called once for each pass.
+Parts = Callable[[], Iterable[FloatArray]]
+
+
+@dataclass(frozen=True)
+class HeldValues:
+    """The value at which each of some columns is held."""
+
+    values: Mapping[int, float]
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __call__(self, columns: FloatArray) -> FloatArray:  # (n_rows, n_columns)
+        """The columns with these values; the same array if none is held."""
+        if not self.values:
+            return columns
+        held = np.array(columns)
+        for place, value in self.values.items():
+            held[:, place] = value
+        return held
+
+
+NOTHING_HELD = HeldValues({})
+
+
+def held_values(parts: Parts, minimum: int) -> HeldValues:
+    """The columns that fewer than `minimum` rows, but some, differ in from all others; a pass.
+
+    Of 2·`minimum` − 1 rows, most have a value that fewer than `minimum` rows differ from, so their
+    median is that value.
+    """
+    if minimum < 2:
+        return NOTHING_HELD
+    first = next((part[: 2 * minimum - 1] for part in parts() if len(part)), None)
+    if first is None:
+        return NOTHING_HELD
+    common = np.sort(first, axis=0)[len(first) // 2]
+    others = sum(totals_of(parts(), partial(_differing, common)), np.zeros(len(common), np.int64))
+    held = np.flatnonzero((others > 0) & (others < minimum))
+    return HeldValues({place: float(common[place]) for place in held.tolist()})
+
+
+def _differing(common: FloatArray, parts: Iterable[FloatArray]) -> IntArray:  # (n_columns,)
+    """The rows that differ from the common value, by column."""
+    found = np.zeros(len(common), np.int64)
+    for columns in parts:
+        found += (columns != common).sum(axis=0)
+    return found
