@@ -147,6 +147,8 @@ def _check_as_json(checked: "Readiness") -> dict[str, Any]:
             name: {
                 "rows": found.data.n_rows if found.data else None,
                 "problems": found.problems,
+                "rules": found.rules,
+                "takes_part": found.takes_part,
                 "cautions": found.cautions,
                 "refusals": [{"query": q, "code": c} for q, c in checked.refusals[name]],
                 "support": _support_as_json(found),
@@ -183,7 +185,9 @@ def preview(
 ) -> None:
     """Show every number that would leave one client in this study; nothing is sent."""
     from fedopl.client.client_file import read_client
+    from fedopl.client.inspect_table import rules_for
     from fedopl.engines.preview import rehearse
+    from fedopl.study.contract import contract_of
     from fedopl.study.study_file import read_study
 
     agreed, _ = read_study(study)
@@ -195,6 +199,9 @@ def preview(
     if as_json:
         say_json([_leaving_as_json(left) for left in leaving])
         return
+    typer.echo(f"{contract_of(agreed)}\n")
+    if not agreed.privacy:
+        typer.echo("\n".join(rules_for(here, agreed, rows)) + "\n")
     split = 1
     for left in leaving:
         if left.split > split:  # the first split needs no heading, as most studies have only one

@@ -41,8 +41,8 @@ def ledger(
         _check_store(here, entries)
     elif lifetime:
         raise OptionError(
-            f"{here.path}: an aggregator has no rows, and so no lifetime; its members' ledgers have "
-            "theirs"
+            f"{here.path}: an aggregator has no rows, and so no lifetime; its members' ledgers "
+            "have theirs"
         )
     if as_json:
         say_json([asdict(one) for one in (summaries(entries) if lifetime else entries)])

@@ -93,11 +93,12 @@ def _how_learned(finished: "Record") -> list[str]:
 
 def _refusals(finished: "Record") -> str:
     from fedopl.messages.refusal import in_words
+    from fedopl.report.words.numbers import listed
 
     lines = [
-        f"{name} did not answer exchange {exchange} ({why}): {in_words(why).why}. "
-        f"{in_words(why).remedy}"
-        for exchange, name, why in finished.refusals
+        f"{listed(sorted(who))} did not answer {listed(asked)} ({why}): "
+        f"{in_words(why).why}. {in_words(why).remedy}"
+        for why, (who, asked) in finished.refusals_by_reason.items()
     ]
     return "\n".join(["", *lines, ""] if lines else [""])
 

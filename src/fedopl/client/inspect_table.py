@@ -11,13 +11,15 @@ from fedopl.base.errors import FedoplError
 from fedopl.base.files import ANYBODY_HERE, who_else_reads
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
+from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disclosure.lifetime import summaries
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.far_values import dominating_values, far_values
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.private.range_check import private_cautions, private_problems
 from fedopl.client.repeated_rows import n_repeated_rows
-from fedopl.client.rules_found import rules_found
+from fedopl.client.rules_found import alone_in_cells, rules_found
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
@@ -73,6 +75,12 @@ class Examined:
     features: dict[str, FeatureSummary] | None = None
     attrition: Attrition | None = None  # if rows without an outcome were left out
     is_target: bool = False  # then it has contexts only
+    minimum_rows: int = 1
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it has as many rows as its owner wants it to take part with."""
+        return self.data is None or self.data.n_rows >= self.minimum_rows
 
     @property
     def in_words(self) -> str:
@@ -117,12 +125,11 @@ def examine(client: Client, study: Study) -> Examined:
     space = _space(data, study, limits)
     return Examined(
         name=client.name,
-        rules=() if study.privacy else tuple(rules_found(space)),
+        rules=() if study.privacy else tuple(rules_found(space, _n_studies(client, study))),
         problems=(
             *problems,
             *private_problems(client.name, data, study),
             *([] if study.privacy else _contradictions(data, study, limits)),
-            *_too_few_rows(data, limits),
         ),
         cautions=(
             *cautions,
@@ -137,6 +144,7 @@ def examine(client: Client, study: Study) -> Examined:
         fit=fit,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
         attrition=_attrition(caught),
+        minimum_rows=limits.minimum_rows,
     )
 
 
@@ -146,7 +154,6 @@ def _examined_target(
     """The findings in a table of contexts, which has no overlap or outcomes to inspect."""
     limits = client.settings.limits
     n_terms = 2 * study.n_features + 1
-    problems += _too_few_rows(data, limits)
     if not limits.adds_terms(n_terms, data.n_rows):
         problems.append(
             f"has {data.n_rows:,} rows; means and squares of {study.n_features} features need "
@@ -160,6 +167,7 @@ def _examined_target(
         data=data,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
         is_target=True,
+        minimum_rows=limits.minimum_rows,
     )
 
 
@@ -174,6 +182,23 @@ def _readable_data(client: Client) -> list[str]:
     if not client.settings.data.file or who_else_reads(path) != ANYBODY_HERE:
         return []
     return [f"its rows can be read by {ANYBODY_HERE}; if they should not be: chmod o-r {path}"]
+
+
+def rules_for(client: Client, study: Study, data: LoggedData) -> list[str]:
+    """What the five rules decide for its rows, and how many sums rest on one row, in words."""
+    space = _space(data, study, client.settings.limits)
+    n_cells, share = alone_in_cells(space)
+    alone = (
+        f"{n_cells:,} sums of a flag, by fold and action, rest on a single row; {share:.1%} of the "
+        "rows learned from are alone in one"
+    )
+    return [*rules_found(space, _n_studies(client, study)), alone]
+
+
+def _n_studies(client: Client, study: Study) -> int:
+    """How many other studies its ledger has answers to."""
+    found = summaries(FileLedger(client.ledger_path).entries())
+    return sum(own.counts and own.study != study.digest.hex() for own in found)
 
 
 def _space(data: LoggedData, study: Study, limits: Limits) -> Workspace:
@@ -202,12 +227,6 @@ def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
 def _of_all_rows(study: Study) -> Study:
     # The secret that decides which rows are held out may not be made yet.
     return study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
-
-
-def _too_few_rows(data: LoggedData, limits: Limits) -> list[str]:
-    if data.n_rows >= limits.minimum_rows:
-        return []
-    return [f"has {data.n_rows:,} rows, and takes part with {limits.minimum_rows:,} (minimum_rows)"]
 
 
 def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:

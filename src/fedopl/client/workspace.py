@@ -119,6 +119,11 @@ class Workspace:
         """Whether it adds sums of terms, by the rule on rows for each term."""
         return self.limits.adds_terms(self.study.n_terms + 1, self.n_training)
 
+    def check_held_out(self) -> None:
+        """Refuse values of held-out rows if the client only learns."""
+        if not self.n_rows(RowSplit.EVALUATION):
+            raise RefusedError(RefusalCode.ONLY_LEARNS)
+
     @property
     def corrected(self) -> BoolArray:  # (n_actions,)
         """The actions whose scores own rows correct, by the rule on splits."""
@@ -195,7 +200,7 @@ class Workspace:
             key,
         )
         # For comparison on held-out rows, or because a single party learns this policy.
-        if self.study.policy.learned_by_one or self.study_rows.split.share > 0:
+        if self.study.policy.learned_by_one or self.study.evaluation.share > 0:
             return replace(scores, local=self._learn_local_policy(scorer, scores))
         return scores
 

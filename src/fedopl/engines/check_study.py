@@ -18,7 +18,7 @@ from fedopl.engines.preview import rehearse_together
 from fedopl.engines.regions import check_regions
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
-from fedopl.results.record import Record
+from fedopl.study.contract import contract_of
 from fedopl.study.mixture import Empirical
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_named, read_study
@@ -40,6 +40,7 @@ class Readiness:
     refusals: dict[str, tuple[tuple[str, str], ...]]  # client → (query, code)
     differences: tuple[str, ...]
     problems: tuple[str, ...]  # of the study with all clients together
+    contract: str  # which one holds, in a sentence
 
     @property
     def is_ready(self) -> bool:
@@ -47,8 +48,19 @@ class Readiness:
         stuck = chain.from_iterable(client.problems for client in self.clients.values())
         return not self.problems and not any(stuck)
 
+    @property
+    def left_out(self) -> list[str]:
+        """One line on the clients that have too few rows to take part, if there are any."""
+        few = {n: own.data for n, own in self.clients.items() if own.data and not own.takes_part}
+        if not few:
+            return []
+        named = ", ".join([f"{name} ({data.n_rows:,} rows)" for name, data in few.items()])
+        return [f"take no part, with fewer rows than minimum_rows: {named}"]
+
     def __str__(self) -> str:
-        parts = [self._client(name) for name in self.clients]
+        parts = [self.contract, *(self._client(name) for name in self.clients)]
+        if self.left_out:
+            parts.append("Clients left out:\n" + _marked(self.left_out, "!"))
         if self.differences:
             parts.append("Differences between clients:\n" + _marked(self.differences, "!"))
         if self.problems:
@@ -66,6 +78,7 @@ class Readiness:
         ]
         parts = [
             f"── {name}: {found.in_words}" if found.data else f"── {name}",
+            _marked(found.rules, "·"),
             _marked(found.problems, "✗"),
             f"\n{found.overlap.table()}\n" if found.overlap else "",
             f"{found.fit.table()}\n" if found.fit else "",
@@ -98,13 +111,14 @@ def check_clients(
 ) -> Readiness:
     """Inspect every client's table, compare the clients, then rehearse the study."""
     examined = {name: _examined(study, client) for name, client in sorted(clients.items())}
-    refusals, record, failure = _rehearsal(study, examined, clients, candidates)
+    refusals, failure = _rehearsal(study, examined, clients, candidates)
     never = _never_taken(study, examined)
     problems = [f"no row took '{a}': take it out of the study's actions" for a in never]
     return Readiness(
         clients=examined,
         refusals=refusals,
         differences=tuple(_differences(study, examined)),
+        contract=contract_of(study),
         problems=(*problems, *([f"the study would fail: {failure}"] if failure else [])),
     )
 
@@ -126,23 +140,27 @@ def _rehearsal(
     examined: Mapping[str, Examined],
     clients: Mapping[str, Client],
     candidates: Mapping[str, Policy],
-) -> tuple[dict[str, tuple[tuple[str, str], ...]], Record | None, str]:
-    """What clients refuse in a rehearsal, its record, and why it failed.
+) -> tuple[dict[str, tuple[tuple[str, str], ...]], str]:
+    """What clients refuse in a rehearsal, and why it failed.
 
-    There is a rehearsal only if all clients can take part.
+    There is a rehearsal only if no client has a problem.
     """
     refused: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
-    data = {name: e.data for name, e in examined.items() if e.data and not e.problems}
-    record, failure = None, ""
-    if len(data) == len(examined):
+    data = {name: e.data for name, e in examined.items() if e.data and e.takes_part}
+    failure = ""
+    if any(e.problems for e in examined.values()):
+        pass
+    elif not data:
+        failure = "no client has rows enough to take part (minimum_rows)"
+    else:
         if study.aggregators:  # members are asked one by one, and a mixture is of aggregators
             counts = "weight" if study.mixture.counts_weight else "rows"
             study = study.model_copy(update={"mixture": Empirical(count=counts)})
-        rounds, record, failure = rehearse_together(study, clients, data, candidates)
+        rounds, failure = rehearse_together(study, clients, data, candidates)
         for latest in rounds:
             for name, code in latest.refused.items():
                 refused[name][latest.query, code] = None
-    return {name: tuple(refusals) for name, refusals in refused.items()}, record, failure
+    return {name: tuple(refusals) for name, refusals in refused.items()}, failure
 
 
 def _never_taken(study: Study, examined: Mapping[str, Examined]) -> list[str]:

@@ -42,7 +42,6 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.policies.trees.nodes import branches_of
-from fedopl.results.record import Record
 from fedopl.results.round import Round
 from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
@@ -217,8 +216,8 @@ def rehearse_together(
     clients: Mapping[str, Client],
     data: Mapping[str, LoggedData],
     policies: Mapping[str, Policy],
-) -> tuple[list[Round], Record | None, str]:
-    """The exchanges of a rehearsal with all clients, its record, and why it failed if it did.
+) -> tuple[list[Round], str]:
+    """The exchanges of a rehearsal with all clients, and why it failed if it did.
 
     Nothing is kept.
     """
@@ -232,12 +231,12 @@ def rehearse_together(
         asked.append(Conversation(one, InProcess(doors)))
         return Begun(asked[-1], only_policy(doors))
 
-    record, failure = None, ""
+    failure = ""
     try:
-        record = run_splits(study, begin, policies=policies)
+        run_splits(study, begin, policies=policies)
     except FederationError as error:
         failure = str(error)
-    return [latest for conversation in asked for latest in conversation.rounds], record, failure
+    return [latest for conversation in asked for latest in conversation.rounds], failure
 
 
 def _leaving(study: Study, query: Message, answer: Message, n_bytes: int) -> Leaving:

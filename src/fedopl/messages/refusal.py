@@ -38,6 +38,7 @@ class RefusalCode(enum.Enum):
     NOT_APPROVED = 31
     TOO_FEW_MEMBERS = 36
     TOO_MANY_STUDIES = 37
+    ONLY_LEARNS = 38
 
 
 @message
@@ -185,6 +186,10 @@ REFUSALS: dict[RefusalCode, Refused] = {
         "Resume the run that it answered, with the same clients on the same kind of processor; a "
         "run with other clients, or on another kind of processor, asks other questions and needs "
         "a new study (another seed will do).",
+    ),
+    RefusalCode.ONLY_LEARNS: Refused(
+        "it only learns: held-out rows would have too few of every action (minimum_cell)",
+        "Wait for more rows, hold out a larger share, or let values be cross-fitted.",
     ),
     RefusalCode.TOO_MANY_STUDIES: Refused(
         "it has answered as many studies as its owner allows",

@@ -14,7 +14,7 @@ from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.overlap_cautions import overlap_cautions
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
-from fedopl.report.words.numbers import count, listed, percent, plural
+from fedopl.report.words.numbers import count, listed, percent
 from fedopl.report.words.permission_words import arm_given
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
@@ -190,21 +190,13 @@ def _without_values(record: Record) -> Iterator[Caution]:
 
 
 def _not_heard(record: Record) -> Iterator[Caution]:
-    """The clients that did not contribute, one caution for each question and reason."""
-    query_of = {latest.exchange: latest.query for latest in record.rounds}
-    found: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    for exchange, client, why in record.refusals:
-        found[query_of[exchange], why].append((exchange, client))
-    for (query, why), places in found.items():
-        exchanges = {exchange for exchange, _ in places}
-        first = f"exchange {min(exchanges) + 1}"
-        several = f"{plural(len(exchanges), 'exchange')}, first in {first}"
-        who = listed(sorted({client for _, client in places}))
+    """The clients that did not contribute, one caution for each reason."""
+    for why, (who, asked) in record.refusals_by_reason.items():
         reason = in_words(why)
+        titles = listed([f"“{QUERY_NAMED[query].title}”" for query in asked])
         yield Caution(
             "No answer",
-            f"{who} gave no answer to “{QUERY_NAMED[query].title}” "
-            f"({several if len(exchanges) > 1 else first}): {reason.why}.",
+            f"{listed(sorted(who))} gave no answer to {titles}: {reason.why}.",
             reason.remedy,
         )
 

@@ -112,6 +112,17 @@ class Record:
         return self.rounds[:second]
 
     @property
+    def refusals_by_reason(self) -> dict[str, tuple[set[str], list[str]]]:
+        """By reason, the clients that did not contribute for it, and to which questions."""
+        query_of = {latest.exchange: latest.query for latest in self.rounds}
+        found: dict[str, tuple[set[str], list[str]]] = {}
+        for exchange, client, why in self.refusals:
+            who, asked = found.setdefault(why, (set(), []))
+            who.add(client)
+            asked += [query_of[exchange]] if query_of[exchange] not in asked else []
+        return found
+
+    @property
     def refusals(self) -> tuple[tuple[int, str, str], ...]:
         """Every (exchange, client, reason) in which a client did not contribute."""
         return tuple(

@@ -77,19 +77,20 @@ def _slopes(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
 
 def _shares(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
     """The share of held-out rows that each classifier assigns to its target."""
+    space.check_held_out()
     sums = [JointSums() for _ in classifiers]
     for features, weights, groups in _weighed(space, RowSplit.EVALUATION):
         for own, parameters in zip(sums, classifiers, strict=True):
             # One product each: with several at once, the bits would depend on their number.
             taken = (features @ parameters > 0).astype(np.float64)
             own.add(taken[:, None], weights, groups)
-    return [_share(space, own) for own in sums]
+    return [_share(own) for own in sums]
 
 
-def _share(space: Workspace, sums: JointSums) -> dict[str, Any]:
+def _share(sums: JointSums) -> dict[str, Any]:
     """The share of held-out rows that one classifier assigns to its target."""
     found = sums.estimate()
-    if found is None or space.n_rows(RowSplit.EVALUATION) < space.limits.minimum_cell:
+    if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     _, _, share, variance = found.first_column
     return {"released": 1.0, "target_share": share, "target_share_variance": variance}

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
@@ -18,17 +18,17 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
     n_columns = space.study.n_actions + 1
     sums = [JointSums() for _ in range(n_columns)]
-    known: IntArray = np.zeros(n_columns, np.int64)
+    known: Any = np.zeros(n_columns, np.int64)
     for chunk in space.scored.evaluated(space.unscored_chunks()):
         rows = chunk.training
         squares = chunk.scores[rows] ** 2  # (n_training, n_actions)
         weights, groups = chunk.data.weights_of(rows), chunk.data.groups_of(rows)
         columns = np.column_stack([_largest(squares), squares])
-        known += np.isfinite(columns).sum(axis=0)
+        known = known + np.isfinite(columns).sum(axis=0)
         for place, column in enumerate(columns.T):
             sums[place].add(column[:, None], weights, groups)
     found = np.zeros((5, n_columns))
-    for place in np.flatnonzero(known >= max(space.limits.minimum_cell, 1)):
+    for place in np.flatnonzero(known >= max(space.limits.minimum_cell, 1)).tolist():
         moment = sums[place].estimate()
         found[:, place] = (1.0, *moment.first_column) if moment else 0.0
     names = ("released", "rows", "degrees_of_freedom", "means", "variances")

@@ -3,11 +3,9 @@
 import numpy as np
 
 from fedopl.base.arrays import IntArray
-from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
-from fedopl.messages.refusal import RefusalCode
 
 
 class HeldOutRows:
@@ -39,8 +37,6 @@ class HeldOutRows:
 
 
 def rows_for(space: Workspace) -> HeldOutRows:
-    """The held-out rows, if there are enough of them."""
-    held = HeldOutRows(space)
-    if held.n_rows < max(space.limits.minimum_cell, 1):
-        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
-    return held
+    """The held-out rows, if there are some."""
+    space.check_held_out()
+    return HeldOutRows(space)

@@ -78,8 +78,8 @@ def estimate_candidates(
     again: Sequence[int] = (),
 ) -> JointEstimate:
     """Estimate the policies asked about, then the logging policy, then the client's own policy."""
-    if not space.n_rows(split):
-        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    if split is RowSplit.EVALUATION:
+        space.check_held_out()
     own: list[Decides] = []
     if split is RowSplit.EVALUATION:
         own = [space.local_policy.at(space.client).decide]

@@ -42,6 +42,7 @@ def value_spending(space: Workspace, query: ValueSpending) -> PriceCurve:
 
 def _told(space: Workspace, path: PricedPath) -> PriceCurve:
     """Means and covariances of gains and costs."""
+    space.check_held_out()
     n_rows, n_told = space.n_rows(_HELD_OUT), n_points(space.study)
     sums = [JointSums() for _ in range(n_told)]
     for chunk in space.chunks():

@@ -6,11 +6,9 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import tree_of
-from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
-from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.trees.nodes import leaf_positions, leaves_of
 
@@ -19,8 +17,7 @@ def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
     """Shares and values of leaves; those with few rows are left out."""
     study, needed = space.study, max(space.limits.minimum_cell, 1)
     root = tree_of(space, query.tree, range(study.n_actions))
-    if not space.n_rows(RowSplit.EVALUATION):
-        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    space.check_held_out()
     found = _Leaves(len(leaves_of(root)), study.n_actions)
     for chunk in space.chunks():
         rows = chunk.rows(RowSplit.EVALUATION)
