@@ -27,6 +27,7 @@ from fedopl.study.personal_plan import PersonalPlan, why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
@@ -52,6 +53,7 @@ def learn(
     personal: str = "auto",
     guardrails: Mapping[str, Guardrail] | None = None,
     declared: Declared | None = None,
+    ranges: Ranges | None = None,
     target: Contexts | None = None,
     balance: Balance = "each",
     privacy: PrivacyPlan | None = None,
@@ -99,6 +101,8 @@ def learn(
             more_than="what was done")`; the column is one of every client's `outcomes`.
         declared: bounds on rewards and propensities that hold at all clients, used in regret
             bounds.
+        ranges: where outcomes and features lie, `Ranges(outcome=(0, 1), features={"age": (0,
+            120)})`; what lies beyond counts as the nearer end, and the result says how much did.
         target: `Contexts` of a site without outcomes. The result says what the policy is worth
             there; among the clients the site is called "target".
         balance: how clients are weighted to look like the target: "each" for itself, "joint": all
@@ -140,6 +144,7 @@ def learn(
         "personal": "none" if personal == "auto" else personal,
         "guardrails": dict(guardrails or {}),
         "declared": declared or Declared(),
+        "ranges": ranges or Ranges(),
         "target": None if target is None else TargetPlan(client=TARGET, balance=balance),
         "aggregators": names,
         "privacy": privacy,

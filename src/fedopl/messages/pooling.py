@@ -49,6 +49,7 @@ PoolingRule = Callable[[Sequence[Any], FloatArray, Study], Message]
 
 def _enrolments(answers: Sequence[Enrolment], _shares: FloatArray, _study: Study) -> Enrolment:
     return Enrolment(
+        clipped=sum(one.clipped for one in answers),
         n_rows=sum(one.n_rows for one in answers),
         rows_per_action=_added([one.rows_per_action for one in answers]),
     )

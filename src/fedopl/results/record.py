@@ -83,6 +83,7 @@ class Record:
     statistics: ScoreStatistics
     described: Descriptions | None  # None where nobody was asked, or nobody answered
     row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
+    clipped: dict[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges, by client
     fitted: dict[str, ModelFit] = field(default_factory=dict)  # by client, whether models fit
     interactions: dict[str, InteractionsLeft] = field(default_factory=dict)  # by client
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid

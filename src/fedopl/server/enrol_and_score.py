@@ -41,6 +41,7 @@ class Enrolled(NamedTuple):
     taken: TakenRows | None = None  # if the study is cautious
     summed: Mapping[str, OutcomeSums] = MappingProxyType({})  # the sums behind outcome models
     total: OutcomeSums | None = None  # of these sums and of those of earlier clients
+    clipped: Mapping[str, int] = MappingProxyType({})  # numbers beyond agreed ranges, by client
 
 
 def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None) -> Enrolled:
@@ -72,8 +73,9 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     counted = Counted(rows=rows, weights=weights)
     borrowed = {name: enrolled[name].rows_per_action <= 0 for name in rows}
     borrowed = {name: own for name, own in borrowed.items() if own.any()}
+    clipped = {name: enrolled[name].clipped for name in rows} if study.ranges else {}
     if sums is None:
-        return Enrolled(counted, borrowed, without_models(study))
+        return Enrolled(counted, borrowed, without_models(study), clipped=clipped)
     absent = {name: "did not enrol" for name in sums if name not in rows}
     usable = conversation.reject(sums, absent)
     # Sums of one client are enough: clients that cannot contribute to the models may still use
@@ -87,12 +89,13 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     taken = TakenRows.of_answers(usable) if doubts else None
     if before and before.models:
         # A client of the run left, and its total with it: newcomers get the models of that run.
-        return Enrolled(counted, borrowed, before.models, taken, usable)
+        return Enrolled(counted, borrowed, before.models, taken, usable, clipped=clipped)
     parts = before.adding(usable, {}).outcome_sums() if before else usable
     if not parts:
-        return Enrolled(counted, borrowed, unsupported_models(study))
+        return Enrolled(counted, borrowed, unsupported_models(study), clipped=clipped)
     total = combined(parts, weights={})
-    return Enrolled(counted, borrowed, solve_outcomes(study, total), taken, usable, total)
+    models = solve_outcomes(study, total)
+    return Enrolled(counted, borrowed, models, taken, usable, total, clipped)
 
 
 class ToldAlong(NamedTuple):

@@ -195,6 +195,7 @@ def _prepare(conversation: Conversation) -> Setting:
         for_newcomers=_for_newcomers(enrolled, by_fold, conversation.study),
         cells=along.cells,
         contrasts=along.contrasts,
+        clipped=enrolled.clipped,
     )
 
 
@@ -229,6 +230,7 @@ def _finish(
         mixture=setting.weights,
         rows={name: setting.rows[name] for name in setting.weights},
         row_weights=_of(setting.weights, setting.row_weights),
+        clipped={name: n for name, n in setting.clipped.items() if n},
         values=evaluated.values,
         gains=evaluated.gains,
         improvements=evaluated.improvements,

@@ -93,6 +93,8 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"target": _said(plans["target"], **_EACH_ALONE)} if plans["target"] else {}),
         **({"aggregators": plans["aggregators"]} if plans["aggregators"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
+        # Nor were there agreed ranges.
+        **({"ranges": plans["ranges"]} if any(plans["ranges"].values()) else {}),
         **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
     }
 

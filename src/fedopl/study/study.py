@@ -45,6 +45,7 @@ from fedopl.study.plans import (
 from fedopl.study.policy_plans import Linear, PolicyPlan
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_check import check_private
+from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Costs
 from fedopl.study.target_plan import TargetPlan, check_target
@@ -74,6 +75,9 @@ class Study(Checked):
         default=None, description="a client with contexts only, where the policy is to be used"
     )
     declared: Declared = Field(default=Declared(), description="what is true of every row")
+    ranges: Ranges = Field(
+        default=Ranges(), description="where numbers lie; what lies beyond is clipped and counted"
+    )
     privacy: PrivacyPlan | None = Field(
         default=None, description="differential privacy; default: exact sums"
     )
@@ -121,7 +125,7 @@ class Study(Checked):
             message = "only linear policies by csoaa-exact are learned from sums in this way"
             raise PlacedError("mixture.robust", message)
         check_values(self)
-        for plan in (self.costs, self.budget):
+        for plan in (self.costs, self.budget, self.ranges):
             if plan:
                 plan.check(self)
         check_guardrails(self)

@@ -26,6 +26,7 @@ from fedopl.study.personal_plan import PersonalPlan
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
@@ -134,6 +135,7 @@ class StudyFile(Checked):
     target: TargetPlan | None = same_as(Study, "target")
     privacy: PrivacyPlan | None = same_as(Study, "privacy")
     declared: Declared = same_as(Study, "declared")
+    ranges: Ranges = same_as(Study, "ranges")
     requires: Grants = same_as(Study, "requires")
 
     @model_validator(mode="after")
@@ -198,6 +200,7 @@ class StudyFile(Checked):
             **self._costs(),
             **({"budget": sections["budget"]} if self.budget else {}),
             **({"privacy": sections["privacy"]} if self.privacy else {}),
+            **({"ranges": sections["ranges"]} if self.ranges else {}),
             **({"aggregators": self.aggregators} if self.aggregators else {}),
             "personal": sections["personal"],
             **({"target": sections["target"]} if self.target else {}),

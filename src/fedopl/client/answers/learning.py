@@ -13,6 +13,7 @@ from fedopl.client.local.score_means import (
     pair_means,
     value_slope,
 )
+from fedopl.client.rows.clipped import n_clipped
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
@@ -32,7 +33,11 @@ def enrol(space: Workspace, _query: Enrol) -> Enrolment:
     """The number of training rows, in all and by action; counts of a few are left out."""
     counts = space.rows_per_action
     shown = np.where(counts < space.limits.minimum_cell, 0, counts)
-    return Enrolment(n_rows=int(counts.sum()), rows_per_action=shown.astype(np.float64))
+    return Enrolment(
+        n_rows=int(counts.sum()),
+        rows_per_action=shown.astype(np.float64),
+        clipped=n_clipped(space.study_rows.given, space.study),
+    )
 
 
 def tell_weight(space: Workspace, _query: TellWeight) -> TotalWeight:

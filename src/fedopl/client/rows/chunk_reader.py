@@ -7,6 +7,7 @@ from fedopl.base.arrays import IntArray
 from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.rows.chunks import Chunk, sorted_order
+from fedopl.client.rows.clipped import Clip
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.terms import Terms
@@ -22,6 +23,12 @@ class ChunkReader:
     given: LoggedData
     folds: Folds
     outcome: str | None
+    clip: Clip | None = None
+
+    def prepared(self, data: LoggedData) -> LoggedData:
+        """The rows as they count: clipped to agreed ranges, and perhaps with another outcome."""
+        clipped = data if self.clip is None else self.clip(data)
+        return clipped if self.outcome is None else clipped.valued_by(self.outcome)
 
     def read(self, rows: slice) -> list[Chunk]:
         """These rows in order, with all their values."""
@@ -29,9 +36,7 @@ class ChunkReader:
 
     def in_order(self, rows: slice) -> tuple[Chunk, IntArray]:
         """The same, and which of the rows each is."""
-        data = self.given.part(rows)
-        if self.outcome is not None:
-            data = data.valued_by(self.outcome)
+        data = self.prepared(self.given.part(rows))
         chunk = Chunk(data=data, folds=self.folds.part(rows))
         order = sorted_order(chunk.folds.of_row, data.actions, self.folds.n_folds, data.n_actions)
         return chunk.taken(order), order

@@ -17,6 +17,7 @@ from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, with_held
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
+from fedopl.client.rows.clipped import Clip
 from fedopl.client.rows.fold_sums import (
     MANY_BYTES,
     FoldSums,
@@ -80,7 +81,12 @@ class StudyRows:
 
     @property
     def _reader(self) -> ChunkReader:
-        return ChunkReader(given=self.given, folds=self.folds_as_given, outcome=self.outcome)
+        return ChunkReader(
+            given=self.given,
+            folds=self.folds_as_given,
+            outcome=self.outcome,
+            clip=Clip.of(self._study),
+        )
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows, and the part (of `N_PARTS`) of each."""
@@ -138,11 +144,11 @@ class StudyRows:
     @computed_once
     def _sorted(self) -> Chunk:
         order = self.order
-        data = self._with_outcome(self.given.taken(order))
+        data = self._prepared(self.given.taken(order))
         return Chunk(data=data, folds=self.folds_as_given.taken(order))
 
-    def _with_outcome(self, data: LoggedData) -> LoggedData:
-        return data if self.outcome is None else data.valued_by(self.outcome)
+    def _prepared(self, data: LoggedData) -> LoggedData:
+        return self._reader.prepared(data)
 
     @computed_once
     def split(self) -> Split:

@@ -142,11 +142,15 @@ class LoggedData:
         """The same rows with other contexts, which are not checked."""
         return self._of(lambda array: contexts if array is self.contexts else array)
 
+    def with_rewards(self, rewards: FloatArray) -> "LoggedData":
+        """The same rows with other rewards, which are not checked."""
+        return self._of(lambda array: rewards if array is self.rewards else array)
+
     def valued_by(self, outcome: str) -> "LoggedData":
         """The same rows with this further outcome, as it was logged, in place of the reward."""
         assert self.outcomes is not None  # noqa: S101  (it has a name)
-        rewards = np.ascontiguousarray(self.outcomes[:, self.outcome_names.index(outcome)])
-        return self._of(lambda array: rewards if array is self.rewards else array)
+        place = self.outcome_names.index(outcome)
+        return self.with_rewards(np.ascontiguousarray(self.outcomes[:, place]))
 
     def _of(self, some: Callable[[NDArray[Any]], NDArray[Any]]) -> "LoggedData":
         arrays: dict[str, NDArray[Any]] = {

@@ -10,12 +10,13 @@ from fedopl.study.study import Study
 
 
 @message
-class Enrolment(Message, code=65):
+class Enrolment(Message, code=128):
     """A client takes part, with this many rows to learn from."""
 
     n_rows: Annotated[int, UNMOVED, PerClient]
     # With differential privacy, clients report no counts, and all are 0.
     rows_per_action: Annotated[Array, (Axis.ACTIONS,), UNMOVED, PerClient]
+    clipped: Annotated[int, UNMOVED, PerClient] = 0  # numbers beyond the study's ranges
 
 
 @message
@@ -38,6 +39,8 @@ class Enrol(Query[Enrolment], code=1, asked=Asked.EACH):
     def fault_in(self, answer: Enrolment, _study: Study, _n_rows: int) -> str | None:
         """Check that a client has rows, as many as took any action; counts of 0 may be hidden."""
         counts: list[float] = answer.rows_per_action.tolist()  # few: faster than as an array
+        if answer.clipped < 0:
+            return "clipped fewer numbers than none"
         if answer.n_rows <= 0:
             return "enrolled without a row"
         if not all(count >= 0 and count.is_integer() for count in counts):

@@ -1,6 +1,7 @@
 """What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class Setting:
     cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
+    clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges
 
     @property
     def best_arm(self) -> str:
