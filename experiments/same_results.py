@@ -1,6 +1,7 @@
 """Whether two checkouts of the project do the same, down to the last bit.
 
     python experiments/same_results.py BEFORE AFTER [--only JOB ...] [--keep FOLDER]
+        [--default-limits] [--only-results [TOLERANCE]]
 
 Each checkout runs the same jobs with this interpreter: studies of every kind, mistakes in files,
 and the help of every command. They use only what users have, the command line and files. Then
@@ -8,11 +9,20 @@ everything that a job printed or wrote is compared: policies, values and sums bi
 report's visible text, the journal, and the hash and size of every query and answer from each
 client's ledger. Times and the folder's own path are left out. `--keep` keeps the files of each
 checkout; what BEFORE did there earlier is not done again. Ends with 1 if anything differs.
+
+Clients' limits are open, as far as the checkout knows them, so that versions with other rules of
+disclosure can be compared. Jobs that are about limits, and the demos, keep those of their files;
+with `--default-limits`, all jobs do.
+
+`--only-results` compares numbers that people use, each within a tolerance: policies, decisions,
+values, sums, what `run.json` says of them, and tables of the report. Hashes, journals, ledgers and
+words may differ. It ends with the largest difference of each job. Jobs about limits are left out.
 """
 
 import argparse
 import html
 import json
+import math
 import os
 import re
 import shutil
@@ -25,6 +35,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+from results_apart import furthest_apart
 
 # Every command of a job runs in one process: starting takes longer than most of them.
 COMMANDS = """
@@ -43,6 +54,21 @@ VERBS = (
     *("report", "compare", "diagnose", "explain", "decide", "ledger", "reproduce"),
 )
 RUN = "run study.toml --clients clients --out run"
+AFTER_A_RUN = (
+    "check study.toml --clients clients",
+    "check study.toml --clients clients --json",
+    "preview study.toml clients/west",
+    "report run",
+    "explain run",
+    "diagnose run",
+    "run study.toml --clients clients --out again --threads 2 --json",
+    "compare run again",
+    "evaluate run/policy.json --study study.toml --clients clients --json",
+    "decide run clients/west/export.csv --client clients/west --out decided.csv",
+    "decide run clients/south/discharges.parquet --out decided.parquet --json",
+    "ledger clients/west",
+    "run study.toml --clients clients --out run --resume --json",
+)
 FEW_ROWS_WILL_DO = "minimum_rows = 1\nparameter_share = 100"
 
 
@@ -56,6 +82,7 @@ class Job:
     add: str = ""  # at the end of study.toml
     clients: dict[str, dict[str, str]] = field(default_factory=dict)  # of client.toml, old to new
     only: tuple[str, ...] = ()  # clients that take part; everybody if none is named
+    own_limits: bool = False  # those of its files, also where those of other jobs are open
     commands: tuple[str, ...] = (RUN,)
 
 
@@ -88,27 +115,20 @@ MISTAKES = {  # text of the three hospitals' study.toml, old to new
 JOBS = (
     Job(
         name="demo",
-        commands=(
-            "demo . --data three-hospitals",
-            "check study.toml --clients clients",
-            "check study.toml --clients clients --json",
-            "preview study.toml clients/west",
-            "report run",
-            "explain run",
-            "diagnose run",
-            "run study.toml --clients clients --out again --threads 2 --json",
-            "compare run again",
-            "evaluate run/policy.json --study study.toml --clients clients --json",
-            "decide run clients/west/export.csv --client clients/west --out decided.csv",
-            "decide run clients/south/discharges.parquet --out decided.parquet --json",
-            "ledger clients/west",
-            "run study.toml --clients clients --out run --resume --json",
-        ),
+        own_limits=True,
+        commands=("demo . --data three-hospitals", *AFTER_A_RUN),
     ),
     Job(
         name="RAND",
         data="rand-hie",
+        own_limits=True,
         commands=("demo . --data rand-hie", "explain run --json", "diagnose run --json"),
+    ),
+    Job(name="three hospitals", commands=(RUN, *AFTER_A_RUN)),
+    Job(
+        name="RAND again",
+        data="rand-hie",
+        commands=(RUN, "explain run --json", "diagnose run --json"),
     ),
     Job(
         name="tree",
@@ -143,7 +163,7 @@ JOBS = (
         add='[policy]\noracle = "csoaa-sgd"\n'
         "[plan]\nrounds = 8\nlocal_steps = 10\nbatch_size = 64\nclients_per_round = 2\n"
         "proximal = 0.01\nmomentum = 0.5\n",
-        clients={"west": {"[data]": 'secret = "a coat of many colours"\n\n[data]'}},
+        clients={"west": {'"made-up rows need none"': '"a coat of many colours"'}},
     ),
     Job(
         name="csoaa-sgd in blocks, rounds averaged",
@@ -212,6 +232,7 @@ JOBS = (
     ),
     Job(
         name="refusals",
+        own_limits=True,
         clients={
             "west": {"[data]": "[limits]\nminimum_rows = 5000\n\n[data]"},
             "south": {"minimum_cell = 10": "minimum_cell = 10\ndescriptions = 0"},
@@ -220,6 +241,7 @@ JOBS = (
     ),
     Job(
         name="mistakes",
+        own_limits=True,
         commands=tuple(
             f"{verb} '{mistake}.toml' --clients clients{out}"
             for mistake in MISTAKES
@@ -228,6 +250,7 @@ JOBS = (
     ),
     Job(
         name="help and templates",
+        own_limits=True,
         data="",
         commands=(
             "--help",
@@ -241,6 +264,52 @@ JOBS = (
     ),
 )
 WRITES_ITS_DATA = "demo ."
+LEARNED = "learned.json"  # the policy of the first of these jobs, a candidate of others
+LEARNED_BY = "three hospitals"
+
+# Limits that keep nothing back, of any version; a checkout gets those that it knows.
+OPEN: dict[str, float] = {
+    "minimum_rows": 1,
+    "minimum_cell": 0,
+    "parameter_share": 1e9,
+    "value_noise": 0.0,
+    "dominance": 1.0,
+    **dict.fromkeys(
+        (
+            *("studies", "withheld_answers", "value_queries", "value_policies", "score_queries"),
+            *("slope_queries", "descriptions", "count_queries", "cell_queries", "model_queries"),
+            "classifier_queries",
+        ),
+        1_000_000,
+    ),
+}
+OPEN_BY_DEFAULT = {"values", "epsilon", "delta", "norm_cap"}  # as far as the jobs need
+
+
+def open_limits(checkout: Path) -> str:
+    """The section of a client.toml with all limits open that this checkout knows."""
+    ended = subprocess.run(
+        [sys.executable, "-c", "import fedopl; print(*fedopl.Limits.model_fields)"],
+        env=os.environ | {"PYTHONPATH": str(checkout / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return limits_of(ended.stdout.split())
+
+
+def limits_of(names: list[str]) -> str:
+    """The section in which limits of these names are open."""
+    if strange := sorted({*names} - OPEN.keys() - OPEN_BY_DEFAULT):
+        raise ValueError(f"no value here opens these limits: {', '.join(strange)}")
+    lines = [f"{name} = {OPEN[name]!r}" for name in names if name in OPEN]
+    return "\n".join(["[limits]", *lines, ""])
+
+
+def with_limits(text: str, limits: str) -> str:
+    """The text of a client.toml with this section instead of its own."""
+    without = re.sub(r"^\[limits\]\n((?!\[).*\n)*", "", text, flags=re.M)
+    return f"{without.rstrip()}\n\n{limits}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +318,7 @@ class Side:
 
     checkout: Path
     folder: Path
+    limits: str = ""  # a section for each client.toml; empty: those of the job
 
     def done(self, job: Job) -> Path:
         """The folder of this job, which is done if it was not."""
@@ -273,13 +343,19 @@ class Side:
             wrong.write_text(_changed(text, dict([change])), encoding="utf-8")
         text = f"{_changed(text, job.changes)}\n{job.add}"
         (folder / "study.toml").write_text(text, encoding="utf-8")
-        shutil.copy(demo / "run" / "policy.json", folder / "learned.json")
+        if LEARNED in job.add:
+            learned = self.done(next(job for job in JOBS if job.name == LEARNED_BY))
+            shutil.copy(learned / "run" / "policy.json", folder / LEARNED)
         own = shutil.ignore_patterns("ledger.jsonl", "scores")
         for source in sorted((demo / "clients").iterdir()):
             if not job.only or source.name in job.only:
                 client = folder / "clients" / source.name
                 shutil.copytree(source, client, ignore=own)
-                _change(client / "client.toml", job.clients.get(source.name, {}))
+                file = client / "client.toml"
+                text = _changed(file.read_text(encoding="utf-8"), job.clients.get(source.name, {}))
+                if self.limits and not job.own_limits:
+                    text = with_limits(text, self.limits)
+                file.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
@@ -289,21 +365,45 @@ def main() -> int:
     parser.add_argument("after", type=Path)
     parser.add_argument("--only", nargs="+", metavar="JOB", choices=[job.name for job in JOBS])
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what the jobs wrote")
+    parser.add_argument("--default-limits", action="store_true", help="of clients, in all jobs")
+    parser.add_argument(
+        "--only-results",
+        type=float,
+        nargs="?",
+        const=1e-9,
+        metavar="TOLERANCE",
+        help="compare numbers of results alone; default tolerance: 1e-9",
+    )
     options = parser.parse_args()
-    jobs = [job for job in JOBS if not options.only or job.name in options.only]
+    tolerance = options.only_results
+    about_limits = tolerance is None or options.default_limits
+    jobs = [
+        job
+        for job in JOBS
+        if (job.name in options.only if options.only else about_limits or not job.own_limits)
+    ]
     with tempfile.TemporaryDirectory() as passing:
         kept = (options.keep or Path(passing)).resolve()
         before, after = (
-            Side(checkout=path.resolve(), folder=kept / _as_file_name(str(path.resolve())))
+            _side(path.resolve(), kept, by_default=options.default_limits)
             for path in (options.before, options.after)
         )
         shutil.rmtree(after.folder, ignore_errors=True)
+        if tolerance is not None:
+            return _say_furthest(jobs, before, after, tolerance)
         found = [(job.name, *row) for job in jobs for row in _compared(job, before, after)]
     differing = [row for row in found if row[2]]
     print(f"\n{len(found) - len(differing)} the same, {len(differing)} differ")
     for job, what, difference in differing:
         print(f"{job}, {what}: {difference}")
     return 1 if differing else 0
+
+
+def _side(checkout: Path, kept: Path, *, by_default: bool) -> Side:
+    name = _as_file_name(str(checkout))
+    if by_default:
+        return Side(checkout=checkout, folder=kept / f"{name}-default-limits")
+    return Side(checkout=checkout, folder=kept / name, limits=open_limits(checkout))
 
 
 def _compared(job: Job, before: Side, after: Side) -> Iterator[tuple[str, str]]:
@@ -313,8 +413,20 @@ def _compared(job: Job, before: Side, after: Side) -> Iterator[tuple[str, str]]:
         yield what, difference
 
 
-def _change(file: Path, changes: dict[str, str]) -> None:
-    file.write_text(_changed(file.read_text(encoding="utf-8"), changes), encoding="utf-8")
+def _say_furthest(jobs: list[Job], before: Side, after: Side, tolerance: float) -> int:
+    """Print how far the results of each job are apart, and say whether any are too far."""
+    furthest = {}
+    for job in jobs:
+        apart = furthest_apart(before.done(job), after.done(job))
+        for what, by, where in apart:
+            print(f"{job.name:<38}{what:<26}{by:<10.1e}{where if by else ''}", flush=True)
+        nothing = ("nothing", math.inf, "no results on either side")
+        furthest[job.name] = max(apart, key=lambda one: one[1], default=nothing)
+    print(f"\nThe largest difference of each job; up to {tolerance:g} is allowed")
+    for name, (what, by, where) in furthest.items():
+        said = f"{what}: {where}" if by else "none"
+        print(f"{name:<38}{by:<10.1e}{'' if by <= tolerance else 'TOO FAR '}{said}")
+    return 1 if any(by > tolerance for _, by, _ in furthest.values()) else 0
 
 
 def _changed(text: str, changes: dict[str, str]) -> str:
