@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fedopl.base.errors import OptionError
+from fedopl.base.gone_keys import what_became_of
 from fedopl.base.validation import in_place
 from fedopl.base.whole_numbers import check_64_bits, is_beyond_64_bits
 
@@ -107,7 +108,9 @@ class TomlFile:
         name = self._as_written(keys)
         if mistake["type"] == "extra_forbidden":
             offered = [name for m in _models_at(model, keys[:-1]) for name in m.model_fields]
-            message = f"unknown key '{name}'; {_nearest(str(keys[-1]), offered)}"
+            gone = what_became_of(keys[-1])
+            nearest = f"unknown key '{name}'; {_nearest(str(keys[-1]), offered)}"
+            message = f"'{name}' {gone}" if gone else nearest
         elif mistake["type"] == "missing":
             message = f"'{name}' is missing; add it"
         elif mistake["type"] in ("union_tag_invalid", "union_tag_not_found"):

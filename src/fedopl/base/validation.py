@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedopl.base.errors import FedoplError, OptionError
+from fedopl.base.gone_keys import what_became_of
 from fedopl.base.whole_numbers import check_64_bits, shown
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def error_in_words(error: ValidationError, what: str) -> str:
 def complaint(mistake: Any) -> str:
     """What was wrong and the value given, without the place."""
     message: str = mistake["msg"].removeprefix("Value error, ")
+    if mistake["type"] == "extra_forbidden" and (gone := what_became_of(mistake["loc"][-1])):
+        return gone
     says_it = mistake["type"] in ("missing", "value_error")
     return message if says_it else f"{message}, came {shown(mistake['input'])}"
 

@@ -41,7 +41,7 @@ def init(
         bool | None,
         typer.Option(
             "--private/--exact",
-            help="noise that protects rows, or exact sums; default: by the number of rows",
+            help="draft [privacy], or leave it out; default: as a comment, with what it would cost",
             show_default=False,
         ),
     ] = None,

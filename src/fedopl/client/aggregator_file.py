@@ -43,6 +43,11 @@ class AggregatorFolder:
         """Where it records its answers."""
         return self.path.parent / "ledger.jsonl"
 
+    @property
+    def store_path(self) -> Path:
+        """Where it keeps them, to send them again."""
+        return self.path.parent / "answers"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RegionFolder(AggregatorFolder):

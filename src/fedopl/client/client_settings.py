@@ -1,13 +1,12 @@
 """The settings in `client.toml`: where rows are, whose workers sum them, what may leave."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedopl.base.validation import Checked
 from fedopl.client.cluster.engine_kinds import EngineKind
 from fedopl.client.disclosure.limits import Limits
-from fedopl.study.gone_settings import refuse_gone_of_client
 
 
 class DataSection(Checked):
@@ -130,11 +129,6 @@ class ClientFile(Checked):
         description="decides which rows are held out, and the noise of a study with [privacy]; "
         "default: one is made at first use and kept beside this file",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _names_no_gone_keys(cls, given: Any) -> Any:
-        return refuse_gone_of_client(given)
 
     @model_validator(mode="after")
     def _has_rows_for_workers(self) -> Self:

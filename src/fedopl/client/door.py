@@ -6,8 +6,6 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import WireError
@@ -17,6 +15,7 @@ from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, Questions, ent
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.lost_history import require_history, require_survivors
 from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.disclosure.sent_answers import SentAnswers
 from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.client.disk.store import Store
 from fedopl.client.going_on import study_gone_on_as
@@ -262,19 +261,16 @@ class Door:
         if not decision.lets_through:
             raise RefusedError(RefusalCode.NOT_APPROVED)
         self._questions.check(query, asked)
-        store, place = self._space.store, f"{self._digest.hex()} {self.name} answer {asked}"
-        kept = store.get(place) if store.is_lasting else None
-        if kept is not None:
-            encoded = kept["bytes"].tobytes()
-            return self._decoder.decode(encoded), encoded
+        sent = SentAnswers(self._space.store, self._digest, self.name)
+        if (kept := sent.get(asked)) is not None:
+            return self._decoder.decode(kept), kept
         answer = self._computed(query)
         party = getattr(self._space, "party", None)
         if party is not None and is_masked(query, self.study):
             answer = party.masked(query, answer, asked)
         answer = stamped(answer, self._digest, query.exchange)
         encoded = codec.encode(answer)
-        if store.is_lasting:
-            store.put(place, {"bytes": np.frombuffer(encoded, np.uint8)})
+        sent.keep(asked, encoded)
         return answer, encoded
 
     @property

@@ -1,4 +1,4 @@
-"""Differential privacy in a drafted study: ranges and overlap to confirm, if noise leaves enough.
+"""Differential privacy in a drafted study: ranges and overlap to confirm, and what noise costs.
 
 Ranges are round numbers around the values of most rows, so that they show no single row's value.
 """
@@ -6,6 +6,7 @@ Ranges are round numbers around the values of most rows, so that they show no si
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 import numpy as np
 
@@ -13,19 +14,17 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.toml_file import toml_key
 from fedopl.client.column_profiles import Profile
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
+from fedopl.study.contract import EXACT
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
 from fedopl.study.private.private_units import likely_values
 
 EPSILON = 8.0
+_WIDTH = 100  # of a comment
 # The quantiles that a drafted range includes, of a feature and of the outcome. Rows with features
 # far beyond their ranges count for less; an outcome beyond its range is moved to the nearest end.
 _MOST, _NEARLY_ALL = (0.02, 0.98), (0.002, 0.998)
-# The largest standard deviation that noise may give the value of a policy, as a share of the
-# outcome's range. Sampling gives about as much with a thousand rows, so intervals are up to half as
-# wide again.
-_MOST_NOISE = 0.01
 # Where propensities are not known: no action is assumed to have been less likely anywhere than this
 # part of its share. In any case, no overlap below the second number is drafted.
 _LESS_LIKELY, _LEAST_OVERLAP = 0.25, 0.02
@@ -38,6 +37,7 @@ class DraftedPrivacy:
     plan: PrivacyPlan
     overlap: float
     sizes: Sequence[int]  # rows by client
+    spread: float  # standard deviation of the outcome
 
     @classmethod
     def of(
@@ -56,20 +56,39 @@ class DraftedPrivacy:
             mean = math.ceil(person.n_rows / len(person.labels))
             said |= {"unit": "person", "most_rows_per_person": mean}
         plan = PrivacyPlan.model_validate(said | {"outcome": _outcome_range(outcome)})
-        return cls(plan=plan, overlap=overlap, sizes=sizes)
+        spread = float(np.std(np.asarray(outcome.numbers)))
+        return cls(plan=plan, overlap=overlap, sizes=sizes, spread=spread)
 
     @property
-    def why_not(self) -> str:
-        """Why values would be too uncertain with this noise; empty if they would not be."""
-        n_held_out = EvaluationPlan().share * sum(self.sizes)
+    def n_held_out(self) -> float:
+        """The rows of all clients that values are of, by the usual share."""
+        return EvaluationPlan().share * sum(self.sizes)
+
+    @property
+    def noise_of_value(self) -> float:
+        """The standard deviation of noise on the value of a policy, in the outcome's unit.
+
+        Every client adds noise to its own answers.
+        """
         moves = self.plan.most_rows_per_person * longest_turned(self.overlap)
         deviation = moves / (self.plan.mu * math.sqrt(VALUE_SHARE))
-        deviation *= math.sqrt(noise_of_scores(self.overlap)[0, 0] * len(self.sizes)) / n_held_out
-        if deviation / 2 <= _MOST_NOISE:  # in whole ranges, not in half ranges
-            return ""
+        deviation *= math.sqrt(noise_of_scores(self.overlap)[0, 0] * len(self.sizes))
+        low, high = self.plan.outcome
+        return deviation / self.n_held_out * (high - low) / 2
+
+    @property
+    def price(self) -> str:
+        """What this noise costs a study of these rows, in words.
+
+        With r times as many rows, variances are s²/r + z²/r² in place of s², for s by sampling and
+        z by noise.
+        """
+        by_sampling = self.spread / math.sqrt(self.n_held_out)
+        more = (1 + math.sqrt(1 + 4 * (self.noise_of_value / by_sampling) ** 2)) / 2
         return (
-            f"with {sum(self.sizes):,} rows, noise for epsilon = {EPSILON:g} would move the value "
-            f"of a policy by {deviation / 2:.1%} of the outcome's range; --private adds it anyway"
+            f"epsilon = {EPSILON:g} would add noise of ±{self.noise_of_value:.2g} to the value of "
+            f"a policy, where sampling alone gives the mean outcome ±{by_sampling:.2g}: as narrow "
+            f"an interval would need {more:.2g} times as many rows"
         )
 
     @property
@@ -82,25 +101,29 @@ class DraftedPrivacy:
         return likely_values(tuple(names), self.plan.ranges)
 
     def lines(self, confirm: str) -> Iterator[str]:
-        """The lines of the study file; questions come after the mark `confirm`."""
+        """The lines of the study file; questions come after `confirm`, the mark and a colon."""
         ranges = {toml_key(name): range_in_toml(own) for name, own in self.plan.ranges.items()}
-        question = (
-            "differential privacy; without this section sums are exact, and clients' limits protect"
-        )
-        yield from ("", f"[privacy]  # {confirm}: {question}")
+        question = "its noise hides rows from the server, too; without this section sums are exact"
+        yield from ("", f"[privacy]  # {confirm}{question}")
         yield f"epsilon = {EPSILON:g}"
         yield f"delta = {self.plan.delta:g}"
         yield 'noise = "local"'
         if self.plan.unit == "person":
             yield 'unit = "person"'
             what = "of a person with more rows, only this many are used, the first ones"
-            yield f"most_rows_per_person = {self.plan.most_rows_per_person}  # {confirm}: {what}"
-        yield f"outcome = {range_in_toml(self.plan.outcome)}  # {confirm}: where all outcomes lie"
+            yield f"most_rows_per_person = {self.plan.most_rows_per_person}  # {confirm}{what}"
+        yield f"outcome = {range_in_toml(self.plan.outcome)}  # {confirm}where all outcomes lie"
         if ranges:
-            yield from ("", f"[privacy.ranges]  # {confirm}: where most values lie")
+            yield from ("", f"[privacy.ranges]  # {confirm}where most values lie")
             yield from (f"{name} = {own}" for name, own in ranges.items())
         yield from ("", "[declared]")
-        yield f"overlap = {self.overlap:g}  # {confirm}: was no action ever less likely than this?"
+        yield f"overlap = {self.overlap:g}  # {confirm}was no action ever less likely than this?"
+
+    def commented(self) -> Iterator[str]:
+        """The same as a comment of an exact study, with what it promises and would cost."""
+        text = f"{EXACT}. [privacy] promises more: {self.price}. `fedopl init --private` drafts it."
+        yield from ("", *wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# "))
+        yield from (f"# {line}".rstrip() for line in self.lines(""))
 
 
 def range_in_toml(own: Range) -> str:

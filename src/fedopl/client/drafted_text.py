@@ -45,7 +45,7 @@ class Hints:
     action: str | None = None  # the column of actions
     outcome: str | None = None
     client_column: str | None = None  # its values are the clients, all in one table
-    private: bool | None = None  # noise, not rules, protects rows; None: if values stay accurate
+    private: bool | None = None  # noise hides rows; None: exact, and noise as a comment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,15 +166,16 @@ def study_lines(
     yield from (_feature(profile, room.named_levels) for profile in features)
     yield from (f"# {toml_key(name)} is not in every table" for name in only_somewhere)
     used = [profile for profile in features if not _left_out(profile)]
-    privacy, why_not = _privacy(found, roles, used, sizes, private=private)
+    drafted = _privacy(found, roles, used, sizes, private=private)
+    privacy = drafted if private else None
     is_small = n_rarest < FEW_OF_AN_ACTION and privacy is None
     if privacy:
         yield from _private_basis(used, privacy)
-        yield from privacy.lines(CONFIRM)
+        yield from privacy.lines(f"{CONFIRM}: ")
     else:
         yield from _basis(used, room, fewest, may_screen=not is_small)
-    if why_not:
-        yield from ("", f"# Sums are exact, without [privacy]: {why_not}.")
+    if drafted and private is None:
+        yield from drafted.commented()
     yield from ("", "[rows]", *_rows(found, roles))
     if is_small:
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
@@ -193,25 +194,19 @@ def _privacy(
     sizes: TableSizes,
     *,
     private: bool | None,
-) -> tuple[DraftedPrivacy | None, str]:
-    """Differential privacy, or the reason why there is none if the caller did not choose."""
-    if private is False:
-        return None, ""
-    if roles.weight:
-        if private:
-            raise OptionError(
-                "private: with differential privacy all rows weigh the same; take out "
-                f"'{roles.weight}'"
-            )
-        return None, "rows have weights"
+) -> DraftedPrivacy | None:
+    """Differential privacy for these tables; None where nobody wants it, or it cannot be had."""
+    if private and roles.weight:
+        raise OptionError(
+            f"private: with differential privacy all rows weigh the same; take out '{roles.weight}'"
+        )
+    if private is False or roles.weight:
+        return None
     counts = found[roles.action].labels.values()
     known = found[roles.propensity] if roles.propensity else None
     overlap = drafted_overlap(known, [count / sum(counts) for count in counts])
     person = found[roles.group] if roles.group else None
-    privacy = DraftedPrivacy.of(features, found[roles.outcome], person, overlap, sizes.rows)
-    if private or not privacy.why_not:
-        return privacy, ""
-    return None, privacy.why_not
+    return DraftedPrivacy.of(features, found[roles.outcome], person, overlap, sizes.rows)
 
 
 def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iterator[str]:

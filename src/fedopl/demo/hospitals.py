@@ -61,7 +61,7 @@ name = "Eight hospitals"
 folds = 2                      # small hospitals have too few patients for more
 
 [evaluation]
-share = 0.6                    # of the rows are held out, and never learned from
+share = 0.5                    # of the rows are held out, and never learned from
 
 [personal]
 kind = "ridge"                 # every hospital gets a policy of its own as well

@@ -75,9 +75,7 @@ secret = "public rows need none"   # so that everybody who tries this gets the s
 file = "year1.csv"
 
 [limits]
-minimum_cell = 0               # the data are public: no rare answer has to be held back,
-dominance = 1                  # one row may have all of a sum,
-value_noise = 0                # and values need no noise
+minimum_cell = 0               # the data are public: no rare answer has to be held back
 """
 DAYTON = f"""\
 {CLIENT}

@@ -12,6 +12,8 @@ from typing import Any
 from fedopl.base.errors import OptionError, WireError
 from fedopl.client.aggregator_file import LEAST_MEMBERS
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, entry_for
+from fedopl.client.disclosure.sent_answers import SentAnswers
+from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
@@ -68,6 +70,7 @@ class Aggregator:
         members: reaches them; a member may be an aggregator itself.
         minimum_members: the fewest members whose pooled answer it releases.
         ledger: where it writes down what it released.
+        store: where it keeps what it released, to send it again.
 
     """
 
@@ -79,6 +82,7 @@ class Aggregator:
         *,
         minimum_members: int = LEAST_MEMBERS,
         ledger: Ledger | None = None,
+        store: Store | None = None,
     ) -> None:
         check_aggregators(study, [name])
         if not members.clients:
@@ -89,6 +93,7 @@ class Aggregator:
         self._decoder, self._digest = decoder_of(study), study.digest
         self._needed, self._largest = queries_of(study), largest_query(study)
         self._reader, self._checks = AnswerReader(study), CrossChecks(study)
+        self._sent = SentAnswers(store or MemoryStore(), self._digest, name)
         self._counted: dict[str, float] = {}  # what members that take part count by
 
     def handle(self, content: bytes) -> bytes:
@@ -104,14 +109,18 @@ class Aggregator:
 
     def _handle(self, contents: Sequence[bytes]) -> list[bytes]:
         read = [self._agreed(content) for content in contents]
-        passed = [k for k, query in enumerate(read) if isinstance(query, Query)]
-        queries: list[Query[Any]] = [q for q in read if isinstance(q, Query)]
+        kept = [self._sent.get(_sha256(content)) for content in contents]
+        passed = [k for k, q in enumerate(read) if isinstance(q, Query) and kept[k] is None]
+        queries: list[Query[Any]] = [read[k] for k in passed]  # type: ignore[misc]
         found = self._pooled(queries, [contents[place] for place in passed]) if passed else []
         answers = dict(zip(passed, found, strict=True))
         encoded = []
         for place, (content, query) in enumerate(zip(contents, read, strict=True)):
+            again = kept[place]
             if isinstance(query, RefusalCode):
                 encoded.append(self._written_down(None, content, self._refusal(query, None), ""))
+            elif again is not None:
+                encoded.append(self._written_down(query, content, self._reader.again(again), ""))
             else:
                 encoded.append(self._written_down(query, content, *answers[place]))
         return encoded
@@ -234,8 +243,9 @@ class Aggregator:
     def _written_down(
         self, query: Query[Any] | None, content: bytes, answer: Message, missing: str
     ) -> bytes:
-        encoded = codec.encode(answer)
-        asked = hashlib.sha256(content).hexdigest()
+        encoded, asked = codec.encode(answer), _sha256(content)
+        if not isinstance(answer, Refusal):
+            self._sent.keep(asked, encoded)
         entry = entry_for(query, asked, answer, encoded, why=missing, study_name=self.study.name)
         self.ledger.append(entry)
         return encoded
@@ -243,6 +253,10 @@ class Aggregator:
     def _refusal(self, code: RefusalCode, query: Message | None) -> Refusal:
         exchange = query.exchange if query else 0
         return Refusal(study=self._digest, exchange=exchange, reason=code)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def refuse_aggregators(study: Study) -> None:

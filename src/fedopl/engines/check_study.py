@@ -146,11 +146,11 @@ def _rehearsal(
     There is a rehearsal only if no client has a problem.
     """
     refused: dict[str, dict[tuple[str, str], None]] = {name: {} for name in examined}
-    data = {name: e.data for name, e in examined.items() if e.data and e.takes_part}
+    data = {name: e.data for name, e in examined.items() if e.data}
     failure = ""
     if any(e.problems for e in examined.values()):
         pass
-    elif not data:
+    elif not any(e.takes_part for e in examined.values()):
         failure = "no client has rows enough to take part (minimum_rows)"
     else:
         if study.aggregators:  # members are asked one by one, and a mixture is of aggregators
@@ -159,7 +159,8 @@ def _rehearsal(
         rounds, failure = rehearse_together(study, clients, data, candidates)
         for latest in rounds:
             for name, code in latest.refused.items():
-                refused[name][latest.query, code] = None
+                if examined[name].takes_part:  # who does not is named in one line
+                    refused[name][latest.query, code] = None
     return {name: tuple(refusals) for name, refusals in refused.items()}, failure
 
 

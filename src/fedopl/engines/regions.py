@@ -10,6 +10,7 @@ from fedopl.client.aggregator_file import LEAST_MEMBERS, AggregatorFolder, Regio
 from fedopl.client.client_file import AGGREGATOR_FILE, Client
 from fedopl.client.disclosure.ledger import FileLedger, Ledger
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.store import FolderStore
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.aggregator import Aggregator, check_aggregators
 from fedopl.engines.client_factory import ClientFactory
@@ -154,6 +155,7 @@ def in_folders(
                 InProcess(inside),
                 minimum_members=party.settings.minimum_members,
                 ledger=FileLedger(party.ledger_path, asker),
+                store=FolderStore(party.store_path),
             )
         else:
             found[name] = doors[name]

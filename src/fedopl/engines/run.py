@@ -1,5 +1,6 @@
 """Runs studies and evaluates policies with clients in folders, all in this process."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -159,18 +160,28 @@ def evaluate(
 ) -> Run:
     """Value saved policies on all clients' held-out rows; compare the first with the others.
 
-    The arguments are those of `run`. Only the clients' ledgers and scores are written. If a study
-    has several splits, the first is used: its policy has learned from the held-out rows of the
+    The arguments are those of `run`. Only the clients' ledgers and scores are written. To clients,
+    this is a study of its own, of these policies, with the rows of the other. If a study has several
+    splits, the first is used: its policy has learned from the held-out rows of the
     others.
     """
     whole, candidates = read_study(study)
     parties, found = read_parties(clients), read_clients(clients)
     check_named(study, whole, parties)
     check_regions(whole, parties)
-    agreed = split_studies(whole)[0]
+    agreed = split_studies(whole)[0].model_copy(update={"evaluates": _hash_of(policies)})
     _, doors = open_clients(agreed, found)
     answering = in_folders(parties, doors, agreed, THIS_MACHINE)
     with watch(agreed, tuple(sorted(answering)), exchanges_to_evaluate(agreed)) as progress:
         conversation = Conversation(agreed, InProcess(answering, threads), progress=progress)
         record = evaluate_policies(conversation, policies, candidates=candidates)
     return Run.of(record, {name: door.ledger for name, door in doors.items()})
+
+
+def _hash_of(policies: Mapping[str, Policy]) -> str:
+    """A hash of these policies and what they are called."""
+    digest = hashlib.sha256()
+    for name, policy in policies.items():
+        digest.update(f"{name}\x1f{policy.kind}\x1f".encode())
+        digest.update(policy.numbers().tobytes())
+    return digest.hexdigest()

@@ -243,7 +243,7 @@ def _regions(found: AtTarget) -> tuple[Part, ...]:
     rule = (
         f"Where {percent(GOOD_PART)} of the target or more lie beyond a line, and sources have "
         f"fewer than {LEAST_SEEN} held-out rows there, no value is claimed; from {percent(SOME)} "
-        "on there is a caution. Counts have noise. Lines are straight, so they do not find "
+        "on there is a caution. Lines are straight, so they do not find "
         "people who are unusual in another way."
     )
     table = Table(

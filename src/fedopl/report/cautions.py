@@ -30,10 +30,10 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 
-_NOTICEABLE = 5  # rows
+_FEW = 5  # an action that fewer rows took has no past to speak of
 _BACK = (
-    "Clients can bring it back with a higher parameter_share in client.toml; fedopl check "
-    "says how high. Fewer features, or joining it with another action, also bring it back."
+    "Fewer terms, joining it with another action, or a higher parameter_share in client.toml may "
+    "bring it back; fedopl check says which rule a client does not meet, and with which number."
 )
 _HOW_SCORED = f"No policy can choose it, and what it is worth is not known. {_BACK}"
 
@@ -68,7 +68,7 @@ def _of_a_part(record: Record) -> Iterator[Caution]:
         where = [f"{name} ({estimate.rows_used})" for name, estimate in parts.items()]
         yield Caution(
             "Values of a part of the rows",
-            f"Not all {rows} were used at {listed(where)}, up to noise: for the other rows, "
+            f"Not all {rows} were used at {listed(where)}: for the other rows, "
             "some policy decides on an action that has no score there.",
             "Results of these clients are about the rows used alone, which policies "
             f"selected. They are not what a policy is worth. {_BACK}",
@@ -111,20 +111,21 @@ def _unscored(record: Record) -> Iterator[Caution]:
             )
         return
     taken = record.described.taken()[-1].sum(axis=0)
-    known_of = taken >= _NOTICEABLE  # fewer may be noise on a count of nothing
+    known_of = taken >= _FEW
     if (lost := unknown & known_of).any():
         fewest, width = taken[lost].min(), record.study.n_terms + 1
         yield Caution(
             "An action without a score",
-            f"No client has a score for {_which_actions(record, lost)}, because each needs "
-            f"{width:,} / parameter_share rows of an action to learn from; taken in about "
-            f"{count(fewest)} rows or more, of all clients together.",
+            f"No client has a score for {_which_actions(record, lost)}: a model needs "
+            "minimum_cell rows of an action in every fold, at clients with "
+            f"{width:,} / parameter_share rows to learn from; taken in {count(fewest)} rows or "
+            "more, of all clients together.",
             _HOW_SCORED,
         )
     if (rest := ~known_of).any():
         yield Caution(
             "An action without a past",
-            f"No row, or too few rows to be reported, took {_which_actions(record, rest)}.",
+            f"No row, or next to none, took {_which_actions(record, rest)}.",
             "What it would do is not known; do not trust the policy to choose it or to avoid it.",
         )
 

@@ -8,6 +8,7 @@ form and read from it.
 from collections.abc import Mapping
 from typing import Any
 
+from fedopl.base.gone_keys import GONE_LIMITS
 from fedopl.study.policy_plans import Linear, Tree
 
 Flat = dict[str, Any]
@@ -43,6 +44,7 @@ _FIELDS = {
     "neural": {},
 }
 _PERMISSIONS = ("never", "only")
+_GONE = "requires of version 0.2.0"  # among settings that are not used
 # In the first hashed studies, thresholds did not move, and there was no key for it.
 _UNMOVED: Flat = {"refine": False}
 _LONG_CELLS: Flat = {"cell_numbers": "float64"}  # nor was there this key
@@ -93,9 +95,12 @@ def flat_form(plans: Flat, unused: Flat) -> Flat:
         **({"target": _said(plans["target"], **_EACH_ALONE)} if plans["target"] else {}),
         **({"aggregators": plans["aggregators"]} if plans["aggregators"] else {}),
         **({"privacy": _said(plans["privacy"], **_PLAIN)} if plans["privacy"] else {}),
+        **({"evaluates": plans["evaluates"]} if plans["evaluates"] else {}),
         # Nor were there agreed ranges.
         **({"ranges": plans["ranges"]} if any(plans["ranges"].values()) else {}),
-        **{key: plans[key] for key in ("declared", "requires", "quorum", "seed")},
+        "declared": plans["declared"],
+        "requires": {**plans["requires"], **unused.get(_GONE, {})},
+        **{key: plans[key] for key in ("quorum", "seed")},
     }
 
 
@@ -129,4 +134,10 @@ def plans_of(flat: Mapping[str, Any]) -> tuple[Flat, Flat]:
         plans["nuisances"] = {**_UNLIMITED, **nuisances}
     plans["joining"] = {"diagnose": plans.pop("diagnose")} if "diagnose" in plans else {}
     said = _said(said, precision=_USUAL_PRECISION)  # of a study file, which says it of every kind
-    return plans, {key: value for key, value in said.items() if value != _DEFAULTS[key]}
+    unused = {key: value for key, value in said.items() if value != _DEFAULTS[key]}
+    requires = plans.get("requires")
+    if isinstance(requires, Mapping) and (gone := GONE_LIMITS.keys() & requires.keys()):
+        # A run of version 0.2.0 keeps its hash.
+        unused[_GONE] = {key: value for key, value in requires.items() if key in gone}
+        plans["requires"] = {key: value for key, value in requires.items() if key not in gone}
+    return plans, unused

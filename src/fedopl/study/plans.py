@@ -12,7 +12,6 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
-from fedopl.study.gone_settings import refuse_gone_limits
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:
@@ -216,11 +215,6 @@ class Grants(Checked):
         default=None, gt=0, description="clients allow this many terms for each row, or more"
     )
     values: bool = Field(default=False, description="clients report values of policies")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _names_no_gone_keys(cls, given: Any) -> Any:
-        return refuse_gone_limits(given)
 
 
 def check_values(study: "Study") -> None:

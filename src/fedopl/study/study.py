@@ -89,6 +89,9 @@ class Study(Checked):
         description="clients that have no rows of their own and add up the answers of others, "
         "at every level",
     )
+    evaluates: str = Field(
+        default="", description="a hash of the saved policies, if it values these and learns none"
+    )
     quorum: float = Field(
         default=0.5, gt=0, le=1, description="the share of clients that must answer"
     )

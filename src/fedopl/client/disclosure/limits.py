@@ -14,14 +14,13 @@ decided from the client's own table before anything is answered:
 """
 
 import math
-from typing import Any, Self
+from typing import Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from fedopl.base.errors import OptionError
 from fedopl.base.validation import Checked
 from fedopl.messages.refusal import RefusalCode
-from fedopl.study.gone_settings import refuse_gone_limits
 from fedopl.study.plans import Grants
 
 
@@ -64,11 +63,6 @@ class Limits(Checked):
     )
     delta: float = Field(default=1e-6, gt=0, lt=0.5, description="the delta that goes with epsilon")
     norm_cap: float = Field(default=1e15, gt=0, description="the largest number that may leave")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _names_no_gone_keys(cls, given: Any) -> Any:
-        return refuse_gone_limits(given)
 
     @classmethod
     def open(cls) -> Self:

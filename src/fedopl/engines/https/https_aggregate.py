@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedopl.base.errors import FedoplError, WireError
-from fedopl.client.aggregator_file import AggregatorFile, read_aggregator
+from fedopl.client.aggregator_file import AggregatorFolder, read_aggregator
 from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.client.disk.store import FolderStore
 from fedopl.engines.aggregator import Aggregator, check_aggregators
 from fedopl.engines.https.https_node import LARGEST_QUESTION, HttpsNode, check_address
 from fedopl.engines.https.https_protocol import client_context
@@ -62,7 +63,7 @@ def run_aggregator(
         largest=largest_bundle(largest_answer(agreed)),
     )
     check_members(own, transport.clients)
-    answering = _Splits(own.name, own.settings, own.ledger_path, agreed, transport, server, tell)
+    answering = _Splits(own, agreed, transport, server, tell)
     largest = max(LARGEST_QUESTION, largest_bundle(largest_query(agreed)))
     with transport:
         tell(f"{own.name}: {transport.url}: waiting for {', '.join(transport.clients)}")
@@ -77,9 +78,7 @@ class _Splits:
 
     def __init__(
         self,
-        name: str,
-        settings: AggregatorFile,
-        ledger: Path,
+        own: AggregatorFolder,
         agreed: Study,
         transport: HttpsTransport,
         server: str,
@@ -88,11 +87,12 @@ class _Splits:
         self._transport, self._tell = transport, tell
         self._by_digest = {
             one.digest: Aggregator(
-                name,
+                own.name,
                 one,
                 transport,
-                minimum_members=settings.minimum_members,
-                ledger=FileLedger(ledger, f"the server {server}"),
+                minimum_members=own.settings.minimum_members,
+                ledger=FileLedger(own.ledger_path, f"the server {server}"),
+                store=FolderStore(own.store_path),
             )
             for one in split_studies(agreed)
         }

@@ -20,12 +20,6 @@ from fedopl.results.record import Record
 from fedopl.results.value_tables import LEARNED
 
 _MOST_LETTERS = 84  # of values on a line
-# What clients changed in their cells, by the kind of numbers.
-CHANGED_CELLS = {
-    "float64": "Clients hid cells with few rows.",
-    "float32": "Clients sent cells with about seven digits, and hid cells with few rows where "
-    "their limits ask for it.",
-}
 
 
 def tree_as_text(policy: TreePolicy, record: Record | None = None, _top: int = 0) -> str:

@@ -1,6 +1,6 @@
 """Groups in which an action was hardly ever taken, and bounds on rows without an identified value.
 
-Both follow from counts that clients release with noise when they describe what was learned.
+Both follow from counts that clients release when they describe what was learned.
 """
 
 from typing import NamedTuple
@@ -15,8 +15,8 @@ from fedopl.study.mixture import renormalised
 # Shares of a group's rows: below the first, an action was hardly tried; a policy that gives it to
 # at least the second is reported.
 HARDLY, NOTICED = 0.01, 0.05
-# If the true count is zero, noise at each client leaves at most about this count.
-_BY_NOISE = 2.0
+# As many rows at each client are next to none, in a group where they are a small share.
+_NEXT_TO_NONE = 2.0
 # The number of rows with the action that a typical group would have; below it, zero is no surprise.
 _EXPECTED = 20.0
 # An action that was less likely than this counts as unknown there.
@@ -25,7 +25,7 @@ _MOST_NAMED = 3
 
 
 class HardlyTried(NamedTuple):
-    """A group that hardly ever got an action; counts carry noise."""
+    """A group that hardly ever got an action."""
 
     action: str
     feature: str
@@ -39,11 +39,11 @@ def hardly_tried(record: Record) -> list[HardlyTried]:
     if record.described is None:
         return []
     usual = shares_of(overall(record.described).taken)
-    most_by_noise = _BY_NOISE * len(record.described.by_client)
+    next_to_none = _NEXT_TO_NONE * len(record.described.by_client)
 
     def is_rare(group: RowGroup, action: int) -> bool:
         rows, taken = float(group.taken.sum()), float(group.taken[action])
-        few = taken <= max(HARDLY * rows, min(most_by_noise, NOTICED * rows))
+        few = taken <= max(HARDLY * rows, min(next_to_none, NOTICED * rows))
         return few and usual[action] * rows >= _EXPECTED
 
     found = [

@@ -99,7 +99,7 @@ def _table(found: list[ActionSupport], rare: float | None) -> Part:
     ]
     below = [f"Chance below {percent(cut)}" for cut in cuts]
     table = Table(
-        caption="Support of each action at each client (noise is added to its counts)",
+        caption="Support of each action at each client",
         headers=("Client", "Action", "Took it", "Effective rows", *below, "In words"),
         rows=tuple(rows),
         text_columns=(1, 4 + len(below)),

@@ -40,8 +40,8 @@ def _splits(record: Record) -> tuple[Part, ...]:
         return (Text(f"The clients did not report how decisions split: {why}."),)
     clients = sorted(record.described.by_client)
     note = Text(
-        f"These are counts of training rows from {listed(clients)}. Clients add noise to them "
-        "first, so small groups are only roughly right, and groups need not add up exactly.",
+        f"These are counts of training rows from {listed(clients)}. Groups of a few rows are "
+        "counted with a neighbouring group.",
         quiet=True,
     )
     return (*_overall(record, record.described), *_by_group(record, record.described), note)

@@ -19,10 +19,7 @@ _KINDS = {
     "path": f"{_TO_BE_FOUND}: one client gets as much of the others' weight as is best for it.",
     "minimax": f"{_TO_BE_FOUND}: so that the client that loses most loses as little as possible.",
 }
-_BY_WEIGHT = (
-    f"{_AGREED}: by the sum of its row weights, as the client reported it; the sum may have "
-    "noise that hides single rows."
-)
+_BY_WEIGHT = f"{_AGREED}: by the sum of its row weights, as the client reported it."
 
 
 def mixture_weights(record: Record) -> Section:

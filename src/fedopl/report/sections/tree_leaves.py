@@ -101,8 +101,9 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
     note = Text(
         "Values are means over held-out rows of a leaf, with their standard errors. Shares "
-        "of people are weighted by the mixture. Shares that a client hid because they were "
-        f"small are divided by counts with noise. {_NO_VALUE} means that no client could "
+        "of people are weighted by the mixture. What a client leaves out because few of its rows "
+        f"are in a leaf is divided alike between those leaves. {_NO_VALUE} means that no client "
+        "could "
         "report a value; ? means that rows are too few, or too alike, to estimate its error.",
         quiet=True,
     )

@@ -26,8 +26,8 @@ _FIRST = {
     "Tree and leaf": "A tree is a policy that asks one question after the other. Where its "
     "questions end there is a leaf: a group of people who all get the same action.",
     "Grid and cell": "The thresholds that a tree may ask about, agreed on before it is searched "
-    "for. Two columns' thresholds make a table of cells; clients report sums over cells and hide "
-    "the small ones.",
+    "for. Two columns' thresholds make a table of cells; clients report sums over cells, and "
+    "merge bins of a few rows with their neighbours.",
     "Value": "What one can expect per decision if everybody were treated by the policy. It is "
     "estimated from logged decisions, correcting for who got what and why.",
     "Gain": "The difference in value between two policies on the same rows. Positive is better.",
