@@ -9,7 +9,7 @@ SURFACE = """
     FedoplError FedoplWarning
     Finite Guardrail JoiningPlan Limits Linear LinearPolicy LoggedData ModelError Neural
     NeuralPolicy NuisancePlan Nuisances
-    OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Run
+    OptionError Overlap PairwisePolicy PolicyError PolicyLearner PrivacyError PrivacyPlan Ranges Run
     Running Schema SchemaError Scores SparkEngine
     StorageError Study StudyError TrainingPlan Tree TreePolicy
     aipw_scores check cross_fit dm_scores estimate_value evaluate ipw_scores learn load_policy

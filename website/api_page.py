@@ -66,6 +66,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Budget": (),
         "Guardrail": (),
         "Declared": (),
+        "Ranges": (),
         "PrivacyPlan": (),
         "mixture": ("empirical", "uniform", "given", "skewed", "path", "minimax", "skewness"),
     },

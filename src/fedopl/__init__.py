@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from fedopl.study import mixture
     from fedopl.study.guardrail import Guardrail
     from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
+    from fedopl.study.ranges import Ranges
     from fedopl.study.policy_plans import Finite, Linear, Neural, Tree
     from fedopl.study.private.privacy_plan import PrivacyPlan
     from fedopl.study.spending.budget_plan import Budget
@@ -123,6 +124,7 @@ _HOMES = {
     "fedopl.study.study_file": ("read_study",),
     "fedopl.study.guardrail": ("Guardrail",),
     "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
+    "fedopl.study.ranges": ("Ranges",),
     "fedopl.study.private.privacy_plan": ("PrivacyPlan",),
     "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "Tree"),
     "fedopl.study.spending.budget_plan": ("Budget",),
@@ -165,6 +167,7 @@ __all__ = [
     "PolicyLearner",
     "PrivacyError",
     "PrivacyPlan",
+    "Ranges",
     "Run",
     "Running",
     "Schema",

@@ -100,6 +100,15 @@ def _refusals(finished: "Record") -> str:
         f"{in_words(why).why}. {in_words(why).remedy}"
         for why, (who, asked) in finished.refusals_by_reason.items()
     ]
+    if finished.without_sums:
+        lines.append(
+            f"{listed(finished.without_sums)} had too few rows for sums of "
+            f"{finished.study.n_terms + 1} terms (parameter_share): scored and valued, but not "
+            "learned from."
+        )
+    if finished.clipped:
+        each = [f"{number:,} at {name}" for name, number in sorted(finished.clipped.items())]
+        lines.append(f"Numbers beyond the agreed ranges count as the nearer end: {listed(each)}.")
     return "\n".join(["", *lines, ""] if lines else [""])
 
 
@@ -123,6 +132,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "best_arm": finished.best_arm,
         "mixture": finished.mixture,
         "rows": finished.rows,
+        "clipped": finished.clipped,
         "values": rows_as_json(finished.values, "policy"),
         "gains": rows_as_json(finished.gains, "against"),
         "improvements": rows_as_json(finished.improvements, "policy", "level"),

@@ -20,6 +20,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
 from fedopl.study.basis_check import MOST_TO_SCREEN
+from fedopl.study.contract import EXACT
 from fedopl.study.plans import CROSS_FITTED, EvaluationPlan
 
 # Marks a line that a person has to confirm.
@@ -176,6 +177,8 @@ def study_lines(
         yield from _basis(used, room, fewest, may_screen=not is_small)
     if drafted and private is None:
         yield from drafted.commented()
+    elif roles.weight:
+        yield from ("", f"# {EXACT}.", "# [privacy] cannot be had: rows have weights.")
     yield from ("", "[rows]", *_rows(found, roles))
     if is_small:
         what = f"{n_rarest:,} rows of an action at a client are few to hold some out"

@@ -161,9 +161,8 @@ def evaluate(
     """Value saved policies on all clients' held-out rows; compare the first with the others.
 
     The arguments are those of `run`. Only the clients' ledgers and scores are written. To clients,
-    this is a study of its own, of these policies, with the rows of the other. If a study has several
-    splits, the first is used: its policy has learned from the held-out rows of the
-    others.
+    this is a study of its own, of these policies. If a study has several splits, the first is used:
+    its policy has learned from the held-out rows of the others.
     """
     whole, candidates = read_study(study)
     parties, found = read_parties(clients), read_clients(clients)

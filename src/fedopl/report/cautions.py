@@ -53,6 +53,8 @@ def cautions(record: Record) -> list[Caution]:
         _without_spread,
         _without_values,
         _not_heard,
+        _without_sums,
+        _clipped,
         _thin,
         _rare,
         _in_regions,
@@ -199,6 +201,27 @@ def _not_heard(record: Record) -> Iterator[Caution]:
             "No answer",
             f"{listed(sorted(who))} gave no answer to {titles}: {reason.why}.",
             reason.remedy,
+        )
+
+
+def _without_sums(record: Record) -> Iterator[Caution]:
+    if record.without_sums:
+        yield Caution(
+            "No sums of terms",
+            f"{listed(record.without_sums)} had too few rows for sums of "
+            f"{record.study.n_terms + 1} terms (parameter_share): scored and valued, but not "
+            "learned from.",
+            "Use fewer features or terms, or wait for more rows.",
+        )
+
+
+def _clipped(record: Record) -> Iterator[Caution]:
+    if record.clipped:
+        each = [f"{count(n)} at {name}" for name, n in sorted(record.clipped.items())]
+        yield Caution(
+            "Numbers beyond agreed ranges",
+            f"They count as the nearer end: {listed(each)}.",
+            "Look for typos and other units there, or agree on wider [ranges].",
         )
 
 

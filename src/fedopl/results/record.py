@@ -113,6 +113,11 @@ class Record:
         return self.rounds[:second]
 
     @property
+    def without_sums(self) -> list[str]:
+        """The clients that are scored and valued, but add no sums of terms."""
+        return sorted(name for name, own in self.statistics.sums.items() if not own.has_sums)
+
+    @property
     def refusals_by_reason(self) -> dict[str, tuple[set[str], list[str]]]:
         """By reason, the clients that did not contribute for it, and to which questions."""
         query_of = {latest.exchange: latest.query for latest in self.rounds}

@@ -48,13 +48,24 @@ def held_values(parts: Parts, minimum: int) -> HeldValues:
     """
     if minimum < 2:
         return NOTHING_HELD
-    first = next((part[: 2 * minimum - 1] for part in parts() if len(part)), None)
-    if first is None:
+    first = _first_rows(parts(), 2 * minimum - 1)
+    if not len(first):
         return NOTHING_HELD
     common = np.sort(first, axis=0)[len(first) // 2]
     others = sum(totals_of(parts(), partial(_differing, common)), np.zeros(len(common), np.int64))
     held = np.flatnonzero((others > 0) & (others < minimum))
     return HeldValues({place: float(common[place]) for place in held.tolist()})
+
+
+def _first_rows(parts: Iterable[FloatArray], n_rows: int) -> FloatArray:  # (n_rows, n_columns)
+    """So many rows, however few a part has."""
+    found: list[FloatArray] = []
+    for part in parts:
+        found.append(part[:n_rows])
+        n_rows -= len(found[-1])
+        if not n_rows:
+            break
+    return np.concatenate(found) if found else np.empty((0, 0))
 
 
 def _differing(common: FloatArray, parts: Iterable[FloatArray]) -> IntArray:  # (n_columns,)

@@ -22,7 +22,7 @@ class SentAnswers:
     def get(self, asked: str) -> bytes | None:
         """The answer to the query of this hash; None if there is none that outlived its process."""
         kept = self.store.get(self._key(asked)) if self.store.is_lasting else None
-        return None if kept is None else kept["bytes"].tobytes()
+        return None if kept is None or "bytes" not in kept else kept["bytes"].tobytes()
 
     def keep(self, asked: str, answer: bytes) -> None:
         """Store an answer that is about to be sent."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fedopl.base.arrays import IntArray
+from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import cached_array, check_space, remove_abandoned, slices
 from fedopl.client.disk.external_sort import (
     LARGEST,
@@ -87,7 +88,12 @@ def first_turns(counts: IntArray, smallest: SortKeys) -> IntArray:  # (n_strata,
 
 
 def folds_on_disk(
-    data: LoggedData, n_folds: tuple[int, int], share: float, quotas: IntArray, seed: int
+    data: LoggedData,
+    n_folds: tuple[int, int],
+    share: float,
+    quotas: IntArray,
+    seed: int,
+    held: HeldValues = NOTHING_HELD,
 ) -> Any:  # (n_rows,)
     """The fold of each row, the number of folds for held-out rows: as for rows in memory.
 
@@ -96,15 +102,16 @@ def folds_on_disk(
     """
     number, used = n_folds
     # Rows take the same turns, whatever the number of folds.
-    made = turns_on_disk(_records(data, seed), data.rows_per_action, quotas, folder_of(data))
-    turns = cached_beside(data, f"turns {share!r} {seed}", np.int64, made)
+    made = turns_on_disk(_records(data, seed, held), data.rows_per_action, quotas, folder_of(data))
+    as_held = "".join(f" {place}={value!r}" for place, value in held.values.items())
+    turns = cached_beside(data, f"turns {share!r} {seed}{as_held}", np.int64, made)
 
     def folds(rows: slice) -> NDArray[np.uint16]:
         own = turns[rows]
         return np.where(own == HELD_OUT, number, own % used).astype(np.uint16)
 
     every = map(folds, slices(data.n_rows))
-    return cached_beside(data, f"folds {number} {used} {share!r} {seed}", np.uint16, every)
+    return cached_beside(data, f"folds {number} {used} {share!r} {seed}{as_held}", np.uint16, every)
 
 
 def cached_beside(
@@ -118,12 +125,12 @@ def cached_beside(
     return cached_array(path, data.n_rows, stored, made)
 
 
-def _records(data: LoggedData, seed: int) -> Iterator[Records]:
+def _records(data: LoggedData, seed: int, held: HeldValues) -> Iterator[Records]:
     """The fields of each row that the external sort needs."""
 
     def read(rows: slice) -> Records:
         records = np.empty(rows.stop - rows.start, CANDIDATE)
-        keys = row_keys(data.contexts[rows], seed, ("evaluation", "folds"))
+        keys = row_keys(held(data.contexts[rows]), seed, ("evaluation", "folds"))
         records["key"], records["fold_key"] = keys
         records["row"] = np.arange(rows.start, rows.stop)
         records["stratum"] = data.actions[rows]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedopl.base.arrays import BoolArray, IntArray, ascends, check_whole
 from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import DataError
+from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
 from fedopl.client.rows.fold_turns import by_stratum, cached_beside, first_turns, folds_on_disk
@@ -105,17 +106,23 @@ def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:
 
 
 def assign_folds_and_hold_out(
-    data: LoggedData, n_folds: int, share: float, seed: int, *, used: int | None = None
+    data: LoggedData,
+    n_folds: int,
+    share: float,
+    seed: int,
+    *,
+    used: int | None = None,
+    held: HeldValues = NOTHING_HELD,
 ) -> Folds:
     """Hold out a share of the rows for evaluation, and assign the others to exactly `n_folds`.
 
-    With `used`, only so many of the folds have rows.
+    With `used`, only so many of the folds have rows. Rows on disk count with what is `held`.
     """
     check_whole(n_folds, "folds", 2, MOST_FOLDS)
     used = used or n_folds
     if data.is_on_disk and data.groups is None:
         quotas = quotas_of(data.rows_per_action, share)
-        of_row = folds_on_disk(data, (n_folds, used), share, quotas, seed)
+        of_row = folds_on_disk(data, (n_folds, used), share, quotas, seed, held)
     else:
         # A group's stratum may depend on the first key. So that key is the same whatever the share.
         purposes = ("evaluation", "folds") if share or data.groups is not None else ("folds",)

@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, IntArray
+from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.folds import Folds, as_agreed, assign_folds_and_hold_out, quotas_of
 from fedopl.client.table.logged_data import LoggedData
@@ -40,24 +41,33 @@ class Split:
         folds = as_agreed(arrays["folds"], n_folds)
         return cls(folds=folds, n_used=int(used), share=share, corrected=arrays["corrected"])
 
-    def dealt_again(self, data: LoggedData, n_folds: int, seed: int) -> Folds:
+    def dealt_again(
+        self, data: LoggedData, n_folds: int, seed: int, held: HeldValues = NOTHING_HELD
+    ) -> Folds:
         """The same training rows in other folds."""
-        return assign_folds_and_hold_out(data, n_folds, self.share, seed)
+        return assign_folds_and_hold_out(data, n_folds, self.share, seed, held=held)
 
 
-def split_by_rule(data: LoggedData, n_folds: int, share: float, seed: int, cell: int) -> Split:
+def split_by_rule(
+    data: LoggedData,
+    n_folds: int,
+    share: float,
+    seed: int,
+    cell: int,
+    held: HeldValues = NOTHING_HELD,
+) -> Split:
     """The split of these rows; with groups, which stay together, as many folds as are enough."""
     counts = data.rows_per_action
     held_out = _held_out(data, counts, share)
     corrected = _enough(counts - held_out, held_out, share, cell)
     if share and not corrected.any():
-        return split_by_rule(data, n_folds, 0.0, seed, cell)
+        return split_by_rule(data, n_folds, 0.0, seed, cell, held)
     training = (counts - held_out)[corrected]
     used = n_folds
     if cell > 1:
         used = min(n_folds, max(FEWEST_FOLDS, int(min(training // cell, default=FEWEST_FOLDS))))
     while True:
-        folds = assign_folds_and_hold_out(data, n_folds, share, seed, used=used)
+        folds = assign_folds_and_hold_out(data, n_folds, share, seed, used=used, held=held)
         if cell < 2 or data.groups is None:
             break
         found = _rows_by_fold_action(data, folds)
@@ -70,7 +80,7 @@ def split_by_rule(data: LoggedData, n_folds: int, share: float, seed: int, cell:
             continue
         corrected = corrected & ~lacking
         if share and not corrected.any():
-            return split_by_rule(data, n_folds, 0.0, seed, cell)
+            return split_by_rule(data, n_folds, 0.0, seed, cell, held)
     return Split(folds=folds, n_used=used, share=share, corrected=corrected)
 
 

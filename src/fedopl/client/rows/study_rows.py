@@ -132,7 +132,7 @@ class StudyRows:
             return self._derived["order"]
         # Rows of one fold and action are in the order of what they hold, so that sums have the same
         # bits whatever the order of the table.
-        order = content_order(self.given)
+        order = content_order(self._dealt)
         folds, actions = self.folds_as_given.of_row[order], self.given.actions[order]
         return order[sorted_order(folds, actions, self.folds_as_given.n_folds, self.n_actions)]
 
@@ -158,7 +158,18 @@ class StudyRows:
         n_folds = self._study.nuisances.folds
         if "folds" in self._derived:
             return Split.from_arrays(self._derived, n_folds)
-        return split_by_rule(self.given, n_folds, self._held_out, self._seed, self.minimum_cell)
+        return split_by_rule(
+            self._dealt, n_folds, self._held_out, self._seed, self.minimum_cell, self.held
+        )
+
+    @computed_once
+    def _dealt(self) -> LoggedData:
+        """The rows that folds and order follow from: held values decide nothing there either."""
+        if self._beside is not None:
+            return self._beside._dealt
+        if self.given.is_on_disk or not self.held:
+            return self.given
+        return self.given.with_contexts(self.held(self.given.contexts))
 
     @property
     def _seed(self) -> int:
@@ -180,7 +191,7 @@ class StudyRows:
     @computed_once
     def _parts_as_given(self) -> Folds:
         """The training rows in `N_PARTS` parts; models are fitted without each of them."""
-        return self.split.dealt_again(self.given, N_PARTS, self._seed)
+        return self.split.dealt_again(self._dealt, N_PARTS, self._seed, self.held)
 
     # --- the terms that models are linear in ---------------------------------------------------
 
@@ -290,7 +301,11 @@ class StudyRows:
         """The features that only a few rows have another value of, which is held."""
         if self._beside is not None:
             return self._beside.held
-        parts = lambda: self._chunks_as_given().mapped(_contexts)  # noqa: E731
+        read = partial(_clipped_contexts, self.given, Clip.of(self._study))
+        if not self.given.is_on_disk:
+            return held_values(lambda: read(slice(None)), self.minimum_cell)
+        chunks, engine = list(self.given.slices(ROWS_PER_CHUNK)), self.given.engine
+        parts = lambda: Pass(chunks=chunks, read=read, engine=engine)  # noqa: E731
         return held_values(parts, self.minimum_cell)
 
     def fold_sums(self) -> FoldSums:
@@ -325,6 +340,11 @@ def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | Non
     for chunk in chunks:
         total = fold_sums(chunk.data, chunk.folds, onto=total)
     return total
+
+
+def _clipped_contexts(given: LoggedData, clip: Clip | None, rows: slice) -> list[FloatArray]:
+    data = given.part(rows) if given.is_on_disk else given
+    return [(data if clip is None else clip(data)).contexts]
 
 
 def _contexts(chunk: Chunk) -> FloatArray:  # (n_rows, n_columns)
