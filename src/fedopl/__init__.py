@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from fedopl.study import mixture
     from fedopl.study.guardrail import Guardrail
     from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
-    from fedopl.study.ranges import Ranges
     from fedopl.study.policy_plans import Finite, Linear, Neural, Tree
     from fedopl.study.private.privacy_plan import PrivacyPlan
+    from fedopl.study.ranges import Ranges
     from fedopl.study.spending.budget_plan import Budget
     from fedopl.study.spending.cost_plan import Costs
     from fedopl.study.study import Study

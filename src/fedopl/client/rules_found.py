@@ -70,9 +70,11 @@ def _cell(space: Workspace) -> Iterator[str]:
 def _share(space: Workspace) -> str:
     n_terms, n_rows = space.study.n_terms + 1, space.n_training
     said = f"share: {n_rows:,} rows to learn from, {n_terms:,} terms"
-    if space.adds_terms:
-        return f"{said}: adds sums of terms"
     most = space.limits.most_terms(n_rows)
+    if space.adds_terms:
+        may_stop = space.study.most_terms + 1 > most
+        unless = f", unless screening finds more than {most - n_terms:,.0f}" if may_stop else ""
+        return f"{said}: adds sums of terms{unless}"
     return (
         f"{said}, parameter_share is {space.limits.parameter_share:g}: scored and valued, but adds "
         f"no sums of terms; it would with {most:,.0f} terms, an intercept among them"

@@ -223,14 +223,6 @@ class Workspace:
         """The scores of all rows, if rows are in memory; of training rows, those to learn from."""
         return self.whole.scores
 
-    def own_chunks_by_fold(self) -> Pass[ScoredChunk]:
-        """The rows with scores computed from them alone, where the study has scores of them."""
-        masked = np.ones(self.study.n_actions, np.bool_)
-        for chunk in self.chunks():
-            masked &= np.isnan(chunk.scores).all(axis=0)
-        scorer = self._own_scorer(masked, masked)
-        return scorer.scored(self.unscored_chunks())
-
     def own_chunks(self) -> Pass[ScoredChunk]:
         """The rows with scores computed from them alone, some at a time if they are on disk.
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, to_eight_digits
+from fedopl.base.arrays import FloatArray
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.policy import Domain
@@ -68,11 +68,6 @@ class BentPolicy(LinearPolicy):
     def numbers(self) -> FloatArray:
         """All numbers of the policy in one array; equal policies have equal numbers."""
         return np.concatenate([self.parameters.ravel(), self.knots, self.slopes])
-
-    def rounded(self, domain: Domain) -> Self:
-        """The policy with numbers of eight digits, which another processor computes alike."""
-        plain = LinearPolicy.from_numbers(self.parameters, domain).rounded(domain)
-        return self.bending(plain, to_eight_digits(self.knots), to_eight_digits(self.slopes))
 
     def content(self) -> dict[str, Any]:
         """The saved content, besides actions and features."""

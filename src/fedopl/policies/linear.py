@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray, to_eight_digits
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import OptionError, PolicyError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
@@ -220,10 +220,6 @@ class LinearPolicy(Policy):
             cls._terms_in(domain),
             domain.permissions,
         )
-
-    def rounded(self, domain: Domain) -> Self:
-        """The policy with numbers of eight digits, which another processor computes alike."""
-        return self.from_numbers(to_eight_digits(self.numbers()), domain)
 
     def content(self) -> dict[str, Any]:
         """The saved content, besides actions and features."""

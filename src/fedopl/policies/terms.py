@@ -150,15 +150,6 @@ class Terms:
         """The number of waves, which are the last terms."""
         return len(self._waves)
 
-    @property
-    def knots(self) -> dict[int, FloatArray]:
-        """For each number with knots, by its position, where it bends or jumps."""
-        place = {name: position for position, name in enumerate(self.features)}
-        found = {place[name]: set(own) for name, own in self.basis.knots.items()}
-        for at, cut in self.jumps:
-            found[at].add(cut)
-        return {at: np.array(sorted(own)) for at, own in found.items()}
-
     @cached_property
     def varying(self) -> dict[int, tuple[Stretch, Stretch]]:
         """For each product, by its position among terms, the ranges over which its factors vary."""

@@ -29,7 +29,8 @@ class Ranges(Checked):
         each = given if isinstance(given, dict) else {"outcome": given} if given else {}
         for name, (low, high) in each.items():
             if not low < high:
-                raise ValueError(f"{name}: expected the lower end first, came {low:g}, {high:g}")
+                of = "" if name == "outcome" else f"{name}: "
+                raise ValueError(f"{of}expected the lower end first, came {low:g}, {high:g}")
         return given
 
     def __bool__(self) -> bool:

@@ -20,7 +20,7 @@ class ClassifierSums(Message, code=79):
     A row is assigned to the target if θᵀx > 0. Parts that were not asked for are zero.
     """
 
-    released: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where suppressed
+    released: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where left out
     loss: Annotated[Array, (Axis.TARGETS,), PerClient]  # log(1 + exp(θᵀx))
     pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient]  # σ·x
     # σ(1 − σ)·xxᵀ

@@ -18,7 +18,7 @@ class ScoreMoments(Message, code=80):
     rows that have it. Means of too few rows are zero.
     """
 
-    released: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where suppressed
+    released: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where left out
     rows: Annotated[Array, (Axis.MOMENTS,), PerClient]
     degrees_of_freedom: Annotated[Array, (Axis.MOMENTS,), PerClient]
     means: Annotated[Array, (Axis.MOMENTS,), PerClient]

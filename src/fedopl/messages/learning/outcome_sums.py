@@ -27,7 +27,7 @@ class OutcomeSums(Message, code=66):
         most = study.declared.reward
         if most is not None and (squares > most**2 * weights * (1 + CELL_TOLERANCE)).any():
             return f"its outcomes lie beyond the declared ±{most:g}"
-        # (Σw)²/Σw² counts rows, fewer if weights differ; cells that are 0 may be suppressed.
+        # (Σw)²/Σw² counts rows, fewer if weights differ; cells that are 0 may be left out.
         released, of_squares = weights > 0, self.squared_weights
         all_are = np.count_nonzero(released) == released.size  # the usual case
         if not all_are:

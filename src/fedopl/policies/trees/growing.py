@@ -63,10 +63,7 @@ def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[
 
 
 def simplified(node: Node) -> Node:
-    """A tree with the same decisions, without questions that change no decision.
-
-    If cells were suppressed, a question can seem to help although it does not.
-    """
+    """A tree with the same decisions, without questions that change no decision."""
     if isinstance(node, Leaf):
         return node
     yes, no = simplified(node.yes), simplified(node.no)

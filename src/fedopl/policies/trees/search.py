@@ -53,17 +53,6 @@ def best_tree(cells: FloatArray, grid: Grid, depth: int, rules: Rules) -> Found:
     return Found(found.node, found.value + tables.baseline)
 
 
-def largest_error(released: FloatArray, true: FloatArray, grid: Grid, depth: int, n: int) -> float:
-    """How far any tree's value can move if `released` replaces `true`, with n actions."""
-
-    def worth(leaves: FloatArray, _allowed: BoolArray | None) -> FloatArray:
-        return _largest(np.abs(leaves[1 : 1 + n]))
-
-    rules = Rules(n_actions=n)
-    errors = _Differences(released, true, grid, rules)
-    return _Search(errors, rules, worth).best(min(depth, 2)).value
-
-
 def leaf_values(
     leaves: FloatArray, allowed: BoolArray | None, rules: Rules
 ) -> FloatArray:  # (n_actions, …)
@@ -102,10 +91,9 @@ class _Tables:
     """Sums as planes: rows, each action's scores, weights and the weights behind scores, doubts.
 
     Scores are measured from the mean of all actions. Only differences between actions decide, and
-    what they have in common adds up to the same for every tree. With suppressed cells this would
-    not quite hold, and a large common part would then distort the search. If scores are missing,
-    the mean of all cells is subtracted instead of each cell's own. Tables are read one by one,
-    which avoids a copy of all the cells.
+    what they have in common adds up to the same for every tree. If scores are missing, the mean of
+    all cells is subtracted instead of each cell's own. Tables are read one by one, which avoids a
+    copy of all the cells.
     """
 
     def __init__(self, numbers: FloatArray, grid: Grid, rules: Rules) -> None:
@@ -152,22 +140,6 @@ class _Tables:
         line = self.grid.line(self.numbers, 0)
         total = float(line[:, self.known].sum())
         return float(line[:, self.scores].sum()) / total if total > 0 else 0.0
-
-
-class _Differences(_Tables):
-    """The differences between the released sums and the true ones."""
-
-    def __init__(self, released: FloatArray, true: FloatArray, grid: Grid, rules: Rules) -> None:
-        super().__init__(released, grid, rules)
-        self.true = _Tables(true, grid, rules)
-
-    def line(self, column: int) -> FloatArray:  # (n_planes, n_bins)
-        """The differences in one column's bins."""
-        return super().line(column) - self.true.line(column)
-
-    def table(self, column: int, other: int) -> FloatArray:  # (n_planes, n_bins, n_bins of other)
-        """The differences in two columns' cells."""
-        return super().table(column, other) - self.true.table(column, other)
 
 
 # --- the search --------------------------------------------------------------------------------

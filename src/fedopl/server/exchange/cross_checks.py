@@ -45,7 +45,7 @@ class CrossChecks:
         self._sums: Mapping[str, ScoreSums] = {}
         # By client, why its outcome sums cannot come from the rows that it enrolled with.
         self.of_other_rows: dict[str, str] = {}
-        # Mean and variance of outcomes, for clients that suppressed none of their sums.
+        # Mean and variance of outcomes, for clients that left out none of their sums.
         self.outcomes: dict[str, tuple[float, float]] = {}
 
     def faults_in(self, query: Query[Any], answers: Mapping[str, Message]) -> dict[str, str]:
