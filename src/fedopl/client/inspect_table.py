@@ -1,5 +1,6 @@
 """Inspects a client's table before a study runs, at the client. Nothing of it is ever released."""
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Self
@@ -77,6 +78,7 @@ class Examined:
     attrition: Attrition | None = None  # if rows without an outcome were left out
     is_target: bool = False  # then it has contexts only
     minimum_rows: int = 1
+    most_terms: float = math.inf  # of which it has rows enough to add sums
 
     @property
     def takes_part(self) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
+from fedopl.client.rows.row_keys import content_order
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.basis import Basis
 from fedopl.study.basis_check import MOST_TO_SCREEN
@@ -59,8 +60,10 @@ def basis_for(
 
 
 def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)
-    """A sample of rows from all parts of a table, in blocks of neighbouring rows."""
+    """A sample of rows, whatever their order; on disk, blocks of neighbours from all parts."""
     if data.n_rows <= MOST_SAMPLED:
         return data.contexts[:]
+    if not data.is_on_disk:
+        return data.contexts[content_order(data)[:MOST_SAMPLED]]
     starts = np.linspace(0, data.n_rows - IN_A_ROW, MOST_SAMPLED // IN_A_ROW).astype(int)
     return np.concatenate([data.contexts[start : start + IN_A_ROW] for start in starts.tolist()])

@@ -41,6 +41,7 @@ class Readiness:
     differences: tuple[str, ...]
     problems: tuple[str, ...]  # of the study with all clients together
     contract: str  # which one holds, in a sentence
+    n_terms: int  # of models, an intercept among them
 
     @property
     def is_ready(self) -> bool:
@@ -57,10 +58,24 @@ class Readiness:
         named = ", ".join([f"{name} ({data.n_rows:,} rows)" for name, data in few.items()])
         return [f"take no part, with fewer rows than minimum_rows: {named}"]
 
+    @property
+    def without_sums(self) -> list[str]:
+        """One line on the clients that add no sums of terms, if there are any."""
+        most = {n: own.most_terms for n, own in self.clients.items() if own.takes_part}
+        few = [name for name, own in most.items() if own < self.n_terms]
+        if not few:
+            return []
+        return [
+            f"scored and valued, but not learned from (parameter_share): {', '.join(few)}; with at "
+            f"most {min(most.values()):,.0f} terms, an intercept among them, everybody would be"
+        ]
+
     def __str__(self) -> str:
         parts = [self.contract, *(self._client(name) for name in self.clients)]
         if self.left_out:
             parts.append("Clients left out:\n" + _marked(self.left_out, "!"))
+        if self.without_sums:
+            parts.append("Clients without sums of terms:\n" + _marked(self.without_sums, "!"))
         if self.differences:
             parts.append("Differences between clients:\n" + _marked(self.differences, "!"))
         if self.problems:
@@ -119,6 +134,7 @@ def check_clients(
         refusals=refusals,
         differences=tuple(_differences(study, examined)),
         contract=contract_of(study),
+        n_terms=study.n_terms + 1,
         problems=(*problems, *([f"the study would fail: {failure}"] if failure else [])),
     )
 

@@ -6,11 +6,10 @@ from pydantic import Field, field_validator
 
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
+from fedopl.study.private.privacy_plan import Range
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
-
-Range = tuple[float, float]
 
 
 class Ranges(Checked):

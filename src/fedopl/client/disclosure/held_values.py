@@ -15,7 +15,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disk.passes import totals_of
 
 # The terms of some rows; called once for each pass.
-Parts = Callable[[], Iterable[FloatArray]]
+_Parts = Callable[[], Iterable[FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class HeldValues:
 NOTHING_HELD = HeldValues({})
 
 
-def held_values(parts: Parts, minimum: int) -> HeldValues:
+def held_values(parts: _Parts, minimum: int) -> HeldValues:
     """The columns that fewer than `minimum` rows, but some, differ in from all others; a pass.
 
     Of 2·`minimum` − 1 rows, most have a value that fewer than `minimum` rows differ from, so their

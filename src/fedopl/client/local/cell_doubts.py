@@ -49,11 +49,6 @@ def _with_squared_weights(rows: ScoredRows) -> ScoredRows:
 
 
 def inverse_chances(chances: FloatArray) -> FloatArray:  # shaped as chances
-    """1/e, rounded up to a power of two.
-
-    One row may have nearly all of a cell's sum. Without rounding, the sum would then disclose the
-    row's propensity to many digits, and so something about its features.
-    """
-    inverse = 1 / np.clip(chances, 1 / LARGEST_INVERSE, 1.0)
-    rounded: FloatArray = 2.0 ** np.ceil(np.log2(inverse) - 1e-9)
-    return rounded
+    """1/e, of propensities that are not too small."""
+    inverse: FloatArray = 1 / np.clip(chances, 1 / LARGEST_INVERSE, 1.0)
+    return inverse

@@ -16,7 +16,7 @@ from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.folds import Folds, as_agreed, assign_folds_and_hold_out, quotas_of
 from fedopl.client.table.logged_data import LoggedData
 
-FEWEST_FOLDS = 2
+FEWEST_USED = 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +65,7 @@ def split_by_rule(
     training = (counts - held_out)[corrected]
     used = n_folds
     if cell > 1:
-        used = min(n_folds, max(FEWEST_FOLDS, int(min(training // cell, default=FEWEST_FOLDS))))
+        used = min(n_folds, max(FEWEST_USED, int(min(training // cell, default=FEWEST_USED))))
     while True:
         folds = assign_folds_and_hold_out(data, n_folds, share, seed, used=used, held=held)
         if cell < 2 or data.groups is None:
@@ -75,7 +75,7 @@ def split_by_rule(
         lacking |= corrected & bool(share) & (found[-1] < cell)
         if not lacking.any():
             break
-        if used > FEWEST_FOLDS:
+        if used > FEWEST_USED:
             used -= 1
             continue
         corrected = corrected & ~lacking
@@ -92,7 +92,7 @@ def _held_out(data: LoggedData, counts: IntArray, share: float) -> IntArray:  # 
 
 def _enough(training: IntArray, held_out: IntArray, share: float, cell: int) -> BoolArray:
     """The actions with enough rows for two folds, and held out."""
-    enough: BoolArray = training >= max(FEWEST_FOLDS * cell if cell > 1 else 1, 1)
+    enough: BoolArray = training >= max(FEWEST_USED * cell if cell > 1 else 1, 1)
     if share and cell > 1:
         enough &= held_out >= cell
     return enough

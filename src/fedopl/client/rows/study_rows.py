@@ -239,6 +239,8 @@ class StudyRows:
         """The same, in which each row counts by its weight."""
         if self.given.weights is None:
             return self.rows_by_fold_action.astype(np.float64)
+        if not self.given.is_on_disk:  # sorted: bits depend on the order in which weights are added
+            return self._sorted.weight_by_fold_action
         return self._by_fold_action(self.given.weights)
 
     def _by_fold_action(self, weights: FloatArray | None) -> NDArray[Any]:

@@ -47,7 +47,9 @@ class TellFit(Query[ModelFit], code=19, asked=Asked.EACH):
     """Ask whether outcome models and propensities fit the rows that they were made from."""
 
     title = "Whether models fit"
-    content = "what richer models would change, balance, and what rests on single rows"
+    content = (
+        "what richer models would change, balance, and what one row has at most, by powers of 2"
+    )
 
     @classmethod
     def needed(cls, study: Study) -> bool:

@@ -78,15 +78,18 @@ class ClientNoise:
         *,
         blocks: bool,
     ) -> Self | None:
-        """From the clients' sums and their numbers of rows; None if noise cannot be estimated.
+        """From sums of clients that add any, and numbers of rows; None if there is no estimate.
 
         With blocks, every action has features of its own, and no intercept.
         """
-        names = tuple(sorted(sums))
-        told = [(own.shares, len(own.grams)) for own in (sums[name] for name in names)]
-        shares = np.stack([share for share, _ in told])
+        each = ((name, sums[name]) for name in sorted(sums))
+        told = {name: (own.shares, len(own.grams)) for name, own in each if own.has_sums}
+        names = tuple(told)
+        if len(names) < 2:
+            return None
+        shares = np.stack([share for share, _ in told.values()])
         known = _known(shares)
-        if len(names) < 2 or known.sum() < 2:
+        if known.sum() < 2:
             return None
         n_rows = np.array([[rows[name]] for name in names]) * shares[:, known]
         is_compared = not blocks and bool((shares[:, known] >= _ALL_ROWS).all())
@@ -99,7 +102,7 @@ class ClientNoise:
             known,
             n_rows,
             tells=tells[:, known],
-            n_grams=max(n_grams for _, n_grams in told),
+            n_grams=max(n_grams for _, n_grams in told.values()),
         )
         if is_compared:
             regressions = regressions.of_contrasts()
