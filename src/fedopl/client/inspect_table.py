@@ -147,6 +147,7 @@ def examine(client: Client, study: Study) -> Examined:
         fit=fit,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
         attrition=_attrition(caught),
+        most_terms=math.inf if study.privacy else limits.most_terms(space.n_training),
         # Under masks, nobody reads the sums of one client, however few its rows are.
         minimum_rows=1 if adds_under_masks(study) else limits.minimum_rows,
     )
