@@ -8,7 +8,7 @@ PEERS  := $(VENV)-peers
 SCRIPTS := peers policies budgets intervals privacy secure stages sgd kernels scores wide bending trees grids clients crowds plans grouped_plans federation memory scale startup busy transports soak reproduction
 RESULTS := $(if $(QUICK),$(BENCH)/quick,benchmarks/results)
 
-.PHONY: demo docs test check lint types layers format ci coverage test-lowest dist release constraints bench peers clean
+.PHONY: demo docs test laws check lint types layers format ci coverage test-lowest dist release constraints bench peers clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)-demo
@@ -44,6 +44,11 @@ PYTEST  = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
   $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check
 	$(PYTEST)
+
+# Laws that take long: many draws, long federations, runs killed at many points. Of each, `make test`
+# tries something quick.
+laws: $(STAMP)-test
+	$(PYTEST) -m slow_law
 
 # What continuous integration runs: all tests, with a browser to look at reports in.
 ci:

@@ -57,7 +57,13 @@ def script(module, monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", TRIED)
+SLOWEST = ("budgets", "grids", "grouped_plans", "policies")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow_law if name in SLOWEST else ()) for name in TRIED],
+)
 def test_a_script_can_be_tried_in_seconds(script, name, tmp_path):
     printed = script(HERE / f"{name}.py", "--quick", "--out", tmp_path)
     check(json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")))

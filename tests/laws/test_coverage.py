@@ -1,10 +1,10 @@
 """Law: nominal 95 % intervals cover the truth 92 to 98 % of the time."""
 
 import numpy as np
+import pytest
 
 import fedopl
 
-N_RUNS = 300
 SIZES = {"large": 160, "middle": 100, "small": 60}
 SLOPES = np.array([[1.0, 0.0], [0.0, 1.0]])
 N_TRUTH = 20_000
@@ -21,11 +21,17 @@ def logged(rng, n_rows):
     return fedopl.LoggedData(contexts, actions, rewards, propensities, action_names="ab")
 
 
-def test_intervals_cover_the_value_and_the_gain_of_the_learned_policy():
+# Of 30 runs that cover 95 %, 25 or more do in all but one of 300 such tests.
+@pytest.mark.parametrize(
+    ("n_runs", "least", "most"),
+    [(30, 0.83, 1.0), pytest.param(300, 0.92, 0.98, marks=pytest.mark.slow_law)],
+    ids=["few draws", "many draws"],
+)
+def test_intervals_cover_the_value_and_the_gain_of_the_learned_policy(n_runs, least, most):
     contexts = np.random.default_rng(12345).standard_normal((N_TRUTH, 2))
     means = contexts @ SLOPES.T
     covered = {"value": 0, "gain": 0, "local client": 0}
-    for seed in range(N_RUNS):
+    for seed in range(n_runs):
         rng = np.random.default_rng(seed)
         clients = {name: logged(rng, size) for name, size in SIZES.items()}
         run = fedopl.learn(clients, basis="linear", evaluation=0.5, mixture="uniform", seed=seed)
@@ -40,4 +46,4 @@ def test_intervals_cover_the_value_and_the_gain_of_the_learned_policy():
             low, high = estimate.interval()
             covered[name] += low <= truth <= high
     for name, count in covered.items():
-        assert 0.92 <= count / N_RUNS <= 0.98, f"{name}: {count / N_RUNS:.3f}"
+        assert least <= count / n_runs <= most, f"{name}: {count / n_runs:.3f}"

@@ -74,7 +74,13 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    "world",
+    [
+        "few rows",
+        *(pytest.param(name, marks=pytest.mark.slow_law) for name in WORLDS if name != "few rows"),
+    ],
+)
 def test_intervals_cover_what_the_way_of_learning_is_worth(world, by_fold):
     n_rows, effect, n_groups = WORLDS[world]
     logging = np.mean([mean_rewards(CONTEXTS, np.full(10_000, a), effect).mean() for a in range(3)])

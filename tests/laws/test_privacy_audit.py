@@ -7,10 +7,11 @@ from fedopl.client.private import release
 from fedopl.privacy.exact_noise import variance_on_grid
 
 N_PAIRS = 80
+WHAT = ["learning", pytest.param("values", marks=pytest.mark.slow_law)]
 STUDY = a_study(epsilon=8.0)
 
 
-@pytest.mark.parametrize("what", ["learning", "values"])
+@pytest.mark.parametrize("what", WHAT)
 def test_an_attacker_who_knows_all_else_stays_within_the_promise_and_comes_near(what):
     found = audited(STUDY, N_PAIRS, what)
     assert found.is_kept
@@ -19,7 +20,7 @@ def test_an_attacker_who_knows_all_else_stays_within_the_promise_and_comes_near(
     assert 0.99 < found.largest_mu / found.promised_mu <= 1
 
 
-@pytest.mark.parametrize("what", ["learning", "values"])
+@pytest.mark.parametrize("what", WHAT)
 def test_the_attack_shows_that_noise_of_half_the_size_breaks_the_promise(monkeypatch, what):
     monkeypatch.setattr(release, "variance_on_grid", lambda *asked: variance_on_grid(*asked) // 4)
     assert not audited(STUDY, N_PAIRS, what).is_kept

@@ -18,7 +18,7 @@ from fedopl.server.aggregate.values_with_noise import honest_variance
 from fedopl.server.private_values import values_of
 from fedopl.study.study import Study
 
-N_DRAWS, N_CLIENTS, N_ROWS = 200, 3, 400
+N_CLIENTS, N_ROWS = 3, 400
 CONTRASTS = {"value": np.array([1.0, 0, 0, 0]), "gain": np.array([1.0, -1, 0, 0])}
 # Outcomes of two arms, ±x and noise. The policy takes the better one, the arm is the first.
 TRUTH = {"value": np.sqrt(2 / np.pi), "gain": np.sqrt(2 / np.pi)}
@@ -71,18 +71,26 @@ def estimates(study, models, draw):
     return {name: mixture_estimate(answers, weights, c) for name, c in CONTRASTS.items()}
 
 
+# With few draws, the shares that hold and the errors that are made are known less well.
+@pytest.mark.parametrize(
+    ("n_draws", "least", "beside"),
+    [(40, 0.85, 0.2), pytest.param(200, 0.92, 0.1, marks=pytest.mark.slow_law)],
+    ids=["few draws", "many draws"],
+)
 @pytest.mark.parametrize(("how", "most"), [("right", 1), ("wrong", 2)])
-def test_they_hold_what_they_claim_and_are_no_wider_than_that_takes(how, most):
+def test_they_hold_what_they_claim_and_are_no_wider_than_that_takes(
+    how, most, n_draws, least, beside
+):
     study = a_study(most)
-    found = [estimates(study, MODELS[how], draw) for draw in range(N_DRAWS)]
+    found = [estimates(study, MODELS[how], draw) for draw in range(n_draws)]
     for name, truth in TRUTH.items():
         own = [one[name] for one in found]
         held = np.mean([low <= truth <= high for low, high in (one.interval() for one in own)])
         off = np.sqrt(np.mean([(one.value - truth) ** 2 for one in own]))
         wide = np.sqrt(np.mean([one.standard_error**2 for one in own])) / off
-        assert held > 0.92, name
+        assert held > least, name
         # The claimed error is that which is made, and what the variance's own noise takes.
-        assert 0.9 < wide < 1.2, name
+        assert 1 - beside < wide < 1 + 2 * beside, name
 
 
 def test_a_variance_with_noise_makes_no_interval_hold_too_rarely():

@@ -222,6 +222,7 @@ def test_the_oracle_bound_holds_and_is_tighter():
     assert np.mean(by_ones) >= 1 - DELTA
 
 
+@pytest.mark.slow_law
 def test_regret_falls_with_rows_and_grows_with_skewness_at_least_as_the_theorem_says():
     """n^−0.86 (standard error 0.07) and 𝔰^0.75 (0.10), where all clients are alike.
 

@@ -11,7 +11,11 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.classifier_sums import (
+    MOST_ROUNDS,
+    ClassifierSums,
+    ClassifyContexts,
+)
 from fedopl.messages.message import RowSplit
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.diagnosis import context_classifier
@@ -128,12 +132,12 @@ def test_contexts_that_are_told_apart_with_certainty_end_it_without_an_error():
     assert np.isfinite(found.parameters).all()
 
 
-def test_the_default_limits_are_enough_for_all_targets():
+def test_a_study_has_enough_questions_for_all_targets():
     conversation = talk(moved(TRIO, 30.0), 400)
     fit_classifiers(conversation, TRIO.clients, equally(TRIO))
     asked = rounds_of(conversation)
-    assert len(asked) <= Limits().classifier_queries == context_classifier.MOST_ROUNDS + 1
-    assert "BUDGET_SPENT" not in {why for r in asked for why in r.refused.values()}
+    assert len(asked) <= MOST_ROUNDS + 1
+    assert "ASKED_ALREADY" not in {why for r in asked for why in r.refused.values()}
 
 
 def test_targets_together_are_what_each_is_alone():
@@ -220,7 +224,7 @@ def test_without_rows_set_apart_there_is_a_classifier_and_no_bound():
 
 
 def test_a_target_that_refuses_has_no_bound_and_the_others_have():
-    conversation = talk(TRIO, (40, 400, 400))
+    conversation = talk(TRIO, (20, 400, 400))
     refused, *others = fit_classifiers(conversation, TRIO.clients, equally(TRIO)).values()
     assert not refused.converged
     assert refused.total_variation is refused.standard_error is None

@@ -137,7 +137,7 @@ def test_a_coalition_is_stable_if_nobody_prefers_to_leave():
 
 
 def test_alike_clients_stay_together_and_odd_ones_leave(join):
-    alike = compared(join(alike_world(3), (400, 400, 400), evaluation=0.9, **LOCALLY))
+    alike = compared(join(alike_world(3), (720, 720, 720), evaluation=0.5, **LOCALLY))
     assert alike.grand.stability != "surely not"
     world = outcome_shift(alike_world(3), 2.0)
     odd = compared(join(world, (900, 900, 900), **LOCALLY))

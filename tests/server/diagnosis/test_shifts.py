@@ -230,7 +230,6 @@ def test_a_client_that_does_not_compare_is_unknown_and_still_compared_with():
     study = study_of(TRIO)
     doors = doors_to(TRIO, study, 400)
     silent = TRIO.clients[2]
-    doors[silent].limits = Limits(model_queries=1)
     conversation = Conversation(study, InProcess(doors), Journal())
     models = model_differences.ask_for_models(conversation, TRIO.clients)
     doors[silent].limits = Limits(minimum_rows=10_000)
@@ -244,7 +243,7 @@ def test_a_client_that_does_not_compare_is_unknown_and_still_compared_with():
 
 
 def test_a_client_with_few_rows_tells_no_models_and_the_others_go_on():
-    conversation = talk(TRIO, (400, 90, 400))
+    conversation = talk(TRIO, (400, 40, 400))
     found = compared(conversation)
     assert found.names == (TRIO.clients[0], TRIO.clients[2])
     assert conversation.rounds[0].refused == {TRIO.clients[1]: "SMALL_CELLS"}

@@ -16,7 +16,6 @@ from fedopl.study.policy_plans import Tree
 
 TREES = {"policy": Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})}
 SIZES = (800, 600, 400)
-DRAWS = 60
 # Of the supremum of the gap, summed over clients and draws.
 LEAST_SHOWN = {"tree": 0.9, "linear": 0.95}
 # Of every client, and the same for every policy; trees are valued in closed form.
@@ -61,10 +60,10 @@ class Compared:
         return low <= self.truth <= high
 
 
-def compared(join, kind):
+def compared(join, kind, n_draws):
     """Sides and gaps of every client in every draw."""
     sides, gaps = [], []
-    for draw in range(DRAWS):
+    for draw in range(n_draws):
         world = outcome_shift(alike_world(n_features=3, seed=draw), 0.7)
         joined = join(world, SIZES, draw, **(TREES if kind == "tree" else {}))
         truth = true_trees(world, joined.statistics) if kind == "tree" else TrueLinear(world)
@@ -84,18 +83,24 @@ def compared(join, kind):
     return sides, gaps
 
 
+@pytest.mark.parametrize(
+    ("n_draws", "slack"),
+    [(8, 0.07), pytest.param(60, 0.0, marks=pytest.mark.slow_law)],
+    ids=["few draws", "many draws"],
+)
 @pytest.mark.parametrize("kind", ["tree", "linear"])
-def test_measured_discrepancies_are_calibrated_and_near_the_supremum(join, kind):
+def test_measured_discrepancies_are_calibrated_and_near_the_supremum(join, kind, n_draws, slack):
     """Trees: all 360 sides within 3 standard errors of the truth, 94.7 % of intervals cover it.
 
     Linear: 359 of 360 sides, 93.9 %. Of gaps, both sides together, all 180 and 92.8 % for either
     kind; over 400 draws of trees it is 95.2 % of sides and 94.6 % of gaps. The policies found show
     92.4 % (trees) and 97.3 % (linear) of the supremum of the gap.
     """
-    sides, gaps = compared(join, kind)
+    sides, gaps = compared(join, kind, n_draws)
     for found, least in ((sides, 0.92), (gaps, 0.9)):
-        assert np.mean([abs(one.error) < 3 for one in found]) >= 0.99
-        assert least <= np.mean([one.is_covered for one in found]) <= 0.98
+        assert np.mean([abs(one.error) < 3 for one in found]) >= 0.99 - slack
+        covered = np.mean([one.is_covered for one in found])
+        assert least - slack <= covered <= 0.98 + slack
     assert all(one.truth <= one.supremum + 1e-9 for one in gaps)
     shown = sum(one.truth for one in gaps) / sum(one.supremum for one in gaps)
-    assert LEAST_SHOWN[kind] <= shown < 1
+    assert LEAST_SHOWN[kind] - slack <= shown < 1

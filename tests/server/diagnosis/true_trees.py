@@ -67,7 +67,7 @@ class TrueTrees:
 def true_trees(world, statistics):
     """What is true of the trees on the grid of these statistics."""
     cells = {name: true_cells(world.truths[name], statistics.grid) for name in statistics.cells}
-    return TrueTrees(replace(statistics, cells=cells, lost=dict.fromkeys(cells, 0.0)))
+    return TrueTrees(replace(statistics, cells=cells))
 
 
 def deviation(world, statistics, weights):
@@ -77,5 +77,5 @@ def deviation(world, statistics, weights):
     signed |= {("true", name): -weight for name, weight in weights.items()}
     cells = {("seen", name): statistics.cells[name] for name in weights}
     cells |= {("true", name): truth[name] for name in weights}
-    both = TrueTrees(replace(statistics, cells=cells, lost=dict.fromkeys(cells, 0.0)))
+    both = TrueTrees(replace(statistics, cells=cells))
     return both.supremum(signed) + both.supremum({name: -sign for name, sign in signed.items()})

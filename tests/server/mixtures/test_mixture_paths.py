@@ -246,11 +246,12 @@ def worst_regret(world, policy):
     return max(world.value(best[n], n, 4000) - world.value(policy, n, 4000) for n in best)
 
 
+@pytest.mark.parametrize("n_draws", [10, pytest.param(20, marks=pytest.mark.slow_law)])
 @pytest.mark.parametrize("policy", ["linear", "tree"])
-def test_minimax_weights_lower_the_true_worst_regret(join, policy):
+def test_minimax_weights_lower_the_true_worst_regret(join, policy, n_draws):
     options = {"policy": Tree(cuts=CUTS)} if policy == "tree" else {}
     lowered = []
-    for draw in range(20):
+    for draw in range(n_draws):
         world = outcome_shift(alike_world(n_features=3, seed=draw), 1.0)
         joined = join(world, (1600, 300, 300), draw, **options)
         if policy == "tree":

@@ -105,14 +105,6 @@ def test_a_run_that_was_stopped_goes_on_from_its_journal(tmp_path):
     assert policy_json(again.policy) == policy_json(whole.policy)
 
 
-def test_guarded_clients_with_few_rows_leave_the_linear_policy():
-    run = fedopl.learn(
-        clients_with(deep=True, n_rows=400), basis="linear", limits="guarded", **OPTIONS
-    )
-    assert run.policy.is_linear
-    assert not run.refusals
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
