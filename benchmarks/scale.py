@@ -127,7 +127,7 @@ def workspace(data: LoggedData) -> Workspace:
         features=data.feature_names,
         nuisances=fedopl.NuisancePlan(propensity="marginal"),
     )
-    limits = fedopl.Limits(minimum_cell=0, dominance=1)
+    limits = fedopl.Limits(minimum_cell=0)
     return Workspace(data, study, limits, PrivateDraws(0, "", SEED_ALONE))
 
 

@@ -212,7 +212,7 @@ QUERIES = {
     "ValueJointly": Message(134, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
 }
 ANSWERS = {
-    "Enrol": Message(53, "d + 1"),
+    "Enrol": Message(53, "d + 2"),
     "SumOutcomes": Message(74, "K·d·((p + 2)·(p + 3)/2 + 1)"),
     "SumScores": Message(80, "g·f·(f + 1)/2 + d·f + 2·d"),
     "SumPairs": Message(70, "P·(p + 1)·(p + 4)/2"),
@@ -221,7 +221,7 @@ ANSWERS = {
     "EstimateValues": Message(62, "(v + 2)·(v + 5)/2 + 3"),
     "Describe": Message(88, "d·(8·p + 17)"),
     "CountBins": Message(57, "256·s"),
-    "SumCells": Message(66, "o·(G·x + 1)"),
+    "SumCells": Message(61, "o·G·x"),
     "ValueLeaves": Message(94, "L·(4·d + 2)"),
     "TellModels": Message(88, "d·(12·p + 19)"),
     "CompareModels": Message(93, "9·C"),
@@ -419,9 +419,7 @@ class Pass:
 
 CONDITIONS = {
     "guarded": "with limits",
-    "guarded, usual": "with limits, if a feature has two values or mostly one",
-    "guarded, flags": "with limits, if two features have two values each",
-    "own models": "with local nuisances, or if a value is too rare to be released",
+    "own models": "with local nuisances",
     "dealt": "unless rows come in groups",
     "fitted": 'unless propensities are known, or `nuisances.propensity = "marginal"`',
     "linear alone": "if rows are held out, and the policy is not a tree",
@@ -430,20 +428,7 @@ CONDITIONS = {
 # Each line is one pass over all rows on disk; tests count what is read from the files.
 PASSES = (
     Pass(query="Enrol", what="folds, by a hash of contexts", when="dealt"),
-    Pass(query="SumOutcomes", what="values that few rows have", times="2", when="guarded"),
-    Pass(
-        query="SumOutcomes",
-        what="counts of rows with these values",
-        times="2",
-        when="guarded, usual",
-    ),
-    Pass(
-        query="SumOutcomes",
-        what="counts of rows with two such values",
-        times="2",
-        when="guarded, flags",
-    ),
-    Pass(query="SumOutcomes", what="the largest share of a row in sums", when="guarded"),
+    Pass(query="Enrol", what="values that few rows have", when="guarded"),
     Pass(query="SumOutcomes", what="sums of squares for each fold and action"),
     Pass(query="SumScores", what="the same sums, for the client's own models", when="own models"),
     Pass(query="SumScores", what="up to 200,000 rows to fit propensities to", when="fitted"),
@@ -456,7 +441,6 @@ PASSES = (
         times="l + 1 + r",
         when="tree alone",
     ),
-    Pass(query="SumScores", what="the largest share of a row in any sum", when="guarded"),
     Pass(query="SumScores", what="scores"),
     Pass(query="SumScores", what="sums of scores"),
     Pass(query="CountBins", what="counts in bins"),

@@ -261,7 +261,7 @@ def all_passes() -> list[str]:
         )
         for title, way, around, more in (
             ("`csoaa-exact`", "csoaa-exact", Around(), frozenset()),
-            ("the same with limits, at least", "csoaa-exact", Around(), frozenset({"guarded"})),
+            ("the same with limits", "csoaa-exact", Around(), frozenset({"guarded"})),
             ('`csoaa-exact`, `nuisances.kind = "local"`', "csoaa-exact", LOCAL, frozenset()),
             ("finite", "finite", Around(), frozenset()),
             ("tree of depth two", "tree", Around(), tree),

@@ -1,31 +1,22 @@
-"""What thresholds and waves bring, and how much a few rows may have of a combination of waves.
+"""What thresholds and waves bring.
 
-    python experiments/waves.py [--draws 2] [--rows 2000] [--worlds NAME ...] [--shares]
+    python experiments/waves.py [--draws 2] [--rows 2000] [--worlds NAME ...]
 
-The first table is of worlds of `fedopl.simulation.named_worlds`, by the mean regret over draws from
+The table is of worlds of `fedopl.simulation.named_worlds`, by the mean regret over draws from
 0 on, with three clients of so many rows and none held out. "Auto" is the basis that `learn` makes;
 the other ways have its knots and products. "Smooth terms alone" has no thresholds, "width 2.5" is
 200 waves that reach further than usual. "Seconds" is the processor time of "auto", and that with
 waves as a multiple of it.
-
-The second table (`--shares` for it alone) is of made-up normal numbers with knots a standard
-deviation apart: the largest share that four rows have of the sum of squares of any combination of
-terms that a client's search finds, the mean over draws.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.disclosure.resting_on_few import largest_shares_of_few
 from fedopl.policies.basis import Basis
-from fedopl.policies.terms import Terms
 from fedopl.simulation.named_worlds import SHAPED_WORLDS, shaped_world
 from fedopl.simulation.shaped_worlds import ShapedWorld
 
@@ -39,8 +30,6 @@ WAYS = {
     "with width 2.5": WIDE,
 }
 N_TEST = 20_000  # contexts of each client
-N_FEW = 4
-SHARES = ((5, 20, (225, 675)), (5, 100, (625, 1_875)), (4, 20, (1_000,)), (4, 100, (3_000,)))
 Rows = dict[str, fedopl.LoggedData]
 
 
@@ -67,7 +56,7 @@ def once(name: str, n_rows: int, draw: int) -> tuple[list[float], list[float]]:
 
 
 def table_of_regret(worlds: list[str], n_rows: int, draws: int) -> None:
-    """Print the first table."""
+    """Print the table."""
     print(f"| world | {' | '.join(WAYS)} | network | seconds |\n|---|{'---:|' * (len(WAYS) + 2)}")
     for name in worlds:
         drawn = [once(name, n_rows, draw) for draw in range(draws)]
@@ -78,43 +67,14 @@ def table_of_regret(worlds: list[str], n_rows: int, draws: int) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def share(n_numbers: int, n_waves: int, n_rows: int, draw: int) -> float:
-    """The largest share that a few of these rows have of any combination that was found."""
-    names = tuple(f"x{place}" for place in range(n_numbers))
-    knots = dict.fromkeys(names, (-1.0, 0.0, 1.0))
-    basis = Basis(kind="waves", knots=knots, waves=n_waves, wave_seed=draw)
-    contexts = np.random.default_rng(draw).standard_normal((n_rows, n_numbers))
-    terms = Terms(basis, names).of(contexts)
-
-    def parts() -> Iterator[tuple[FloatArray, FloatArray, IntArray]]:
-        yield terms, np.ones(n_rows), np.zeros(n_rows, np.int64)
-
-    return float(largest_shares_of_few(parts, 1, N_FEW)[0])
-
-
-def table_of_shares(draws: int) -> None:
-    """Print the second table."""
-    print("| numbers | waves (all terms) | rows of a sum | share |\n|---:|---|---:|---:|")
-    for n_numbers, n_waves, sizes in SHARES:
-        n_terms = 5 * n_numbers + n_waves  # of each number itself, three hinges and a step
-        for n_rows in sizes:
-            mean = statistics.mean(share(n_numbers, n_waves, n_rows, n) for n in range(draws))
-            line = f"| {n_numbers} | {n_waves} ({n_terms}) | {n_rows:,} | {mean:.2f} |"
-            print(line, flush=True)
-
-
 def main() -> None:
-    """Print both tables, or one of them."""
+    """Print the table, for the worlds that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--rows", type=int, default=2_000)
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(SHAPED_WORLDS))
-    parser.add_argument("--shares", action="store_true", help="the second table alone")
     given = parser.parse_args()
-    if not given.shares:
-        table_of_regret(given.worlds, given.rows, given.draws)
-        print()
-    table_of_shares(given.draws)
+    table_of_regret(given.worlds, given.rows, given.draws)
 
 
 if __name__ == "__main__":

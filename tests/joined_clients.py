@@ -75,7 +75,7 @@ def join(monkeypatch):
 
     A study that says that it compares clients, and may ask about many, would do so in its run.
     """
-    monkeypatch.setattr(EstimateValues, "most_amount", classmethod(lambda *_: math.inf))
+    monkeypatch.setattr(EstimateValues, "most", classmethod(lambda *_: math.inf))
 
     def _join(world, sizes=None, draw=0, **options):
         data = world

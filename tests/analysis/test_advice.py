@@ -66,14 +66,14 @@ def true_gain(world, joined, client):
 
 
 @pytest.mark.parametrize(
-    ("size", "rows", "held_out", "expected"),
-    [(0.0, 300, 0.9, "join"), (1.0, 1500, 0.5, "stay alone")],
+    ("size", "n_features", "rows", "expected"),
+    [(0.0, 48, 200, "join"), (1.0, 6, 1500, "stay alone")],
 )
-def test_advice_is_right_where_the_truth_is_large(join, size, rows, held_out, expected):
+def test_advice_is_right_where_the_truth_is_large(join, size, n_features, rows, expected):
     right, power = [], []
     for draw in range(20):
-        world = outcome_shift(alike_world(n_features=6, seed=draw), size)
-        joined = join(world, (rows, rows, rows), draw, evaluation=held_out)
+        world = outcome_shift(alike_world(n_features=n_features, seed=draw), size)
+        joined = join(world, (rows, rows, rows), draw, evaluation=0.5)
         for one in advise(joined.record.gains):
             true, error = true_gain(world, joined, one.client), one.gain.standard_error
             if abs(true) > 2 * error:

@@ -35,7 +35,7 @@ CALLS = {
     "a tree's depth": lambda _: fedopl.Tree(depth=HUGE),
     "rounds": lambda _: fedopl.TrainingPlan(rounds=HUGE),
     "a batch": lambda _: fedopl.TrainingPlan(batch_size=HUGE),
-    "limits": lambda _: fedopl.Limits(value_queries=HUGE),
+    "limits": lambda _: fedopl.Limits(studies=HUGE),
 }
 
 
@@ -75,7 +75,7 @@ def test_a_study_file_with_a_number_without_end_is_refused_with_its_line(tmp_pat
 
 def test_a_client_file_with_a_number_without_end_is_refused_with_its_line(tmp_path):
     tiny = write_tiny(tmp_path / "tiny")
-    tiny.settings().write_text(f"{CLIENT}[limits]\nvalue_queries = {DIGITS}\n")
+    tiny.settings().write_text(f"{CLIENT}[limits]\nstudies = {DIGITS}\n")
     done = tiny.check()
     assert done.code == 1
     assert f"{tiny.settings()}, line 4:" in done.err

@@ -1,5 +1,7 @@
 """Every fault a table can have, through `check` and through `run`: one clear word, or a caution."""
 
+import re
+
 import pytest
 
 from tiny_study import NAMES, rows, write_csv
@@ -221,7 +223,7 @@ def test_an_action_one_client_never_took_makes_it_refuse_where_the_study_says_so
     assert "nuisances.unseen" in told
     done = tiny.run()
     assert done.code == 0
-    assert "north did not answer exchange 2 (UNSEEN_ACTION)" in done.out
+    assert "north did not answer SumScores (UNSEEN_ACTION)" in done.out
 
 
 def test_an_action_nobody_took_is_a_problem(tiny):
@@ -255,26 +257,34 @@ def test_gaps_are_marked_where_the_study_says_so(tiny):
     assert "severity is missing" in (tiny.out / "policy.json").read_text()
 
 
-def test_a_client_with_one_row_does_not_speak_and_check_says_what_run_does(tiny):
-    write_csv(tiny.table(), {name: cells[:1] for name, cells in ROWS.items()})
-    found = tiny.check("--json").json()
-    done = tiny.run("--json")
-    assert found["ready"] == (done.code == 0)
-    assert found["clients"]["north"]["refusals"] == [
-        {"query": query, "code": "TOO_FEW_ROWS"} for query in ("Enrol", "SumOutcomes")
-    ]
-    assert {"exchange": 0, "client": "north", "why": "TOO_FEW_ROWS"} in done.json()["refusals"]
-
-
-@pytest.mark.parametrize("folds", [10, 200])
-def test_more_folds_than_rows_can_fill_is_said_so_and_clients_use_their_own_models(tiny, folds):
-    tiny.add(f"folds = {folds}\n")
+def test_clients_with_too_few_rows_stop_nobody_and_are_named_in_one_line(tiny):
+    tiny.edit('"Tiny"', '"Tiny"\nquorum = 0.3')
+    for name, n_rows in (("north", 1), ("west", 29)):
+        write_csv(tiny.table(name), rows(n_rows))
     checked = tiny.check()
+    assert checked.code == 0
+    assert "rows: 29, minimum_rows is 30: takes no part" in checked.out
+    left_out = "take no part, with fewer rows than minimum_rows: north (1 rows), west (29 rows)"
+    assert checked.out.count(left_out) == 1
+    assert "TOO_FEW_ROWS" not in checked.out
+    clients = tiny.check("--json").json()["clients"]
+    assert [name for name, found in clients.items() if not found["takes_part"]] == ["north", "west"]
     done = tiny.run()
-    assert (checked.code, done.code) == (0, 0)
-    assert "would refuse SumOutcomes (SMALL_CELLS)" in checked.out
-    assert "did not answer exchange 1 (SMALL_CELLS)" in done.out
-    assert "minimum_cell" in done.out
+    assert done.code == 0
+    (line,) = [line for line in done.out.splitlines() if "TOO_FEW_ROWS" in line]
+    assert line.startswith("north and west did not answer Enrol and SumOutcomes (TOO_FEW_ROWS): ")
+
+
+def test_more_folds_than_rows_can_fill_are_left_empty_and_check_says_how_many(tiny):
+    tiny.add("folds = 20\n")
+    said = tiny.check().out
+    n_used = [int(found) for found in re.findall(r"splits: (\d+) of 20 folds", said)]
+    assert len(n_used) == 3
+    assert all(5 < n < 20 for n in n_used)
+    assert "would refuse" not in said
+    done = tiny.run()
+    assert done.code == 0
+    assert "did not answer" not in done.out
 
 
 def test_a_run_that_fails_for_its_clients_says_what_can_be_done(tiny):

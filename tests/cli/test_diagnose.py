@@ -107,7 +107,7 @@ def test_a_run_that_did_not_ask_tells_what_it_can(finished):
 def test_what_clients_would_not_tell_is_said_to_be_unknown(tiny):
     tiny.add("\n[joining]\ndiagnose = true\n")
     for name in ("north", "south"):
-        tiny.add("\n[limits]\nmodel_queries = 0\n", tiny.settings(name))
+        tiny.add("\n[limits]\nparameter_share = 0.01\n", tiny.settings(name))
     assert tiny.run().code == 0
     text = fedopl("diagnose", tiny.out).out
     assert "What is not known" in text

@@ -1,6 +1,7 @@
 """A study drafted from tables: ready where guesses are right, and a question at every guess."""
 
 import re
+import tomllib
 
 import numpy as np
 import pandas as pd
@@ -277,8 +278,8 @@ def drafted_from(folder, table, *arguments):
     return done, folder / "study" / "study.toml"
 
 
-def test_with_rows_enough_a_draft_has_differential_privacy_and_runs_as_it_is(tmp_path):
-    done, path = drafted_from(tmp_path, visits(6000))
+def test_a_private_draft_runs_as_it_is(tmp_path):
+    done, path = drafted_from(tmp_path, visits(6000), "--private")
     assert done.code == 0, done.text
     study, _ = read_study(path)
     assert study.privacy.epsilon == 8
@@ -301,25 +302,40 @@ def test_with_rows_enough_a_draft_has_differential_privacy_and_runs_as_it_is(tmp
 
 
 @pytest.mark.parametrize("n_rows", [400, 6000])
-def test_a_draft_is_exact_or_private_as_said_and_says_why_where_nobody_did(tmp_path, n_rows):
-    for place, (arguments, is_private) in enumerate(
-        [((), n_rows > 1000), (("--exact",), False), (("--private",), True)]
-    ):
-        folder = tmp_path / str(place)
+def test_a_draft_is_exact_unless_noise_is_asked_for_and_says_what_noise_would_cost(
+    tmp_path, n_rows
+):
+    for arguments in ((), ("--exact",), ("--private",)):
+        folder = tmp_path / "".join(("draft", *arguments))
         folder.mkdir()
         done, path = drafted_from(folder, visits(n_rows), *arguments)
         assert done.code == 0, done.text
-        study, _ = read_study(path)
-        assert (study.privacy is not None) == is_private
-        says_why = "# Sums are exact, without [privacy]: with 400 rows" in path.read_text()
-        assert says_why == (not arguments and not is_private)
+        text = path.read_text()
+        assert (read_study(path)[0].privacy is not None) == (arguments == ("--private",))
+        assert ("# Contract exact: only the sums that" in text) == (not arguments)
+        said = " ".join(line.removeprefix("# ") for line in text.splitlines())
+        assert ("epsilon = 8 would add noise of ±" in said) == (not arguments)
+        assert "a policy of its own" not in text  # there is one client
+
+
+def test_the_commented_block_of_a_draft_is_what_a_private_draft_declares(tmp_path):
+    texts = {}
+    for arguments in ((), ("--private",)):
+        folder = tmp_path / "".join(("draft", *arguments))
+        folder.mkdir()
+        texts[arguments] = drafted_from(folder, visits(6000), *arguments)[1].read_text()
+    commented = texts[()].split("# [privacy]")[1].split("\n\n")[0]
+    opened = "[privacy]" + re.sub("(?m)^#( |$)", "", commented)
+    agreed = tomllib.loads(texts["--private",])
+    assert tomllib.loads(opened) == {key: agreed[key] for key in ("privacy", "declared")}
 
 
 def test_a_private_draft_from_several_tables_has_personal_policies_at_home(tmp_path):
     for seed, name in enumerate(("north", "south")):
         visits(6000, seed).to_csv(tmp_path / f"{name}.csv", index=False)
     tables = [tmp_path / "north.csv", tmp_path / "south.csv"]
-    done = fedopl("init", "--from", tables[0], "--from", tables[1], tmp_path / "study")
+    drafted = ("init", "--from", tables[0], "--from", tables[1], tmp_path / "study")
+    done = fedopl(*drafted, "--private")
     assert done.code == 0, done.text
     study, _ = read_study(tmp_path / "study" / "study.toml")
     assert study.privacy is not None
@@ -332,7 +348,7 @@ def test_weights_and_noise_do_not_go_together(tmp_path):
     table = visits(6000, sampling_weight=np.linspace(1, 2, 6000))
     _, path = drafted_from(tmp_path, table)
     assert read_study(path)[0].privacy is None
-    assert "# Sums are exact, without [privacy]: rows have weights." in path.read_text()
+    assert "# [privacy] cannot be had: rows have weights." in path.read_text()
     other = tmp_path / "other"
     other.mkdir()
     done, _ = drafted_from(other, table, "--private")
@@ -347,29 +363,28 @@ def test_persons_with_several_rows_are_promised_something_as_persons(tmp_path):
     assert (plan.unit, plan.most_rows_per_person) == ("person", 2)
 
 
-@pytest.mark.parametrize(("overlap", "n_rows"), [(0.5, 300), (0.05, 3600)])
-def test_a_draft_is_private_from_as_many_rows_as_the_docs_say(overlap, n_rows):
-    plan = PrivacyPlan(epsilon=EPSILON, outcome=(0, 1))
-    enough, few = (
-        DraftedPrivacy(plan=plan, overlap=overlap, sizes=[n] * 3)
-        for n in (n_rows, round(0.98 * n_rows))
-    )
-    assert not enough.why_not
-    assert few.why_not
+@pytest.mark.parametrize("overlap", [0.5, 0.05])
+def test_with_as_many_rows_as_a_draft_says_intervals_are_as_narrow(overlap):
+    plan = PrivacyPlan(epsilon=EPSILON, outcome=(0, 30))
+
+    def drafted(n_rows):
+        return DraftedPrivacy(plan=plan, overlap=overlap, sizes=[n_rows] * 3, spread=6.0)
+
+    (times,) = re.findall(r"would need ([\d.e+]+) times as many rows", drafted(1000).price)
+    more = drafted(round(1000 * float(times)))
+    by_sampling = 36 / drafted(1000).n_held_out
+    assert 36 / more.n_held_out + more.noise_of_value**2 == pytest.approx(by_sampling, rel=0.05)
 
 
 def test_a_draft_without_a_basis_says_how_many_rows_one_needs_and_that_many_are_enough(tmp_path):
     folders = [tmp_path / name for name in ("few", "enough", "private")]
     for folder in folders:
         folder.mkdir()
-    said = drafted_from(folders[0], visits(400), "--exact")[1].read_text()
+    said = drafted_from(folders[0], visits(30), "--exact")[1].read_text()
     assert "# No [basis], so all effects are linear." in said
-    needed, rarest = re.search(
-        r"about (\d+) rows of every action .* rarest has (\d+)", said
-    ).groups()
-    taken = visits(6000, seed=1).groupby("treatment").head(int(needed))
-    assert int(rarest) < int(needed)
-    said = drafted_from(folders[1], taken, "--exact")[1].read_text()
+    needed, fewest = re.search(r"about (\d+) rows .* the smallest has (\d+)", said).groups()
+    assert int(fewest) == 30 < int(needed)
+    said = drafted_from(folders[1], visits(int(needed), seed=1), "--exact")[1].read_text()
     assert "[basis]" in said
     assert "No [basis]" not in said
     said = drafted_from(folders[2], visits(100), "--private")[1].read_text()

@@ -23,7 +23,6 @@ TRUSTING = """\
 [data]
 file = "data.csv"
 [limits]
-value_noise = 0.0
 parameter_share = 100.0
 """
 

@@ -29,15 +29,15 @@ def test_a_study_with_splits_goes_all_the_way(tiny):
     assert done.code == 0
     assert "would have said" in done.out
     listed = fedopl("ledger", tiny.clients / "north", "--lifetime").out
-    assert "studies: 2 of 5 spent" in listed
+    assert "studies: 2 of 20 answered" in listed
     assert f"{LONG_NAME} " in listed
     assert "…" not in listed
-    # The first split, which is in the ledger already, is all that a saved policy is valued on.
+    # A saved policy is valued on the first split alone, in a study of its own.
     valued = fedopl("evaluate", tiny.out, "--study", tiny.study, "--clients", tiny.clients)
     assert valued.code == 0
     assert "medians over" not in valued.out
     listed = fedopl("ledger", tiny.clients / "north", "--lifetime").out
-    assert "studies: 2 of 5 spent" in listed
+    assert "studies: 3 of 20 answered" in listed
 
 
 def test_what_is_previewed_leaves_and_nothing_else(tiny):
@@ -51,8 +51,8 @@ def test_what_is_previewed_leaves_and_nothing_else(tiny):
 def test_check_says_which_split_too_many_there_are_and_what_to_raise(tiny):
     tiny.edit('file = "data.csv"', 'file = "data.csv"\n[limits]\nstudies = 1', tiny.settings())
     done = tiny.check()
-    assert "would refuse Enrol (BUDGET_SPENT)" in done.out
-    assert "limit (studies, of which each split of the rows is one" in done.out
+    assert "would refuse Enrol (TOO_MANY_STUDIES)" in done.out
+    assert "'studies', toward which each split of the rows counts" in done.out
 
 
 @pytest.mark.parametrize(

@@ -227,10 +227,10 @@ def test_missing_values_of_a_target_are_refused_unless_the_study_drops_them(tiny
 
 
 def test_a_target_of_few_rows_is_a_problem_that_check_finds(tiny):
-    write_csv(tiny.table("new"), without_outcomes(rows(20, seed=9)))
+    write_csv(tiny.table("new"), without_outcomes(rows(12, seed=9)))
     done = tiny.check()
     assert done.code == 1
-    assert "has 20 rows; means and squares of 3 features need 50 of a target" in done.out
+    assert "has 12 rows; means and squares of 3 features need 14 of a target" in done.out
 
 
 def test_a_private_study_has_no_target(tiny):

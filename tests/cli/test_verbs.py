@@ -93,7 +93,6 @@ def good_commands(tiny, folder):
         "decide": ["decide", run, tiny.table(), "--out", folder / "decided.csv"],
         "export": ["export", run, "--to", "sql", "--out", folder / "policy.sql"],
         "ledger": ["ledger", clients / "north"],
-        "unlock": ["unlock", clients / "north"],
         "certificates": ["certificates", folder / "keys", "--client", "north"],
     }
 
@@ -134,7 +133,6 @@ BAD_COMMANDS = {
     "node": ["node", "nowhere", "--serve"],
     "personal": ["personal", "nowhere", "west"],
     "ledger": ["ledger", "nowhere"],
-    "unlock": ["unlock", "nowhere"],
     "reproduce": ["reproduce", "everything"],
 }
 

@@ -33,7 +33,7 @@ def chunk_of(cells):
     )
     dealt = Folds(of_row=folds.astype(np.uint16), n_folds=N_FOLDS, reason="drawn")
     chunk = Chunk(data=data, folds=dealt)
-    order = sorted_order(chunk)
+    order = sorted_order(dealt.of_row, data.actions, N_FOLDS, N_ACTIONS)
     return data, dealt, order, chunk.taken(order)
 
 

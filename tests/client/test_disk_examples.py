@@ -14,6 +14,7 @@ from fedopl.client.local import disk_examples
 from fedopl.client.local.disk_examples import DiskExamples
 from fedopl.client.local.local_steps import examples
 from fedopl.client.rows import study_rows
+from fedopl.client.rows.chunks import sorted_order
 from fedopl.client.rows.study_rows import StudyRows
 
 N_ROWS, ACTIONS = 500, ("a", "b", "c")
@@ -63,6 +64,9 @@ def both(tmp_path):
         for folder in (None, tmp_path / "kept"):
             data = fedopl.read_logged(path, schema, on_disk=folder)
             rows = StudyRows(data, study, 0, PrivateDraws(0, "north", ""))
+            if folder is None:  # in memory, rows are in the order of what they hold
+                folds = rows.folds_as_given
+                rows.order = sorted_order(folds.of_row, data.actions, folds.n_folds, len(ACTIONS))
             found.append((data, scored(rows, missing)))
         return found
 

@@ -30,7 +30,8 @@ def drawn(n_actions=3, *, weighted=False, rare=0.0):
         action_names=[f"a{k}" for k in range(n_actions)],
     )
     chunk = Chunk(data=data, folds=assign_folds_and_hold_out(data, N_FOLDS, 0.25, seed=0))
-    return chunk.taken(sorted_order(chunk))
+    order = sorted_order(chunk.folds.of_row, data.actions, N_FOLDS, n_actions)
+    return chunk.taken(order)
 
 
 def stepped(whole):

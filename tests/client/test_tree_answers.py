@@ -8,9 +8,8 @@ from hypothesis.extra.numpy import arrays
 from test_door import ask, decoded, door_to, encoded_query, reason, scored, study_of
 
 import fedopl
-from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disk.store import FolderStore
+from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
@@ -18,11 +17,9 @@ from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import MOST_NODES, Branch, Leaf, as_array
-from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.policies.trees.search import ROWS, WEIGHT
 
 GUARDED = Limits()
-NEEDED = GUARDED.rows_needed(3)  # rows behind a sum of three actions' scores
-NEEDED_IN_LEAVES = GUARDED.rows_needed(6)
 EVERYBODY = as_array(Leaf(0))
 CUTS = {"x0": (-0.5, 0.5), "x1": (0.0,)}
 
@@ -93,21 +90,28 @@ def test_without_limits_the_cells_are_sums_of_scores_as_shares(draw):
         own = bins == place
         expected = [own.sum(), own.mean(), *(scores[own].sum(axis=0) / len(scores))]
         assert line[place] == pytest.approx(expected)
-    assert told.lost.tolist() == [0.0]
 
 
-def test_with_limits_totals_stay_and_what_hiding_can_cost_is_told(draw):
-    cuts = {"x0": tuple(np.linspace(-2, 2, 15)), "x1": tuple(np.linspace(-2, 2, 15))}
+def merged(told, counts):
+    """The same with the bins of few rows added to others."""
+    found = np.zeros_like(told)
+    np.add.at(found, merged_bins(counts.astype(int), GUARDED.minimum_cell), told)
+    return found
+
+
+def test_bins_of_few_rows_are_merged_and_totals_stay(draw):
+    cuts = {name: tuple(np.linspace(-2, 2, 15)) for name in CUTS}
     data, study = draw(), tree_study(cuts=cuts)
-    every = sum_cells(scored(door_to(data, study)), grid=cuts)
-    some = sum_cells(scored(door_to(data, study, limits=GUARDED)), grid=cuts)
-    rows = every.cells[0, :, ROWS]
-    small = (rows > 0) & (rows < NEEDED)
-    assert small.any()
-    assert not (some.cells[0, small] == every.cells[0, small]).all(axis=1).any()
-    assert some.cells[0, :16].sum(axis=0) == pytest.approx(every.cells[0, :16].sum(axis=0))
-    assert some.lost[0] > 0
-    assert np.log2(some.lost[0]) % 1 == 0
+    every, some = (
+        sum_cells(scored(door_to(data, study, limits=own)), grid=cuts).cells[0]
+        for own in (Limits.open(), GUARDED)
+    )
+    tables = agreed_grid(study.tree, study.columns, {}).tables
+    for start in (tables[0, 0].start, tables[1, 1].start):
+        own = slice(start, start + 16)
+        rows = some[own, ROWS]
+        assert (every[own, ROWS] < 5).sum() > (rows < 5).sum() == (rows == 0).sum()
+        np.testing.assert_allclose(some[own], merged(every[own], every[own, ROWS]))
 
 
 def test_with_many_rows_in_every_cell_limits_change_nothing(draw):
@@ -117,40 +121,6 @@ def test_with_many_rows_in_every_cell_limits_change_nothing(draw):
         for limits in (Limits.open(), GUARDED)
     ]
     assert answers[0].cells.tobytes() == answers[1].cells.tobytes()
-    assert answers[1].lost.tolist() == [0.0]
-
-
-def test_of_two_columns_that_differ_in_a_few_rows_one_is_not_cut():
-    """Otherwise the sums of one less those of the other are theirs."""
-    cuts = {"x0": (0.0,), "x1": (0.0,)}
-    first = np.repeat([-1.0, 1.0], 100) * np.linspace(1, 2, 200)
-    second = np.where(np.arange(200) < 4, 1.0, first)
-    study = tree_study(cuts=cuts)
-    every = sum_cells(scored(door_to(placed(first, second), study)), grid=cuts)
-    some = sum_cells(scored(door_to(placed(first, second), study, limits=GUARDED)), grid=cuts)
-    place = agreed_grid(study.tree, study.columns, {}).tables[1, 1].start
-    lines = [answer.cells[0, [0, place], ROWS] for answer in (every, some)]
-    assert 0 < lines[0][0] - lines[0][1] < NEEDED
-    assert lines[1].tolist() == [lines[0][0], every.cells[0, :2, ROWS].sum() / 2]
-
-
-def test_a_cell_with_a_few_scores_of_an_action_is_hidden(draw):
-    def leave_two(values, space):
-        low = (space.data.contexts[:, 0] <= -0.5) & ~space.folds.held_out
-        values[np.flatnonzero(low)[2:], 2] = np.nan
-
-    answers = {}
-    for name, limits in (("open", Limits.open()), ("guarded", GUARDED)):
-        door = with_scores(scored(door_to(draw(2000), tree_study(), limits=limits)), leave_two)
-        answers[name] = sum_cells(door)
-    n_rows = answers["open"].cells[0, :3, ROWS].sum()
-    known = answers["open"].cells[0, 0, FIRST_ACTION + 3 + 2] * n_rows
-    assert known == pytest.approx(2)
-    told = answers["guarded"].cells[0, :3, FIRST_ACTION + 3 + 2] * n_rows
-    assert told.sum() == pytest.approx(
-        answers["open"].cells[0, :3, FIRST_ACTION + 3 + 2].sum() * n_rows
-    )
-    assert (told >= NEEDED).all()
 
 
 def test_weights_are_shares_and_rows_are_counted():
@@ -258,7 +228,7 @@ def test_once_a_grid_was_used_there_is_no_other(draw):
         if name == "open":
             assert isinstance(second, CellSums)
         else:
-            assert reason(second) == "BUDGET_SPENT"
+            assert reason(second) == "ASKED_ALREADY"
 
 
 def test_there_is_an_answer_for_every_level_of_the_tree_and_no_more(draw):
@@ -267,42 +237,17 @@ def test_there_is_an_answer_for_every_level_of_the_tree_and_no_more(draw):
     assert second.cells.shape[0] == 2
     np.testing.assert_allclose(second.cells.sum(axis=0), first.cells[0], atol=1e-12)
     other = as_array(Branch(0, 0.5, Leaf(0), Leaf(1)))
-    assert reason(sum_cells(door, other)) == "BUDGET_SPENT"
+    assert reason(sum_cells(door, other)) == "ASKED_ALREADY"
     assert sum_cells(door).cells.tobytes() == first.cells.tobytes()
-    strict = scored(door_to(draw(), tree_study(depth=3), limits=Limits(cell_queries=1)))
-    assert isinstance(sum_cells(strict), CellSums)
-    assert reason(sum_cells(strict, as_array(BELOW))) == "BUDGET_SPENT"
 
 
-def test_parts_that_differ_from_earlier_ones_by_a_few_rows_are_refused(tmp_path):
-    # Of those on the left, four at most lie between the two thresholds of the second column.
-    cells = [(-1, -1), (-1, 0.5), (-1, 2), (1, -1), (1, 0.5), (1, 2)]
-    places = np.repeat(cells, [80, 4, 80, 80, 80, 80], axis=0)
-    data, cuts = placed(*places.T), {"x0": (0.0,), "x1": (0.0, 1.0)}
-    study = tree_study(depth=4, cuts=cuts)
-    kept = {"store": FolderStore(tmp_path / "s"), "ledger": FileLedger(tmp_path / "l.jsonl")}
-    below, above = (
-        as_array(Branch(0, 0.0, Branch(1, cut, Leaf(0), Leaf(1)), Leaf(2))) for cut in (0.0, 1.0)
-    )
-    door = scored(door_to(data, study, limits=GUARDED, **kept))
-    assert isinstance(sum_cells(door, below, cuts), CellSums)
-    again = door_to(data, study, limits=GUARDED, **kept)  # another process
-    assert isinstance(sum_cells(again, below, cuts), CellSums)
-    assert reason(sum_cells(again, above, cuts)) == "SMALL_CELLS"
-    fresh = scored(door_to(data, study, limits=GUARDED))
-    assert isinstance(sum_cells(fresh, above, cuts), CellSums)
-
-
-def test_a_part_of_a_few_rows_is_refused(draw):
+def test_a_part_of_a_few_rows_is_left_out(draw):
     cuts = {"x0": (-2.3, 0.5), "x1": (0.0,)}
-    study = tree_study(depth=3, cuts=cuts)
-    rare = as_array(Branch(0, -2.3, Leaf(0), Leaf(1)))
-    hidden_rest = as_array(Branch(0, -2.3, Leaf(DONE), Leaf(0)))
-    for partition in (rare, hidden_rest):
-        door = scored(door_to(draw(), study, limits=GUARDED))
-        n_rows = int((training_of(door)[0][:, 0] <= -2.3).sum())
-        assert 0 < n_rows < NEEDED
-        assert reason(sum_cells(door, partition, cuts)) == "SMALL_CELLS"
+    door = scored(door_to(draw(), tree_study(depth=3, cuts=cuts), limits=GUARDED))
+    assert 0 < (training_of(door)[0][:, 0] <= -2.3).sum() < GUARDED.minimum_cell
+    few, others = sum_cells(door, as_array(Branch(0, -2.3, Leaf(0), Leaf(1))), cuts).cells
+    assert others.any()
+    assert not few.any()
 
 
 def test_there_are_no_cells_before_scores(draw):
@@ -316,15 +261,14 @@ def fine_cuts(low=-4.0, high=4.0):
     return np.tile(np.linspace(low, high, N_FINE_BINS - 1), (2, 1))
 
 
-def test_counts_are_exact_without_limits_and_have_noise_with_them(draw):
-    data = draw()
-    every = ask(door_to(data, open_tree_study()), CountBins, cuts=fine_cuts())
-    assert every.counts.sum(axis=1).tolist() == [151, 151]
-    some = ask(door_to(data, open_tree_study(), limits=GUARDED), CountBins, cuts=fine_cuts())
-    assert not (some.counts % 1).any()
-    # Of scale 5/2, so that four in ten of the empty bins have some, and one in 10⁹ has 52.
-    assert 0.3 < (some.counts[every.counts == 0] > 0).mean() < 0.5
-    assert np.abs(some.counts - every.counts).max() < 52
+def test_counts_are_exact_and_bins_of_few_rows_are_merged(draw):
+    every, some = (
+        ask(door_to(draw(), open_tree_study(), limits=own), CountBins, cuts=fine_cuts()).counts
+        for own in (Limits.open(), GUARDED)
+    )
+    assert every.sum(axis=1).tolist() == some.sum(axis=1).tolist() == [151, 151]
+    assert some.tolist() == [merged(own, own).tolist() for own in every]
+    assert not ((some > 0) & (some < 5)).any()
 
 
 def test_asking_for_the_same_counts_again_is_free_and_tells_nothing_new(draw):
@@ -332,7 +276,7 @@ def test_asking_for_the_same_counts_again_is_free_and_tells_nothing_new(draw):
     query = encoded_query(door, CountBins, cuts=fine_cuts())
     assert len({door.handle(query) for _ in range(5)}) == 1
     assert isinstance(ask(door, CountBins, cuts=fine_cuts(high=3.0)), BinCounts)
-    assert reason(ask(door, CountBins, cuts=fine_cuts(high=2.0))) == "BUDGET_SPENT"
+    assert reason(ask(door, CountBins, cuts=fine_cuts(high=2.0))) == "ASKED_ALREADY"
     assert isinstance(decoded(door, door.handle(query)), BinCounts)
 
 
@@ -365,52 +309,17 @@ def test_leaves_are_told_as_they_are_without_limits(draw):
     assert told.means[0] == pytest.approx(scores[low].mean(axis=0))
 
 
-def test_a_small_leaf_is_hidden_with_the_next_smallest(draw):
-    door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
-    root = Branch(0, -1.5, Leaf(0), Branch(1, -0.3, Leaf(0), Leaf(0)))
-    x = held_out(door)
-    counts = np.array([(x[:, 0] <= -1.5).sum(), ((x[:, 0] > -1.5) & (x[:, 1] <= -0.3)).sum()])
-    assert 0 < counts[0] < NEEDED_IN_LEAVES <= counts[1]
-    told = value_leaves(door, root)
-    assert (told.shares > 0).tolist() == [False, False, True]
-    assert not any(told.__dict__[name][:2].any() for name in ("rows", "means", "variances"))
-    assert value_leaves(door, root, exchange=2).means.tobytes() == told.means.tobytes()
-
-
-def test_the_value_of_the_tree_does_not_tell_of_a_hidden_leaf(draw):
-    """Hidden leaves with two decisions: the tree's value less what is told is that of the few."""
-    door = scored(door_to(draw(400), tree_study(), limits=GUARDED))
-    root = Branch(0, -1.5, Leaf(1), Branch(1, -0.3, Leaf(0), Leaf(0)))
-    told = value_leaves(door, root)
-    assert not told.shares.any()
-    enough = Branch(0, -1.5, Leaf(1), Branch(1, -0.3, Leaf(1), Leaf(0)))
-    fresh = scored(door_to(draw(400), tree_study(), limits=GUARDED))
-    assert (value_leaves(fresh, enough).shares > 0).tolist() == [False, False, True]
-
-
-def test_an_action_with_a_few_scores_in_a_leaf_is_hidden_there_and_elsewhere(draw):
+def test_a_leaf_of_few_rows_is_left_out_and_so_is_an_action_with_few_scores_in_it(draw):
     def leave_three(values, space):
         low = (space.data.contexts[:, 0] <= 0) & space.folds.held_out
         values[np.flatnonzero(low)[3:], 2] = np.nan
 
-    root = Branch(0, 0.0, Leaf(0), Leaf(1))
-    door = with_scores(scored(door_to(draw(800), tree_study(), limits=GUARDED)), leave_three)
+    root = Branch(0, -2.0, Leaf(0), Branch(0, 0.0, Leaf(0), Leaf(1)))
+    door = with_scores(scored(door_to(draw(400), tree_study(), limits=GUARDED)), leave_three)
+    assert 0 < (held_out(door)[:, 0] <= -2).sum() < GUARDED.minimum_cell
     told = value_leaves(door, root)
-    assert (told.rows[:, :2] > 0).all()
-    # The three alone are too few; and all others less those of the second leaf are the three.
-    assert told.rows[:, 2].tolist() == [0, 0]
-
-
-def test_leaves_of_the_first_tree_alone_are_valued_and_again(draw):
-    """Leaves of several trees could be added and subtracted until one row is left."""
-    roots = [Branch(0, cut, Leaf(0), Leaf(1)) for cut in (-0.5, 0.0)]
-    door = scored(door_to(draw(2000), tree_study(), limits=GUARDED))
-    first = value_leaves(door, roots[0])
-    assert reason(value_leaves(door, roots[1])) == "BUDGET_SPENT"
-    again = value_leaves(door, roots[0], exchange=2)
-    assert again.means.tobytes() == first.means.tobytes()
-    without_limits = scored(door_to(draw(2000), tree_study()))
-    assert all(isinstance(value_leaves(without_limits, root), LeafValues) for root in roots)
+    assert (told.shares > 0).tolist() == (told.counts > 0).tolist() == [False, True, True]
+    assert (told.rows > 0).tolist() == [[False] * 3, [True, True, False], [True] * 3]
 
 
 def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out(draw):

@@ -11,10 +11,9 @@ import fedopl
 from fedopl.base import packed_arrays
 from fedopl.base.errors import DataError, OptionError, StudyError
 from fedopl.client.disclosure.ledger import entry_for
-from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.disclosure.packed_ledger import EntryForms, PackedLedger, PackedLedgers
 from fedopl.client.door import Door
-from fedopl.client.rows import study_rows
+from fedopl.client.rows import split_rule
 from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.engines import in_process
 from fedopl.messages.codec import encode
@@ -86,16 +85,16 @@ def test_values_and_what_clients_wrote_down_are_the_same(closing):
             assert len(one.when) == len(other.when)
 
 
-def test_budgets_outlive_a_door(closing):
-    """A door that is opened for each question still counts what was asked before."""
+def test_what_was_asked_outlives_a_door(closing):
+    """A door that is opened for each question still knows what was asked before."""
     study = fedopl.Study(
         actions=("a", "b"), features=("x0", "x1", "x2"), nuisances="local", evaluation=BARE
     )
     ledgers = PackedLedgers(("0000",))
-    limits = as_limits("open").model_copy(update={"score_queries": 1})
 
     def opened(name, data, store):
-        return Door(name, data, study, secret="", limits=limits, store=store, ledger=ledgers[name])
+        own = {"limits": fedopl.Limits.open(), "store": store, "ledger": ledgers[name]}
+        return Door(name, data, study, secret="", **own)
 
     doors = in_process.DoorsOnDemand(fedopl.ClientFactory(["0000"], made), opened)
 
@@ -104,17 +103,17 @@ def test_budgets_outlive_a_door(closing):
         return decoder_of(study).decode(doors["0000"].handle(encode(query)))
 
     assert isinstance(answered(1), ScoreSums)
-    assert answered(2).reason is RefusalCode.BUDGET_SPENT
+    assert answered(2).reason is RefusalCode.ASKED_ALREADY
 
 
 def test_a_door_that_is_opened_again_assigns_no_folds_again(closing, monkeypatch):
     assigned = []
 
-    def counted(data, *rest):
+    def counted(data, *rest, **more):
         assigned.append(data)
-        return assign_folds_and_hold_out(data, *rest)
+        return assign_folds_and_hold_out(data, *rest, **more)
 
-    monkeypatch.setattr(study_rows, "assign_folds_and_hold_out", counted)
+    monkeypatch.setattr(split_rule, "assign_folds_and_hold_out", counted)
     there, later = both(11, evaluation=BARE)
     assert len(assigned) == 2 * 11
     assert numbers(there) == numbers(later)
@@ -330,13 +329,3 @@ def test_what_make_raises_names_the_client():
     with pytest.raises(ValueError, match="no such table") as raised:
         fedopl.learn(fedopl.ClientFactory(names(4), unusable), nuisances=KNOWN, evaluation=BARE)
     assert raised.value.__notes__ == ["raised by make('0003') of a ClientFactory"]
-
-
-@pytest.mark.parametrize("as_clients", [dict, lambda own: fedopl.ClientFactory(own, own.get)])
-def test_whoever_holds_all_rows_is_told_why_answers_are_withheld(as_clients):
-    """There is no folder whose ledger could be read once the call has failed."""
-    own = {name: made(name, n_rows=1) for name in names(5)}
-    with pytest.raises(fedopl.FederationError) as raised:
-        fedopl.learn(as_clients(own), basis="linear")
-    said = "NOTHING_TO_SAY in the ledger of '0000', '0001', '0002' and others: "
-    assert said in str(raised.value)

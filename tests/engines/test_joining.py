@@ -196,14 +196,6 @@ def test_guarded_clients_tell_it_too(apart):
     assert {"paths", "coalitions", "discrepancies"}.isdisjoint(found.unknown)
 
 
-def test_what_a_client_forbids_is_left_out_and_said(apart):
-    limits = Limits.open().model_copy(update={"model_queries": 0, "classifier_queries": 0})
-    run = fedopl.learn(apart, basis="linear", diagnose=True, limits=limits)
-    assert run.diagnosis.models is None
-    assert "models" in run.diagnosis.unknown
-    assert run.diagnosis.coalitions is not None
-
-
 def test_it_is_saved_and_loaded(diagnosed, apart, tmp_path):
     diagnosed.save(tmp_path / "run")
     again = fedopl.load_run(tmp_path / "run")

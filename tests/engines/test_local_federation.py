@@ -210,38 +210,46 @@ def rounds_of(story):
     return {latest.exchange: latest for latest in story.record.rounds}
 
 
+@pytest.mark.slow_law
 def test_a_node_with_another_study_is_rejected_by_name(story):
     assert rounds_of(story)[0].rejected["another-study"] == "answers for another study"
 
 
+@pytest.mark.slow_law
 def test_a_node_that_speaks_another_version_is_rejected_by_name(story):
     assert (story.folder / "version" / "was here").exists()
     assert rounds_of(story)[0].rejected["another-version"] == f"expected version {VERSION}, came 99"
 
 
+@pytest.mark.slow_law
 def test_a_node_with_an_unknown_key_is_not_let_in(story):
     assert "unknown-key" in rounds_of(story)[0].silent
     assert "Failed to activate SuperNode" in story.log("unknown-key")
 
 
+@pytest.mark.slow_law
 def test_a_node_that_trusts_another_authority_does_not_connect(story):
     assert "no-trust" in rounds_of(story)[0].silent
     assert "CERTIFICATE_VERIFY_FAILED" in story.log("no-trust")
 
 
+@pytest.mark.slow_law
 def test_a_client_that_never_comes_is_waited_for_until_the_deadline_and_recorded(story):
     assert rounds_of(story)[0].silent == ("never-comes", "no-trust", "unknown-key")
 
 
+@pytest.mark.slow_law
 def test_the_others_go_on_without_whoever_did_not_enrol(story):
     assert rounds_of(story)[0].answered == GOOD
     assert {latest.asked for latest in story.record.rounds[2:]} == {GOOD}
 
 
+@pytest.mark.slow_law
 def test_a_link_that_is_down_is_an_error_and_not_a_wait(story):
     assert "Connection to the SuperLink is unavailable" in story.when_the_link_was_down
 
 
+@pytest.mark.slow_law
 def test_a_run_goes_on_from_its_journal_with_another_link(story):
     assert [latest.query for latest in story.record.rounds] == [
         "Enrol",
@@ -253,11 +261,13 @@ def test_a_run_goes_on_from_its_journal_with_another_link(story):
     assert len(list((story.out / "exchanges").iterdir())) == 4
 
 
+@pytest.mark.slow_law
 def test_a_node_that_is_started_anew_while_it_answers_is_asked_again(story):
     assert story.log("south").count("SuperNode ID") == 3
     assert "south" in rounds_of(story)[3].answered
 
 
+@pytest.mark.slow_law
 def test_later_messages_find_the_scores_and_nobody_fits_again(story):
     assert (story.folder / "no fits" / "was here").exists()
     assert rounds_of(story)[3].answered == GOOD
@@ -267,6 +277,7 @@ def test_later_messages_find_the_scores_and_nobody_fits_again(story):
     assert len(story.scores) == len(GOOD)
 
 
+@pytest.mark.slow_law
 def test_a_node_killed_in_the_middle_is_recorded_and_the_quorum_goes_on(story):
     assert rounds_of(story)[4].silent == ("west",)
     assert rounds_of(story)[4].answered == ("north", "south")
@@ -290,6 +301,7 @@ class AsItWent(InProcess):
         return super().exchange({name: queries[name] for name in there})
 
 
+@pytest.mark.slow_law
 def test_after_all_that_the_policy_is_the_one_learned_in_process_bit_for_bit(story, tmp_path):
     untouched = story.folder / "untouched"
     agreed, _ = read_study(untouched / "study.toml")
@@ -300,6 +312,7 @@ def test_after_all_that_the_policy_is_the_one_learned_in_process_bit_for_bit(sto
     assert [latest.loss for latest in record.rounds] == [r.loss for r in story.record.rounds]
 
 
+@pytest.mark.slow_law
 def test_nothing_is_left_running_of_what_was_started_killed_and_started_again(story):
     assert story.left_running == {}
 
@@ -319,6 +332,7 @@ def small(tmp_path):
     return study
 
 
+@pytest.mark.slow_law
 def test_the_exit_code_tells_that_the_quorum_was_lost_and_there_is_no_report(small, tmp_path):
     (small.parent / "clients/west/export.csv").unlink()
     process = up(small, tmp_path / "run")
@@ -336,7 +350,13 @@ def test_the_exit_code_tells_that_the_quorum_was_lost_and_there_is_no_report(sma
 ENDINGS = {"SIGTERM": 143, "SIGINT": 130, "SIGKILL": -9}
 
 
-@pytest.mark.parametrize(("name", "code"), ENDINGS.items(), ids=ENDINGS)
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        pytest.param(name, code, marks=() if name == "SIGKILL" else pytest.mark.slow_law)
+        for name, code in ENDINGS.items()
+    ],
+)
 def test_a_command_that_ends_takes_its_federation_with_it_however_it_ends(
     small, tmp_path, name, code
 ):

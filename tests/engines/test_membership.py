@@ -139,7 +139,7 @@ def test_who_cannot_join_is_told_why(run, rows, clients, found):
 def test_a_newcomer_of_one_row_is_no_division_by_nothing(rows):
     run = learned(some(rows, "ab"), evaluation="cross-fitted", nuisances="federated")
     joined = run.join({"w": linear_rows(5, 1, 2, 2)})
-    assert [why for *_, why in joined.refusals] == ["TOO_FEW_ROWS"]  # else WITHHELD, too
+    assert [why for *_, why in joined.refusals] == ["TOO_FEW_ROWS"]
     assert "no client has valued it since" in joined.verdict
 
 

@@ -14,7 +14,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
-from tiny_study import everything_in, write_tiny
+from tiny_study import everything_in, fedopl, rows, write_csv, write_tiny
 from trips import Listening
 
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
@@ -102,3 +102,32 @@ def test_terms_of_a_basis_are_named_wherever_sums_are_of_them(tiny):
     assert shown["SumScores"]["grams"].labels[-1] == terms
     assert shown["SumScores"]["grams"].axes[-2:] == ("terms", "terms")
     assert shown["Describe"]["decided"].labels[0] == (*features, "intercept")
+
+
+@pytest.mark.parametrize(("minimum", "n_sums", "share"), [(0, 2, "1.0%"), (5, 0, "0.0%")])
+def test_the_rules_are_printed_and_sums_that_rest_on_one_row_are_counted(
+    tiny, minimum, n_sums, share
+):
+    """One row of each action lives alone, so their sums by fold and action rest on it."""
+    table = rows(200)
+    places = [table["arm"].index(arm) for arm in ("usual", "new")]
+    table["living"] = ["alone" if row in places else "with others" for row in range(200)]
+    write_csv(tiny.table(), table)
+    tiny.add("[evaluation]\nshare = 0\n")
+    tiny.add(f"[limits]\nminimum_cell = {minimum}\n", tiny.settings())
+    said = fedopl("preview", tiny.study, tiny.clients / "north", "--brief").out.splitlines()
+    cell = "no value and no action rests on fewer than minimum_cell = 0 rows"
+    if minimum:
+        cell = "fewer than 5 rows have another value of living=alone at 0: held at that for all rows"
+    assert said[:8] == [
+        "Contract exact: only the sums that `fedopl preview` lists leave, exactly, to a server that "
+        "keeps to the study.",
+        "",
+        "rows: 200, minimum_rows is 30: takes part",
+        f"cell: {cell}",
+        "share: 200 rows to learn from, 4 terms: adds sums of terms",
+        "splits: 5 of 5 folds",
+        "once: at most 9 questions, each answered once; 0 of 20 studies answered before",
+        f"{n_sums} sums of a flag, by fold and action, rest on a single row; {share} of the rows "
+        "learned from are alone in one",
+    ]

@@ -42,6 +42,7 @@ def command(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow_law
 def test_totals_alone_are_read_over_a_real_federation(tmp_path):
     study = three_hospitals().write(tmp_path / "hospitals")
     clients = study.parent / "clients"

@@ -29,6 +29,9 @@ STUDY = fedopl.Study(
 )
 
 
+NONE = np.empty((0, 2, 3))  # models, where clients have their own
+
+
 def door_in(folder, **limits):
     """The door of a client whose files are in this folder."""
     rng = np.random.default_rng(0)
@@ -55,10 +58,10 @@ def asked(door, query):
     return answer.reason.name if isinstance(answer, Refusal) else type(answer).__name__
 
 
-def score_rows(door):
-    """Let the door score its rows, before which it cannot value anything."""
-    none = np.empty((0, 2, 3))
-    return asked(door, SumScores(study=STUDY.digest, models=none, supported=none[..., 0]))
+def score_rows(door, exchange=0):
+    """Let the door score its rows, before which it cannot value anything; a study asks it once."""
+    query = SumScores(study=STUDY.digest, exchange=exchange, models=NONE, supported=NONE[..., 0])
+    return asked(door, query)
 
 
 def ask_for_values(door, exchange):
@@ -72,11 +75,11 @@ def ask_for_values(door, exchange):
 
 def main():
     folder, exchange = Path(sys.argv[1]), int(sys.argv[2])
-    door = door_in(folder, value_queries=1)
+    door = door_in(folder)
     (folder / f"ready-{exchange}").touch()
     while not (folder / "start").exists():
         time.sleep(0.001)
-    sys.stdout.write(ask_for_values(door, exchange))
+    sys.stdout.write(score_rows(door, exchange))
 
 
 if __name__ == "__main__":

@@ -291,7 +291,9 @@ def test_a_faulty_answer_is_named_and_counts_as_none(doors, without, study, exch
 
 
 # A gigabyte each: what comes alone, and what comes with another answer.
-@pytest.mark.parametrize("kind", ["score sums", "description"])
+@pytest.mark.parametrize(
+    "kind", ["score sums", pytest.param("description", marks=pytest.mark.slow_law)]
+)
 def test_an_answer_that_is_too_large_is_named_and_counts_as_none(doors, without, kind):
     study, exchange = EXCHANGES[kind]
     too_large = to_bad(lambda content: bytes(codec.LARGEST_MESSAGE + 1))

@@ -2,17 +2,11 @@
 
 import numpy as np
 import pytest
-from lying_server import N_FEATURES, LyingServer, packed, rows, study_with
 from test_budgets import ACTIONS, CLIENTS, EUROS, _held_out, _spent
 
 import fedopl
 from fedopl import Budget, NuisancePlan
 from fedopl.base.errors import OptionError
-from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.candidate_spending import ValueSpending
-from fedopl.messages.message import RowSplit
-from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.spending.priced_candidates import corners
@@ -115,33 +109,3 @@ def test_a_cap_on_an_action_and_rules_hold_among_candidates():
     only_arms = plan | {"policy": fedopl.Finite(never=found.study.policy.never)}
     arms = fedopl.learn(CLIENTS, costs=EUROS, budget=0.4, **only_arms)
     assert arms.at_budget(5.0).policy.permissions is not None
-
-
-# --- attacks --------------------------------------------------------------------------------------
-
-
-def _cost_found(limits, column, *, lowest):
-    """Of the person at the end of a column, whom half of a server's candidates alone treat."""
-    names = dict.fromkeys(f"c{place}" for place in range(8))
-    study = study_with(
-        budget=Budget(shares={"pill": 0.2}), evaluation=0.5, policy=fedopl.Finite(candidates=names)
-    )
-    server = LyingServer(rows(600), study, limits=limits).score()
-    space = server.door._space
-    values = np.sort(space.data.contexts[space.rows(RowSplit.EVALUATION)][:, column])
-    cut = float(values[:2].mean() if lowest else values[-2:].mean())
-    sides = (Leaf(1), Leaf(0)) if lowest else (Leaf(0), Leaf(1))
-    alone = TreePolicy.of(Branch(column=column, cut=cut, yes=sides[0], no=sides[1]), study)
-    asked = packed([alone] * 4 + [TreePolicy.of(Leaf(0), study)] * 4, study)
-    told = server.ask(ValueSpending, against=0, **asked)
-    again = server.ask(ValueSpending, against=1, **asked)
-    assert again.reason.name == "BUDGET_SPENT"
-    spent = told.means[:, 1]
-    return told.n_rows * (spent[:4].mean() - spent[4:8].mean())
-
-
-def test_candidates_that_differ_in_one_person_tell_nothing_of_that_person():
-    people = [(column, lowest) for column in range(N_FEATURES) for lowest in (True, False)]
-    assert _cost_found(Limits.open(), 0, lowest=True) == pytest.approx(1.0)
-    found = [_cost_found(Limits(), column, lowest=lowest) for column, lowest in people]
-    assert abs(np.median(found)) < 0.2

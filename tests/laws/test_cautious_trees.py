@@ -4,19 +4,18 @@ from itertools import product
 
 import numpy as np
 import pytest
-from lying_server import LyingServer, rows, study_with
+from lying_server import study_with
 
 import fedopl
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.local.cell_doubts import LARGEST_INVERSE, inverse_chances
+from fedopl.client.local.cell_doubts import inverse_chances
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis
-from fedopl.messages.trees.cell_sums import SumCells
-from fedopl.policies.trees.nodes import Branch, Leaf, as_array, branches_of
+from fedopl.policies.trees.nodes import Branch, Leaf, branches_of
 from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.server.exchange.conversation import Conversation
@@ -167,37 +166,6 @@ def test_caution_helps_where_the_rare_action_is_bad():
             regret = np.mean(np.maximum(effect, 0) - effect * policy.decide(x))
             lost.setdefault(caution, []).append(regret)
     assert np.mean(lost[0.5]) < 0.5 * np.mean(lost[0.0])
-
-
-def told_of(feature):
-    """What is told where one row was unlikely to get an action, by a feature, and what was true."""
-    data = rows(600, 0)
-    rare = 1 / (10 * (1 + feature**2 / 50))
-    chances = np.full((600, 3), 1 / 3)
-    chances[0] = [rare, 0.5, 0.5 - rare]
-    actions = np.where(np.arange(600) == 0, 1, data.actions)
-    given = fedopl.LoggedData(
-        data.contexts, actions, data.rewards, chances, action_names=data.action_names
-    )
-    plan = fedopl.Tree(depth=1, cuts={"x0": (0.0,)}, columns=["x0"], caution=1)
-    study = study_with(policy=plan, nuisances=fedopl.NuisancePlan(), evaluation=0)
-    # The same folds whatever the feature, at a client that does not mind dominance.
-    server = LyingServer(given, study, secret=SEED_ALONE, limits=Limits(dominance=1.0))
-    server.score()
-    n_cuts = np.eye(len(server.study.features))[0]
-    answer = server.ask(SumCells, partition=as_array(Leaf(0)), n_cuts=n_cuts, cuts=np.zeros(1))
-    return answer.cells[0, :2, -3], rare
-
-
-def test_one_row_with_nearly_all_of_a_sum_tells_its_chance_to_a_factor_of_two():
-    """A server that knows how actions were drawn would read the feature off an exact sum."""
-    told, rare = told_of(1.0)
-    read = np.sqrt(50 * (1 / rare / 10 - 1))  # from an exact sum, less what others add to it
-    assert read == pytest.approx(1.0)
-    other, another = told_of(2.5)
-    assert another < rare
-    np.testing.assert_array_equal(told, other)
-    assert inverse_chances(np.array([0.0, 1e-9, 1.0])).tolist() == [LARGEST_INVERSE] * 2 + [1.0]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def value_of_pill(space):
         split=RowSplit.EVALUATION,
         **server.policies(pill),
     )
-    found, _ = estimate_candidates(space, query, RowSplit.EVALUATION)
+    found = estimate_candidates(space, query, RowSplit.EVALUATION)
     return found.means[0], np.sqrt(found.covariances[0, 0])
 
 

@@ -1,17 +1,14 @@
 """Law: cross-fitted values are those of the way of learning, and their intervals cover them."""
 
-import lying_server
 import numpy as np
 import pytest
 
 import fedopl
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import cross_fitting
-from fedopl.client.answers.valuing.cross_fitting import sum_by_fold
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.local.fold_policies import local_policies_by_fold
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
-from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.report.page import write_report
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
@@ -158,14 +155,12 @@ def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
         assert ("the way of learning" in " ".join(page.split())) == is_crossed
 
 
-def test_default_limits_guard_sums_by_fold(draw):
-    clients = {"few": draw(55, seed=1), "many": draw(400, seed=2)}
-    run = fedopl.learn(
-        clients, basis="linear", evaluation="cross-fitted", limits=Limits(), quorum=0.5
-    )
-    refused = {r.query: r.refused for r in run.rounds}
-    assert refused["SumByFold"] == {"few": "TOO_FEW_ROWS"}
-    assert run.values.of("learned").n_rows == 400  # nothing is claimed of who was not learned from
+def test_with_too_few_rows_for_the_terms_a_client_is_valued_and_not_learned_from(draw):
+    clients = {"few": draw(41, seed=1, n_features=20), "many": draw(400, seed=2, n_features=20)}
+    run = fedopl.learn(clients, basis="linear", evaluation="cross-fitted", limits=Limits())
+    assert not run.refusals
+    assert run.without_sums == ["few"]  # 21 terms need 42 rows
+    assert run.values.of("learned").n_rows == 441
 
 
 def test_a_client_of_one_group_has_nothing_to_be_valued_by():
@@ -189,26 +184,3 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
 def test_what_cannot_be_learned_without_each_fold_is_refused(draw, options, said):
     with pytest.raises(fedopl.OptionError, match=said):
         fedopl.learn({"a": draw(100)}, basis="linear", **{"evaluation": "cross-fitted", **options})
-
-
-def test_what_few_rows_of_a_fold_have_is_in_no_sum_of_that_fold(monkeypatch):
-    """Squares of all actions together are known before; they tell of rows that no sum may."""
-    given = lying_server.rows(600)
-    flag = np.arange(600) < 24  # about four in a fold, which are few, but not among all
-    data = fedopl.LoggedData(
-        np.column_stack([given.contexts[:, :3], flag]),
-        given.actions,
-        given.rewards,
-        action_names=given.action_names,
-    )
-    study = lying_server.study_with(evaluation=fedopl.EvaluationPlan(kind="cross-fitted"))
-    space = lying_server.LyingServer(data, study).score().door._space
-    query = SumByFold(study=study.digest, exchange=2)
-    released = sum_by_fold(space, query).grams[:, 0]
-    rows = space.study_rows
-    unmasked = rows.squares_by_fold / rows.squares_by_fold[:, -1:, -1:]
-    few = rows.squares_by_fold[:, 3, -1] < space.limits.minimum_cell
-    assert few.any()
-    assert not np.isclose(released, unmasked)[few, 3, -1].any()
-    monkeypatch.setattr(type(rows), "released_squares_by_fold", None)
-    np.testing.assert_allclose(released, sum_by_fold(space, query).grams[:, 0], atol=1e-12)

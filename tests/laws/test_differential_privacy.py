@@ -265,7 +265,7 @@ def test_a_server_gets_one_set_of_sums_its_steps_and_one_set_of_values():
         assert isinstance(found, ResidualSums)
     another = asked(door, a_step(0, np.ones((3, N_FEATURES + 1)) / 7))
     assert isinstance(another, Refusal)
-    assert another.reason is RefusalCode.BUDGET_SPENT
+    assert another.reason is RefusalCode.ASKED_ALREADY
     _, query = query_for(np.random.default_rng(0))
     assert isinstance(asked(door, query), NoisedValues)
     _, query = query_for(np.random.default_rng(1))

@@ -142,7 +142,6 @@ def test_one_right_model_raises_few_alarms_however_wrong_the_other_is(n_clients,
 # --- answers that cannot be -----------------------------------------------------------------------
 
 FAULTS = {
-    "no whole number": ((0, 3), 0.5),
     "more than the rows allow": ((0, 4), 99.0),
     "a feature that is none": ((0, 1), 9.0),
     "twice the same": ((0, slice(0, 3)), None),

@@ -7,7 +7,7 @@ import pytest
 from racing_client import ask_for_values, door_in, score_rows
 
 from fedopl.base.errors import StorageError
-from fedopl.client.disclosure.release_history import ReleaseHistory
+from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.client.disk.store import FolderStore
 from tiny_study import fedopl, write_tiny
 
@@ -32,19 +32,18 @@ def test_a_client_whose_store_was_deleted_answers_no_more_in_this_study(tmp_path
     assert (score_rows(door), ask_for_values(door, 1)) == ("ScoreSums", "Values")
     shutil.move(tmp_path / "scores", tmp_path / "elsewhere")
     again = door_in(tmp_path)
-    assert (score_rows(again), ask_for_values(again, 2)) == ("WITHHELD", "WITHHELD")
+    assert (score_rows(again), ask_for_values(again, 2)) == ("FAILED", "FAILED")
     shutil.move(tmp_path / "elsewhere", tmp_path / "scores")
     assert ask_for_values(again, 2) == "Values"
 
 
-def test_damaged_history_is_not_taken_for_none(tmp_path):
-    store = FolderStore(tmp_path / "scores")
-    history = ReleaseHistory(store, "study")
-    history.add("parts", [{"tree": np.ones(3)}])
-    (path,) = (tmp_path / "scores").iterdir()
+def test_a_damaged_record_of_questions_is_not_taken_for_none(tmp_path):
+    history = StudyHistory(FolderStore(tmp_path), "study")
+    history.require_first("grid", cuts=np.ones(3))
+    (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(StorageError, match="damaged"):
-        history.released("parts")
+        history.require_first("grid", cuts=np.zeros(3))
 
 
 def test_what_was_not_released_can_be_forgotten(tmp_path):

@@ -122,7 +122,7 @@ class KilledError(Exception):
     """Stands for SIGKILL, in a test that is one process."""
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow_law)])
 def test_a_server_killed_around_each_trip_goes_on_with_the_same_clients(
     tiny, keys, in_process, tmp_path, monkeypatch, when
 ):
@@ -175,6 +175,7 @@ def test_a_run_that_failed_is_not_over_for_its_clients(tiny, keys, tmp_path):
     assert "no answer for 1 s" in given_up[0]
 
 
+@pytest.mark.slow_law
 def test_the_command_killed_mid_run_goes_on(tiny, keys, in_process, tmp_path):
     """Real processes and signals: the server is killed after its first trip."""
     own, port = copied(tiny, tmp_path / "tiny"), free_port()

@@ -93,6 +93,14 @@ STUDIES = {
     "diagnosed": study_of(oracle="csoaa-exact", joining=True),
 }
 every_study = pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+QUICK = ("csoaa-exact", "csoaa-sgd", "finite", "tree")
+every_study_some_slow = pytest.mark.parametrize(
+    "study",
+    [
+        pytest.param(study, id=name, marks=() if name in QUICK else pytest.mark.slow_law)
+        for name, study in STUDIES.items()
+    ],
+)
 
 
 @every_study
@@ -116,7 +124,7 @@ def test_a_finished_run_is_replayed_without_asking_anybody(transport, tmp_path, 
     assert content_of(tmp_path / "j") == before
 
 
-@every_study
+@every_study_some_slow
 def test_a_run_that_stopped_anywhere_goes_on_from_there_to_the_same_end(transport, tmp_path, study):
     whole = run_study(Conversation(study, transport(study)))
     trips = n_trips(whole.rounds)
@@ -157,8 +165,6 @@ def limited(**limits):
 # A study, what two clients forbid, the query where it fails, and how many trips are kept.
 LOST = {
     "enrolment": (study_of(), limited(minimum_rows=1000), "Enrol", 0),
-    "scores": (study_of(), limited(score_queries=0), "SumScores", 1),
-    "a slope": (study_of(oracle="direct"), limited(slope_queries=4), "SlopeOfValue", 6),
     "candidates": (study_of(policy="finite"), limited(values=False), "EstimateValues", 2),
 }
 
@@ -200,15 +206,16 @@ def test_a_run_whose_clients_fell_silent_goes_on_once_they_are_back(
 def test_a_call_that_lost_its_quorum_goes_on_with_other_limits(draw, tmp_path):
     clients = {name: draw(600, seed=turn) for turn, name in enumerate(NAMES)}
     options = {
+        "policy": "finite",
         "nuisances": NuisancePlan(propensity="marginal"),
         "running": fedopl.Running(journal=tmp_path),
     }
-    with pytest.raises(FederationError, match="SumScores: 0 of 3 clients"):
-        fedopl.learn(clients, basis="linear", limits=Limits(score_queries=0), **options)
-    assert list(content_of(tmp_path)) == trip_files(1)
-    run = fedopl.learn(clients, basis="linear", limits=Limits(score_queries=1), **options)
+    with pytest.raises(FederationError, match="EstimateValues: 0 of 3 clients"):
+        fedopl.learn(clients, basis="linear", limits=Limits(values=False), **options)
+    assert list(content_of(tmp_path)) == trip_files(2)
+    run = fedopl.learn(clients, basis="linear", limits=Limits(), **options)
     assert run.refusals == ()
-    plain = fedopl.learn(clients, basis="linear", limits=Limits(), nuisances=options["nuisances"])
+    plain = fedopl.learn(clients, basis="linear", limits=Limits(), **{**options, "running": None})
     assert everything(run) == everything(plain)
 
 
@@ -350,10 +357,10 @@ def whole(tmp_path_factory):
     ("how", "oracle", "after", "kept"),
     [
         ("stores", "csoaa-sgd", 13, 4),
-        ("learn", "csoaa-exact", 1, 0),
+        pytest.param("learn", "csoaa-exact", 1, 0, marks=pytest.mark.slow_law),
         ("learn", "csoaa-exact", 4, 1),
-        ("learn", "csoaa-exact", 7, 2),
-        ("learn", "csoaa-sgd", 13, 4),
+        pytest.param("learn", "csoaa-exact", 7, 2, marks=pytest.mark.slow_law),
+        pytest.param("learn", "csoaa-sgd", 13, 4, marks=pytest.mark.slow_law),
     ],
 )
 def test_a_killed_run_called_again_ends_with_the_same_bytes(
@@ -367,7 +374,11 @@ def test_a_killed_run_called_again_ends_with_the_same_bytes(
     assert ended(how, oracle, folder) == whole(how, oracle)
 
 
-@pytest.mark.parametrize(("after", "kept"), [(0, 0), (7, 2)], ids=["first trip", "last trip"])
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [pytest.param(0, 0, marks=pytest.mark.slow_law), (7, 2)],
+    ids=["first trip", "last trip"],
+)
 def test_a_full_disk_is_said_so_leaves_the_journal_whole_and_the_run_can_go_on(
     tmp_path, whole, after, kept
 ):
@@ -416,7 +427,9 @@ def undisturbed(tmp_path_factory):
 
 # Three clients answer each trip: 1 is in the middle of enrolment, 4 of scores, 17 of rounds, 25 of
 # values.
-@pytest.mark.parametrize("after", [1, 4, 17, 25])
+@pytest.mark.parametrize(
+    "after", [pytest.param(after, marks=pytest.mark.slow_law) for after in (1, 4, 25)] + [17]
+)
 def test_a_killed_command_that_resumes_ends_with_the_same_files(tmp_path, undisturbed, after):
     tiny = small_study(tmp_path / "tiny")
     assert killed_command(tiny, after).returncode == -signal.SIGKILL
@@ -433,14 +446,14 @@ def test_a_command_that_lost_its_quorum_resumes_once_clients_raise_their_limits(
 ):
     tiny = small_study(tmp_path / "tiny")
     for name in ("north", "south"):
-        tiny.add("[limits]\nscore_queries = 0\n", tiny.settings(name))
+        tiny.add("[limits]\nminimum_rows = 10000\n", tiny.settings(name))
     for more in ([], ["--resume"]):
         lost = tiny.run(*more)
         assert lost.code != 0
-        assert "north refused (BUDGET_SPENT)" in " ".join(lost.err.split())
+        assert "north refused (TOO_FEW_ROWS)" in " ".join(lost.err.split())
         assert not (tiny.out / "run.json").exists()
     for name in ("north", "south"):
-        tiny.edit("score_queries = 0", "score_queries = 1", tiny.settings(name))
+        tiny.edit("minimum_rows = 10000", "minimum_rows = 30", tiny.settings(name))
     done = tiny.run("--resume")
     assert done.code == 0, done.err
     assert {name: (tiny.out / name).read_bytes() for name in RESULTS} == undisturbed

@@ -244,7 +244,7 @@ def test_two_sets_of_ranges_would_have_two_sets_of_sums_and_the_second_is_refuse
     shutil.rmtree(tmp_path / "east")
     door = door_to("east", study, tmp_path)
     for query in (second[1], SumPrivately()):
-        assert reason(asked(door, second[0], query)) is RefusalCode.BUDGET_SPENT
+        assert reason(asked(door, second[0], query)) is RefusalCode.ASKED_ALREADY
     assert reason(asked(door, study, Enrol())) is None  # which tells nothing of rows
 
 

@@ -6,7 +6,6 @@ from lying_server import ACTIONS, LyingServer, rows, study_with
 from scipy.stats import multivariate_normal
 
 import fedopl
-from fedopl.client.local.leaf_noise import LeafNoise
 from fedopl.client.local.personal_tree import PersonalTreeTask
 from fedopl.messages.evaluation.personal_values import ValuePersonalChoice, ValuePersonalTree
 from fedopl.messages.refusal import Refusal
@@ -106,7 +105,6 @@ def test_strength_none_is_the_others_and_all_the_clients_own(strength):
         own_root=SPLIT,
         others=others,
         likelihoods=likely,
-        noise=LeafNoise.none(),
     ).solve()
     own = leaf_means(space, SPLIT)
     expected = others.T if strength == "none" else own
@@ -160,7 +158,7 @@ def test_the_choice_is_the_others_or_the_clients_own_and_is_worth_what_it_is(str
     fields = {**packed(arms, server.study), "others": others, "likelihoods": only(strength)}
     told = server.ask(ValuePersonalChoice, **fields)
     chosen = worst if strength == "none" else int(own.argmax())
-    assert told.means[len(arms)] == told.means[chosen]  # with the same noise
+    assert told.means[len(arms)] == told.means[chosen]
     kept = server.door.personal_policy
     assert (kept.decide(chunk.data.contexts[:9]) == chosen).all()
 

@@ -34,6 +34,14 @@ OPTIONS: list[dict[str, object]] = [
     {"policy": fedopl.Tree(depth=2), "mixture": "minimax", "diagnose": True},
 ]
 IDS = [" ".join(str(value) for value in options.values())[:20] for options in OPTIONS]
+QUICK_ONES = (1, 2, 5, 8, 12)  # exact, by steps, local models, a tree, diagnosed
+some_slow = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=() if at in QUICK_ONES else pytest.mark.slow_law)
+        for at, (options, name) in enumerate(zip(OPTIONS, IDS, strict=True))
+    ],
+)
 
 
 @pytest.fixture
@@ -46,7 +54,7 @@ def result(run):
     return policy_json(run.policy), str(run.values), str(run.gains), run.mixture, found
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@some_slow
 def test_the_order_of_clients_and_threads_change_nothing(clients, options):
     options = QUICK | options
     once = result(fedopl.learn(clients, **options))
@@ -55,7 +63,7 @@ def test_the_order_of_clients_and_threads_change_nothing(clients, options):
     assert result(fedopl.learn(clients, running=fedopl.Running(threads=3), **options)) == once
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@some_slow
 def test_a_client_that_restarts_before_every_message_changes_nothing(clients, options, tmp_path):
     once = fedopl.learn(clients, **QUICK | options)
 

@@ -145,7 +145,7 @@ def test_rows_in_memory_are_not_sent(rows):
 def sums_of(data):
     study = fedopl.Study(actions=data.action_names, features=data.feature_names)
     draws = PrivateDraws(study.seed, "only", KEY)
-    return study_rows.StudyRows(data, study, 5, draws).outcome_sums().sums.tobytes()
+    return study_rows.StudyRows(data, study, 5, draws).fold_sums().sums.tobytes()
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3])

@@ -139,7 +139,7 @@ def test_a_server_that_asks_twice_for_a_step_asks_of_other_rows_and_pays_for_bot
     door = a_door()
     answers = [asked(door, a_step(0, number)) for number in range(ROUNDS + 1)]
     assert all(isinstance(answer, ResidualSums) for answer in answers[:-1])
-    assert answers[-1].reason is RefusalCode.BUDGET_SPENT
+    assert answers[-1].reason is RefusalCode.ASKED_ALREADY
 
 
 def test_a_person_takes_part_with_all_rows_or_with_none():

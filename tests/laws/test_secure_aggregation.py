@@ -232,7 +232,7 @@ def test_a_second_roster_is_refused_also_after_a_restart(tmp_path):
     changed = Door("south", rows("south", 9), server.study, secret=SECRETS["south"])
     again = Server(server.study, **more)
     again.doors["south"] = changed
-    assert refused(again.ask("north", again.roster())) is RefusalCode.BUDGET_SPENT
+    assert refused(again.ask("north", again.roster())) is RefusalCode.ASKED_ALREADY
     # And the client goes on with the roster that it took.
     again.exchange = server.exchange
     np.testing.assert_array_equal(again.ask("north", STEP).numbers, first)
@@ -253,7 +253,7 @@ def test_a_step_of_the_same_number_is_asked_once_more_and_no_mask_is_used_twice(
     two = server.masked(replace(STEP, parameters=STEP.parameters + 1))["west"]
     assert np.abs((two - one).view(np.int64).astype(float)).min() > 2.0**45
     third = replace(STEP, parameters=STEP.parameters + 2)
-    assert refused(server.ask("west", third)) is RefusalCode.BUDGET_SPENT
+    assert refused(server.ask("west", third)) is RefusalCode.ASKED_ALREADY
 
 
 def test_a_client_whose_key_is_not_registered_says_so():
@@ -308,9 +308,11 @@ def test_a_total_that_cannot_be_true_stops_the_run_and_says_that_nobody_knows_wh
 
     monkeypatch.setattr(Door, "_computed", lying)
     study = study_with()
+    doors = doors_to(study)
     # An honest client's program looks at its own sums before they are masked.
-    with pytest.raises(fedopl.FederationError, match=r"west refused \(IMPOSSIBLE_SUMS\)"):
-        run_study(Conversation(study, InProcess(doors_to(study))))
+    with pytest.raises(fedopl.FederationError, match=r"west refused \(FAILED\)"):
+        run_study(Conversation(study, InProcess(doors)))
+    assert "IMPOSSIBLE_SUMS" in [entry.why for entry in doors["west"].ledger.entries()]
     monkeypatch.setattr(Party, "_check_sums", lambda *_: None)
     with pytest.raises(fedopl.FederationError, match="masks hide which one"):
         run_study(Conversation(study, InProcess(doors_to(study))))

@@ -180,7 +180,7 @@ def test_noise_is_for_one_set_of_cells_and_one_look_at_a_tree_of_the_study():
         assert not isinstance(asked(door, query), Refusal)
         other = asked(door, replace(query, models=models + 1))
         assert isinstance(other, Refusal)
-        assert other.reason is RefusalCode.BUDGET_SPENT
+        assert other.reason is RefusalCode.ASKED_ALREADY
 
 
 def test_no_rule_of_a_clients_code_is_valued_as_it_may_look_at_all_rows():

@@ -200,16 +200,16 @@ def test_a_server_reads_nobody_apart_twice_and_the_same_question_has_the_same_no
     np.testing.assert_array_equal(first.sums, again.sums)
     np.testing.assert_array_equal(first.squares, again.squares)
     other = asked(server.study, models=0.1)
-    assert refused(server.ask("north", other)) is RefusalCode.BUDGET_SPENT
+    assert refused(server.ask("north", other)) is RefusalCode.ASKED_ALREADY
     server.exchange = 7  # in another exchange it is another question
-    assert refused(server.ask("north", asked(server.study))) is RefusalCode.BUDGET_SPENT
+    assert refused(server.ask("north", asked(server.study))) is RefusalCode.ASKED_ALREADY
     # Masked values are still under masks.
     assert isinstance(server.ask("north", asked(server.study, ValuePrivately)), MaskedSums)
 
 
 def test_what_few_rows_are_worth_is_not_read_apart_though_they_may_be_added_up():
-    study = study_with()
-    run = run_study(Conversation(study, InProcess(doors_to(study, limits=fedopl.Limits()))))
+    study, limits = study_with(), fedopl.Limits(minimum_rows=50)
+    run = run_study(Conversation(study, InProcess(doors_to(study, limits=limits))))
     assert {row.client for row in run.values.rows} == {GLOBAL, "north", "south"}
     assert [(client, why) for _, client, why in run.refusals] == [("west", "TOO_FEW_ROWS")]
     page = render(run)

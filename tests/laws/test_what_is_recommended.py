@@ -92,11 +92,12 @@ def test_where_the_past_was_well_personalised_it_is_kept():
     assert counts["logging policy"] == 6
 
 
-def test_where_nothing_has_an_effect_the_past_is_kept():
-    studies = (drawn_evenly(seed, lambda x: 0.0) for seed in range(N_OF_SEARCHES))
+@pytest.mark.parametrize("n_studies", [5, pytest.param(N_OF_SEARCHES, marks=pytest.mark.slow_law)])
+def test_where_nothing_has_an_effect_the_past_is_kept(n_studies):
+    studies = (drawn_evenly(seed, lambda x: 0.0) for seed in range(n_studies))
     counts = said(studies, basis="auto")
     assert counts["learned"] <= 1
-    assert counts["logging policy"] >= 0.9 * N_OF_SEARCHES
+    assert counts["logging policy"] >= n_studies - 1
 
 
 def test_a_large_effect_is_found():

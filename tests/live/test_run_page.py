@@ -67,7 +67,7 @@ def test_each_client_has_its_state_in_words(run_page):
     clients = tables["clients"]
     assert clients["north"] == ["north", "answered", "1", "77 bytes"]
     assert clients["south"][1] == (
-        "refused “Who takes part”: it has fewer rows than it is willing to answer with"
+        "refused “Who takes part”: it has fewer rows than it takes part with"
     )
     assert clients["west"][1:] == ["no answer to “Who takes part”", "0", "0 bytes"]
     assert tables["exchanges"]["0"][:4] == [
@@ -90,7 +90,7 @@ def test_an_exchange_that_came_to_more_is_shown_in_its_place(run_page):
     assert texts["done"] == "1 of 6 exchanges at most is done"
 
 
-def test_privacy_is_spent_by_the_first_answer_and_by_one_that_is_withheld(private_page):
+def test_privacy_is_spent_by_the_first_answer_and_by_one_that_failed(private_page):
     private_page.begin(ENROLLED.asked, 6)
     assert shown(private_page)[0]["privacy"] == "nothing yet"
     private_page.tell(ENROLLED)
@@ -98,8 +98,8 @@ def test_privacy_is_spent_by_the_first_answer_and_by_one_that_is_withheld(privat
     assert texts["privacy"] == "ε = 2 at 1 client"
     spent = {name: cells[-1] for name, cells in tables["clients"].items()}
     assert spent == {"north": "ε = 2", "south": "nothing yet", "west": "nothing yet"}
-    withheld = {"west": "WITHHELD"}
-    private_page.tell(replace(ENROLLED, exchange=1, refused=withheld, silent=(), trip=1))
+    failed = {"west": "FAILED"}
+    private_page.tell(replace(ENROLLED, exchange=1, refused=failed, silent=(), trip=1))
     texts, tables = shown(private_page)
     assert texts["privacy"] == "ε = 2 at 2 clients"
     assert tables["clients"]["west"][-1] == "ε = 2"

@@ -29,7 +29,9 @@ def study(private):
 
 
 def test_counts_by_action_are_named_only_where_they_leave(study):
-    assert answer_in_words(Enrol(), study) == "how many rows there are (n rows: one number)"
+    assert answer_in_words(Enrol(), study) == (
+        "how many rows there are (n rows: one number; clipped: one number)"
+    )
     plain = study.model_copy(update={"privacy": None})
     assert COUNTS in answer_in_words(Enrol(), plain)
     assert "rows per action: actions" in answer_in_words(Enrol(), plain)

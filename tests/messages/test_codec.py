@@ -135,7 +135,7 @@ def test_of_symmetric_matrices_only_one_triangle_is_sent():
 
 def test_short_numbers_take_half_the_bytes_and_are_read_as_long_ones():
     cells = np.random.default_rng(0).normal(size=(1, 6, 4))
-    own = {"study": bytes(32), "exchange": 0, "lost": np.zeros(1)}
+    own = {"study": bytes(32), "exchange": 0}
     sizes = {Axis.OPEN_NODES: range(2), Axis.CELLS: range(9), Axis.CELL_NUMBERS: range(9)}
     long = codec.encode(CellSums(cells=cells, **own))
     short = codec.encode(CellSums(cells=cells.astype(np.float32), **own))

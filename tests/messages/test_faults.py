@@ -64,7 +64,7 @@ HONEST = {
         n_rows=9, of_rows=9, degrees_of_freedom=8, means=ones(3), covariances=np.eye(3)
     ),
     "bins": BinCounts(counts=np.full((2, 256), 0.0)),
-    "cells": CellSums(cells=cells(), lost=np.zeros(1)),
+    "cells": CellSums(cells=cells()),
     "gains": ThresholdGains(gains=np.zeros((1, NEAR_BINS))),
     "leaves": LeafValues(
         counts=ones(2),
@@ -94,10 +94,8 @@ def test_an_honest_answer_has_no_fault(name):
         ("values", {"covariances": -np.eye(3)}, "a square is negative"),
         ("bins", {"counts": np.full((2, 256), 0.5)}, "not a whole number"),
         ("bins", {"counts": np.full((2, 256), 1e4)}, "more rows than there are"),
-        ("cells", {"lost": np.zeros(2)}, "not those of the grid"),
         ("cells", {"cells": cells()[:, :-1]}, "not those of the grid"),
         ("cells", {"cells": np.zeros((1, GRID.n_cells, 5))}, "not those of the actions"),
-        ("cells", {"lost": -ones(1)}, "a count is negative"),
         ("cells", {"cells": np.cumsum(cells(), axis=1)}, "divide different rows"),
         ("cells", {"cells": 2 * cells()}, "more rows than there are"),
         ("gains", {"gains": np.zeros((2, NEAR_BINS))}, "not those of the questions"),

@@ -53,11 +53,10 @@ def test_scores_that_some_rows_lack_count_by_the_rows_that_have_one():
 
 def test_cells_with_and_without_shares_of_scored_rows_fit_together():
     study = STUDY.model_copy(update={"policy": Tree(depth=1)})
-    plain = CellSums(cells=np.array([[[4.0, 0.4, 1.0, 2.0]]]), lost=np.array([0.1]))
-    scored = CellSums(cells=np.array([[[6.0, 0.6, 1.0, 2.0, 0.6, 0.3]]]), lost=np.array([0.3]))
+    plain = CellSums(cells=np.array([[[4.0, 0.4, 1.0, 2.0]]]))
+    scored = CellSums(cells=np.array([[[6.0, 0.6, 1.0, 2.0, 0.6, 0.3]]]))
     total = pooled_answer({"m": plain, "n": scored}, {"m": 1, "n": 1}, study)
     assert total.cells.ravel().tolist() == pytest.approx([10, 0.5, 1.0, 2.0, 0.5, 0.35])
-    assert total.lost.tolist() == [0.2]
 
 
 def values(**more):

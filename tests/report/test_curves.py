@@ -268,7 +268,7 @@ def test_a_basis_that_nobody_sent_sums_for_is_cautioned_of_in_the_report_and_the
     (found,) = (caution for caution in cautions(unused) if caution.title == title)
     assert f"a basis of {run.study.n_terms} terms" in found.what
     assert "(SMALL_CELLS): the policy is linear in the features" in found.what
-    assert f"({run.study.n_terms} + 1) / parameter_share rows in every fold" in found.advice
+    assert f"({run.study.n_terms} + 1) / parameter_share rows to learn from" in found.advice
     say_run(unused, None, as_json=False)
     assert found.what in capsys.readouterr().out
 

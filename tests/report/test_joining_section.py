@@ -277,7 +277,7 @@ def test_coalitions_are_listed_with_what_each_member_gains(joined):
                 )
     said = words(parts)
     assert "These intervals hold for all 4 coalitions together" in said
-    assert re.search(r"client 1 gains from learning with client 2 alone: 0\.\d+ per decision", said)
+    assert re.search(r"client 2 gains from learning with client 1 alone: 0\.\d+ per decision", said)
     assert len(table(parts, "Worth of each client's data").rows) == 3
 
 

@@ -9,7 +9,6 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.schema import Encoding
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.report.cautions import cautions
 from fedopl.report.explain.explain_tree import (
     how_good,
     moved_thresholds,
@@ -24,7 +23,6 @@ from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import with_error
 from fedopl.results.value_tables import LeafRow
-from report_runs import with_gains
 
 ENCODING = Encoding(
     numeric=("age",), categorical={"region": ("north", "south")}, missing="indicator"
@@ -286,24 +284,6 @@ def test_rules_and_grid_are_shown(tree):
     assert "A leaf holds at least 40 rows" in rules
     assert "worth more than 0.01 readmissions per decision" in rules
     assert "Where ward is 'surgery', only 'home' or 'clinic' may be chosen." in rules
-
-
-def test_what_hiding_can_have_cost_is_shown_in_the_mixture_and_by_client(tree):
-    lossy = replace(tree, tree=replace(tree.tree, lost={"north": 0.25, "south": 0.0}))
-    assert "by at most 0.125 readmissions per decision" in points(lossy)[-1]
-    (folded,) = [part for part in search_parts(lossy) if part.kind == "folded"]
-    assert [row[2] for row in folded.parts[0].rows] == ["0.25", "nothing"]
-    whole = replace(tree, tree=replace(tree.tree, lost={"north": 0.0, "south": 0.0}))
-    assert not any("hid" in point for point in points(whole))
-
-
-def test_a_loss_that_held_out_rows_would_show_is_cautioned_of(tree):
-    lossy = replace(tree, tree=replace(tree.tree, lost={"north": 0.5, "south": 0.5}))
-    title = "A better tree may have been passed over"
-    sharp, blunt = (with_gains(lossy, arm=(0.3, error), past=(1, 0.1)) for error in (0.1, 0.7))
-    (found,) = [caution for caution in cautions(sharp) if caution.title == title]
-    assert "by up to 1 readmissions per decision, which is more than the ±0.196" in found.what
-    assert title not in [caution.title for caution in cautions(blunt)]
 
 
 def test_a_tree_nobody_reported_on_is_still_drawn(deep):

@@ -29,7 +29,7 @@ CONFIRM = "CONFIRM"
 # second is pooled, and at most the third keep a name.
 MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
 # The share of rows to count on, because folds are not all alike.
-SLACK = 0.8
+_ROOM = 0.8
 # Rows with a missing feature are left out up to this share of rows. Beyond it, they are marked.
 FEW_GAPS = 0.05
 # With fewer rows of an action, a held-out quarter of them says little.
@@ -230,7 +230,7 @@ def _basis(
 ) -> Iterator[str]:
     """Where numbers may bend, with as many terms as the rows of every client allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
-    terms_by_row = SLACK * (1 - EvaluationPlan().share) * Limits().parameter_share
+    terms_by_row = _ROOM * (1 - EvaluationPlan().share) * Limits().parameter_share
     others = room.n_features - len(numbers)
     may_screen &= room.n_features <= MOST_TO_SCREEN
     most_terms = fewest * terms_by_row - 1 - others
@@ -276,7 +276,7 @@ class _Room:
     @classmethod
     def left_by(cls, features: Sequence[Profile], n_rows: int, *, marks: bool) -> "_Room":
         """The room under the default limits of clients, of which the smallest has so many rows."""
-        rows = SLACK * n_rows * (1 - EvaluationPlan().share)
+        rows = _ROOM * n_rows * (1 - EvaluationPlan().share)
         widths = [_width(profile) for profile in features]
         n_pooled = widths.count(None)
         fixed = sum(width for width in widths if width is not None)

@@ -2,7 +2,7 @@
 
 from fedopl.live.page_events import PageEvents
 from fedopl.live.page_server import form_of
-from fedopl.messages.refusal import in_words
+from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.words.numbers import count, listed, plural, size
 from fedopl.results.round import Round
@@ -148,8 +148,9 @@ class RunPage:
             self.events.put_row("clients", name, cells)
 
     def _has_paid(self, name: str) -> bool:
-        """Whether the client gave an answer."""
-        return any(name in one.answered for one in self._so_far.rounds.values())
+        """Whether the client gave an answer or failed to, which may cost as much privacy."""
+        failed, rounds = RefusalCode.FAILED.name, self._so_far.rounds.values()
+        return any(name in one.answered or one.refused.get(name) == failed for one in rounds)
 
     def _put_exchange(self, latest: Round) -> None:
         others = {

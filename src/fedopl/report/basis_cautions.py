@@ -20,11 +20,10 @@ def basis_cautions(record: Record) -> Iterator[Caution]:
         "The basis was not used",
         f"The study has a basis of {count(terms)} terms, and no client sent sums of them by "
         f"fold{why}: the policy is linear in the features.",
-        "It misses effects that bend, jump or are of several features together. Sums of so many "
-        f"terms need ({count(terms)} + 1) / parameter_share rows in every fold, and for outcome "
-        "models as many of every action in every fold. Let clients run `fedopl check`, which says "
-        "how many rows they have and what else keeps them from answering. Leave out waves, "
-        "products or knots, or use fewer folds, and run again.",
+        "It misses effects that bend, jump or are of several features together. A client adds "
+        f"sums of so many terms if it has ({count(terms)} + 1) / parameter_share rows to learn "
+        "from. Let clients run `fedopl check`, which says how many they have, and with how many "
+        "terms they would add sums. Leave out waves, products or knots, and run again.",
     )
 
 

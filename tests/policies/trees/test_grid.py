@@ -5,9 +5,8 @@ import pytest
 
 import fedopl
 from fedopl.base.errors import OptionError
-from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
-from fedopl.server.aggregate.grid_agreement import thresholds, without_excess
+from fedopl.server.aggregate.grid_agreement import thresholds
 from fedopl.server.exchange_counts import expected_trips
 from fedopl.study.study import Study
 
@@ -180,25 +179,3 @@ def test_no_rows_between_the_cuts_is_no_threshold():
     cuts = np.linspace(0, 1, N_FINE_BINS - 1)
     assert thresholds(cuts, np.zeros(N_FINE_BINS), 8) == []
     assert thresholds(cuts, np.eye(N_FINE_BINS)[0] * 9, 8) == []
-
-
-def test_counts_are_of_as_many_rows_as_there_are():
-    told = np.array([3.0, 0, 10, 40, 12, 1, 4])
-    assert without_excess(told, 70) is told  # nobody made them larger
-    assert without_excess(told, 100) is told
-    assert without_excess(told, 64) == pytest.approx([2, 0, 9, 39, 11, 0, 3])
-
-
-def test_bins_of_few_rows_are_not_drawn_outward_by_noise():
-    column = RNG.normal(size=1500)
-    (cuts,) = learned(column[:, None], n_clients=3, limits="guarded").tree.grid.cuts
-    shares = np.bincount(np.searchsorted(cuts, column), minlength=8) / len(column)
-    assert shares[0] + shares[-1] > 0.07  # of 0.25; with rows left in empty bins, less than 0.05
-
-
-def test_who_counts_wrongly_is_left_out():
-    columns = RNG.normal(size=(400, 1))
-    with pytest.raises(
-        fedopl.FederationError, match=r"(?s)CountBins: 0 of 2 .*BUDGET_SPENT.*count_queries"
-    ):
-        learned(columns, limits=Limits(count_queries=0))

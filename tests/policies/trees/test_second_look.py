@@ -156,8 +156,8 @@ def numbered(root):
 
 
 def test_without_a_quorum_the_tree_stays_on_the_grid(clients):
-    run = learned(clients, limits=fedopl.Limits(cell_queries=1))
-    assert run.tree.closer  # a budget of one query is enough for cells and for a second look
+    run = learned(clients)
+    assert run.tree.closer
     on_grid = replace(run.policy, root=run.tree.closer.look.root)
     cuts = {name: np.linspace(-3, 3, 255) for name in run.study.features}
     counts = Counts(cuts, dict.fromkeys(cuts, np.ones(256)))

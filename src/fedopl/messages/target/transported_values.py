@@ -31,7 +31,7 @@ class TransportedValues(Message, code=121):
 
     released: Annotated[int, PerClient]
     n_rows: Annotated[int, PerClient]
-    effective_rows: Annotated[float, PerClient]  # (Σw)²/Σw², rounded down; 0 where not released
+    effective_rows: Annotated[float, PerClient]  # (Σw)²/Σw²; 0 where not released
     known: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]  # 0 where there are no scores
     means: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]
     covariances: Annotated[Array, (Axis.TARGET_VALUES, Axis.TARGET_VALUES), PerClient]
@@ -75,7 +75,7 @@ def fault_in_transported(answer: TransportedValues, study: Study, n_rows: int) -
         return "tells a part of its values"
     if answer.n_rows < 1 or answer.n_rows > most_rows(study, RowSplit.EVALUATION, n_rows):
         return f"values of {answer.n_rows:,} rows, of which it has fewer"
-    if not 0 <= answer.effective_rows <= answer.n_rows:
+    if not 0 <= answer.effective_rows <= answer.n_rows * (1 + CORNER_TOLERANCE):
         return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
     if ((answer.shares < 0) | (answer.shares > 1 + CORNER_TOLERANCE)).any():
         return "a share of rows is outside 0 to 1"

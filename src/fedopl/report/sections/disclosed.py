@@ -4,7 +4,7 @@ from fedopl.messages.answer_words import arrays_in_words
 from fedopl.messages.private.noised_values import ValueApart
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
-from fedopl.report.words.numbers import count, listed, plural, size
+from fedopl.report.words.numbers import count, plural, size
 from fedopl.report.words.region_words import sent_by_regions
 from fedopl.results.record import Record
 from fedopl.results.value_tables import MOST_VALUED_ALONE
@@ -46,16 +46,10 @@ def disclosed(record: Record) -> Section:
         *((Text(_under_masks(record.study)),) if adds_under_masks(record.study) else ()),
         *((Text(_WITH_SHARES),) if most_lacking(record.study) else ()),
         *((Text(of_regions),) if of_regions else ()),
-        *((Text(_clipped(record)),) if record.clipped else ()),
         _kinds(queries, record.study),
         _by_client(record, queries),
     )
     return Section(name="left", title="What left each client", parts=parts)
-
-
-def _clipped(record: Record) -> str:
-    each = [f"{count(n)} at {name}" for name, n in sorted(record.clipped.items())]
-    return f"Numbers beyond the agreed ranges counted as the nearer end of them: {listed(each)}."
 
 
 def _under_masks(study: Study) -> str:
