@@ -599,7 +599,7 @@ def test_a_lost_quorum_ends_the_run_and_names_who_is_missing_and_why(doors, stud
     assert "1 of 4 clients" in message
     assert "50%" in message
     assert message.splitlines()[1:] == [
-        "  west refused (TOO_FEW_ROWS): it has fewer rows than it is willing to answer with. "
+        "  west refused (TOO_FEW_ROWS): it has fewer rows than it takes part with. "
         "Wait for more rows, or let the client lower its own limit 'minimum_rows'.",
         "  south: not a message of ours",
         "  north: no answer",
@@ -655,7 +655,7 @@ def test_without_an_answer_on_values_no_value_is_claimed(doors, tamper):
 
 
 def test_learn_reports_refusals_by_name(draw):
-    clients = {"large": draw(400), "small": draw(40), "other": draw(400, seed=1)}
+    clients = {"large": draw(400), "small": draw(20), "other": draw(400, seed=1)}
     run = fedopl.learn(
         clients,
         basis="linear",

@@ -128,15 +128,6 @@ def test_every_arm_is_valued_and_compared_with_the_past_at_one_level_for_all():
     assert {row.level for row in run.improvements.rows} == {1 - 0.05 / 4}
 
 
-def test_a_client_of_few_rows_is_asked_about_no_more_arms_than_it_answers_for():
-    clients = drawn_evenly(0, lambda x: 0.0) | {"tiny": drawn_evenly(1, lambda x: 0.0, 40)["north"]}
-    run = fedopl.learn(clients, limits=fedopl.Limits(minimum_rows=20), seed=0)
-    arms = [row.policy for row in run.values.rows if row.client == "tiny"]
-    assert arms[:2] == ["learned", f"everybody gets {run.best_arm}"]
-    assert len(arms) < len({"learned", "past", "own"}) + run.study.n_actions
-    assert "could be valued" in recommend(run).detail
-
-
 def test_where_less_is_better_every_place_shows_the_outcome_as_it_was_logged(tmp_path):
     """The report, the terminal, the table of values and JSON: one number for one quantity."""
     schema = fedopl.Schema(
