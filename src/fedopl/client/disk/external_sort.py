@@ -112,7 +112,7 @@ class Sorter:
     def _ascending(self, bucket: _Bucket) -> Iterable[Records]:
         records = DiskArray(bucket.path, (bucket.n_records,), self._order.dtype)
         if bucket.n_records <= self._order.at_most:
-            return [_sorted(records[:], self._order.by)]
+            return [sorted_records(records[:], self._order.by)]
         return self._distributed_again(bucket, records)
 
     def _distributed_again(self, bucket: _Bucket, records: DiskArray) -> Iterator[Records]:
@@ -133,12 +133,13 @@ class Sorter:
         yield from again.ascending()
 
 
-def _sorted(records: Records, by: tuple[str, ...]) -> Records:
+def sorted_records(records: Records, by: tuple[str, ...]) -> Records:
+    """Records in memory by these whole-number fields, the most important first."""
     values = np.ascontiguousarray(records[by[0]])
     order = np.argsort(values)
     ascending = values[order]
     if len(by) == 1 or (ascending[1:] != ascending[:-1]).all():
         return records.take(order)
     # First by the later keys. A stable sort by the first key keeps that order among equal records.
-    records = _sorted(records, by[1:])
+    records = sorted_records(records, by[1:])
     return records.take(stable_order(np.ascontiguousarray(records[by[0]])))

@@ -1,11 +1,12 @@
 """The rows of one client in a study with differential privacy, in chunks.
 
-Where a row lies, and whether it is held out, depends on nothing in other rows. Rows in memory are
-one chunk, rows on disk are many. Of each row on disk, two bytes stay in memory. Answers are the
-same to the last bit.
+Who is held out, and who takes part in a step, follows from what rows hold and never from where
+they lie. Rows in memory are one chunk, rows on disk are many. Of each row on disk, six bytes stay
+in memory. Answers are the same to the last bit.
 """
 
 import hashlib
+import hmac
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
@@ -18,10 +19,12 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.private.private_chunks import PrivateChunk
+from fedopl.client.private.unit_draws import UnitDraws, drawn_by_content
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK
-from fedopl.client.table.logged_data import LoggedData, fingerprint_of_rows
+from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.privacy.keyed_bits import KeyedBits
+from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.private.private_units import middles_and_units
 from fedopl.study.study import Study
@@ -50,20 +53,25 @@ class PrivateRows:
         """Whether each pass reads the rows again."""
         return self.given.is_on_disk
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """A hash of the rows: it changes whenever one of them does.
+        """A hash of the rows in any order: it changes whenever one of them does.
 
         It does not depend on where they are kept. Noise follows from it, and the same sums with
         other noise would disclose more than either.
         """
-        return fingerprint_of_rows(self.given, ROWS_PER_CHUNK)
+        return self._drawn.fingerprint
 
     # --- whose rows are used for what -----------------------------------------------------------
 
     @cached_property
-    def _n_units(self) -> int:
-        return self.given.n_rows if self.plan.unit == "row" else self.given.n_groups
+    def _drawn(self) -> UnitDraws:
+        """What is drawn for each row, or person, by the client's secret and by what it holds."""
+        most = None if self.plan.unit == "row" else self.plan.most_rows_per_person
+        about = b"units %s" % self.study.agreed_digest
+        share = self.study.evaluation.share
+        key = hmac.digest(self._draws.key, about, "sha256")
+        return drawn_by_content(self.given, key, share, most, ROWS_PER_CHUNK)
 
     def _whose(self, rows: slice) -> IntArray:  # (n_rows,)
         """The unit of each of these rows: the row itself, or its person."""
@@ -72,42 +80,24 @@ class PrivateRows:
             return np.arange(*rows.indices(self.given.n_rows))
         return np.asarray(groups[rows], np.int64)
 
-    @property
-    def _units_held_out(self) -> BoolArray:  # (n_units,)
-        """Which units are held out, by a keyed draw for each, so that no other row matters."""
-        share = self.study.evaluation.share
-        rng = self._draws.generator(f"held out {self.study.agreed_digest.hex()}")
-        found = np.empty(self._n_units, bool)
-        for units in slices(self._n_units, ROWS_PER_CHUNK):
-            found[units] = rng.random(units.stop - units.start) < share
-        return found
-
     @cached_property
     def is_held_out(self) -> BoolArray:  # (n_rows,)
         """The rows that nothing is learned from."""
-        drawn = self._units_held_out
+        held_out = self._drawn.is_held_out
         if self.plan.unit == "row":
-            return drawn
-        return np.concatenate([drawn[self._whose(rows)] for rows in self._slices()])
+            return held_out
+        return np.concatenate([held_out[self._whose(rows)] for rows in self._slices()])
 
     @cached_property
     def _is_used(self) -> BoolArray:  # (n_rows,)
-        """The rows that are used: all, or the first few of each person."""
-        found = np.ones(self.given.n_rows, bool)
-        if self.plan.unit == "row":
-            return found
-        so_far = np.zeros(self._n_units, np.int32)
-        for rows in self._slices():
-            whose = self._whose(rows)
-            found[rows] = so_far[whose] + _places(whose) < self.plan.most_rows_per_person
-            np.add.at(so_far, whose, 1)
-        return found
+        """The rows that are used: all, or a few of each person."""
+        return self._drawn.is_used
 
     def _slices(self) -> Iterable[slice]:
         return self.given.slices(ROWS_PER_CHUNK)
 
     def n_rows(self, split: RowSplit) -> int:
-        """How many rows are used in a split; no row's content changes this number."""
+        """How many rows are used in a split: each has a draw of its own, whatever it holds."""
         return sum(int(self._in(split, rows).sum()) for rows in self._slices())
 
     def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
@@ -122,15 +112,16 @@ class PrivateRows:
         the less anybody knows who took part, the less an answer discloses. Another question has
         other draws. Otherwise a server with two questions would ask about the same rows twice.
         """
-        taken = np.ones(self._n_units, bool)
+        rank = self._drawn.rank
         if self.plan.sampled == 1:
-            return taken
+            return np.ones(len(rank), bool)
         about = self.study.digest + f"sampled {self.fingerprint}\x1f".encode() + asked
         bits = KeyedBits(self._draws.key, hashlib.sha256(about).digest())
         below = math.floor(self.plan.sampled * _DRAWS)
-        for units in slices(self._n_units, ROWS_PER_CHUNK):
+        taken = np.empty(len(rank), bool)
+        for units in slices(len(rank), ROWS_PER_CHUNK):
             taken[units] = bits.many_below(_DRAWS, units.stop - units.start) < below
-        return taken
+        return np.asarray(taken[rank])
 
     # --- the rows themselves --------------------------------------------------------------------
 
@@ -171,19 +162,12 @@ class PrivateRows:
         if self.plan.unit == "row":
             yield from (numbers for _, numbers in parts)
             return
-        persons = np.flatnonzero(self._units_held_out)
+        persons = np.flatnonzero(self._drawn.is_held_out)
         totals = np.zeros((0, 0))
         for whose, numbers in parts:
             if not totals.size:
                 totals = np.zeros((len(persons), numbers.shape[1]))
-            np.add.at(totals, np.searchsorted(persons, whose), numbers)
+            # On a grid, towards zero: sums are exact in any order, and nothing gets larger.
+            on_grid = np.trunc(numbers * FINE) / FINE
+            np.add.at(totals, np.searchsorted(persons, whose), on_grid)
         yield from (totals[some] for some in slices(len(totals), ROWS_PER_CHUNK))
-
-
-def _places(whose: IntArray) -> IntArray:  # (n_rows,)
-    """How many rows of the same person come before each row."""
-    order = np.argsort(whose, kind="stable")
-    ascending = whose[order]
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.searchsorted(ascending, ascending)
-    return found

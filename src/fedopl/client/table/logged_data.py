@@ -1,7 +1,7 @@
 """Logged decisions of one client: contexts, actions and rewards, in memory or in files."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -266,32 +266,12 @@ def folder_of(data: LoggedData) -> Path:
 def fingerprint(data: LoggedData) -> str:
     """A hash of all rows, which changes whenever they do; it never leaves the client."""
     digest = hashlib.blake2b(digest_size=16)
-    for _, array in _hashed(data):
-        digest.update(b"none" if array is None else _content(array))
-    return digest.hexdigest()
-
-
-def _hashed(data: LoggedData) -> Iterator[tuple[str, Any]]:
-    """The arrays that a fingerprint hashes, by name."""
     for name in ROW_ARRAYS:
         array = getattr(data, name)
-        if array is not None or name != "outcomes":  # the first fingerprints had no outcomes
-            yield name, array
-
-
-def fingerprint_of_rows(data: LoggedData, at_once: int) -> str:
-    """The fingerprint as for rows in memory, wherever they are; on disk it takes a pass."""
-    if not data.is_on_disk:
-        return fingerprint(data)
-    digest = hashlib.blake2b(digest_size=16)
-    for name, array in _hashed(data):
-        if array is None:
+        if array is not None:
+            digest.update(_content(array))
+        elif name != "outcomes":  # the first fingerprints had no outcomes
             digest.update(b"none")
-            continue
-        for rows in data.slices(at_once):
-            # With the types that `part` gives: files store codes in as few bytes as they need.
-            part = array[rows].astype(np.int64 if name in CODE_ARRAYS else np.float64, copy=False)
-            digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
