@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.base.seeds import generator_for
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
+from fedopl.client.private import private_rows
 from fedopl.client.private.release import NoiseOfOne
 from fedopl.client.private.shared_masks import SharedMasks
+from fedopl.client.private.unit_draws import drawn_by_content
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
@@ -216,10 +217,10 @@ def test_who_is_lacking_in_all_sums_is_not_counted_as_if_it_were_none_of_the_stu
     # Draws alone differ from study to study; noise of totals is as large in both.
     monkeypatch.setattr(NoiseOfOne, "_drawn", lambda _self, shape, *_: np.zeros(shape, np.int64))
 
-    def draws(own, _purpose):
-        return generator_for(0, client=own.client, purpose="in any study")
+    def draws(data, _key, *more):
+        return drawn_by_content(data, b"in any study", *more)
 
-    monkeypatch.setattr(PrivateDraws, "generator", draws)
+    monkeypatch.setattr(private_rows, "drawn_by_content", draws)
     study = study_with(mixture=mixture)
     away = ran(study, Losing(study, {trip: {"mid"} for trip in range(FIRST_SUM, LAST + 1)}))
     others = [name for name in NAMES if name != "mid"]
