@@ -38,7 +38,8 @@ propensity = "marginal"
 """
 CLIENT = '[data]\nfile = "data.csv"\n'
 # Kept as a client that makes one keeps it: folders with the same rows give the same results.
-SECRET = "the same in every tiny study\n"
+STRONG = "b7a02f0dd1ffe04c86d4bfacbe24623d159f2c65746bcac3fd30ea5adaa20d18"  # a secret
+SECRET = "7865a0128ddbf92e47ad477cbe24623d159f2c65746bcac3fd30ea5adaa20d18\n"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pyarrow import parquet
 
 import fedopl
 from fedopl.client.client_file import read_client, read_clients
+from tiny_study import STRONG
 
 SCHEMA = fedopl.Schema(
     numeric=["age"],
@@ -142,9 +143,20 @@ FILE = '[data]\nfile = "rows.csv"\n'
 
 
 def test_the_secret_of_its_file_is_the_clients_and_no_other_is_made(tmp_path):
-    client = read_client(client_in(tmp_path / "north", f'secret = "ours"\n{FILE}'))
-    assert {client.secret(), client.secret(rehearsing=True)} == {"ours"}
+    client = read_client(client_in(tmp_path / "north", f'secret = "{STRONG}"\n{FILE}'))
+    assert {client.secret(), client.secret(rehearsing=True)} == {STRONG}
     assert not client.secret_path.exists()
+
+
+@pytest.mark.parametrize("secret", ["hush", "a" * 64])
+def test_a_secret_that_somebody_chose_is_refused_in_one_line(secret, tmp_path):
+    folder = client_in(tmp_path / "north", f'secret = "{secret}"\n{FILE}')
+    with pytest.raises(fedopl.OptionError) as refused:
+        read_client(folder)
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(f"{folder}/client.toml, line 1: secret: expected at least 32 random")
+    assert line.endswith(f"leave it out, and run: fedopl keys {folder}")
+    assert secret not in line  # it may be somebody's password
 
 
 def test_a_client_without_a_secret_makes_one_and_keeps_it_to_itself(tmp_path):

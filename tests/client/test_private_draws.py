@@ -1,11 +1,37 @@
 """The secret of a client, and what follows from it."""
 
+import base64
+import secrets
 import stat
 
 import pytest
 
 import fedopl
-from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws, kept_secret
+from fedopl.client.disclosure.private_draws import (
+    SEED_ALONE,
+    PrivateDraws,
+    is_strong,
+    kept_secret,
+)
+
+BYTES = bytes(range(100, 132))
+WEAK = (
+    *("hush", "correct horse battery staple", "a" * 32, "a" * 64, "ab" * 32),
+    *("0123456789abcdef" * 4, BYTES[1:].hex(), base64.b64encode(BYTES[1:]).decode()),
+)
+
+
+@pytest.mark.parametrize("secret", WEAK)
+def test_a_secret_of_fewer_than_32_bytes_or_of_few_that_differ_is_weak(secret, tmp_path):
+    assert not is_strong(secret)
+    (tmp_path / "secret").write_text(secret)
+    with pytest.raises(fedopl.StorageError, match="secret: was changed"):
+        kept_secret(tmp_path / "secret")
+
+
+def test_a_secret_of_32_bytes_is_strong_in_hex_and_in_base64():
+    made = secrets.token_hex(32), secrets.token_urlsafe(32), base64.b64encode(BYTES).decode()
+    assert all(map(is_strong, (*made, BYTES.hex(), BYTES.hex().upper())))
 
 
 def test_a_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path):

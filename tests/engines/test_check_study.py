@@ -6,7 +6,7 @@ import pytest
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.engines import run
-from tiny_study import CLIENT, NAMES, rows, write_csv, write_tiny
+from tiny_study import CLIENT, NAMES, STRONG, rows, write_csv, write_tiny
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ SITUATIONS = {
     "rounds and few rows and a secret": lambda tiny: (
         with_rows(tiny, north=110),
         tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 50\n'),
-        tiny.edit("[data]", 'secret = "hush"\n[data]', tiny.settings()),
+        tiny.edit("[data]", f'secret = "{STRONG}"\n[data]', tiny.settings()),
     ),
     "the best of constant arms": lambda tiny: tiny.add('[policy]\nkind = "finite"\n'),
     "climbing": lambda tiny: tiny.add('[policy]\noracle = "direct"\n'),

@@ -43,6 +43,7 @@ from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study_file import read_study
+from tiny_study import STRONG
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -547,7 +548,7 @@ def test_a_site_without_outcomes_is_valued_over_flower_as_without(own, clock, tm
     ]
     header = "age,severity,kidney_function,living"
     (new / "contexts.csv").write_text("\n".join([header, *lines, ""]))
-    (new / "client.toml").write_text('secret = "its own"\n[data]\nfile = "contexts.csv"\n')
+    (new / "client.toml").write_text(f'secret = "{STRONG}"\n[data]\nfile = "contexts.csv"\n')
     own.write_text(own.read_text() + '\n[target]\nclient = "new"\n')
     untouched = shutil.copytree(own.parent, tmp_path / "untouched")
     road = road_to(own, clock, names=everybody)

@@ -14,7 +14,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.study_file import read_study
-from tiny_study import everything_in, fedopl, rows, write_csv, write_tiny
+from tiny_study import STRONG, everything_in, fedopl, rows, write_csv, write_tiny
 from trips import Listening
 
 ORACLES = ("csoaa-exact", "csoaa-sgd", "wap", "direct")
@@ -75,7 +75,7 @@ def test_sums_over_rows_are_those_it_sends_when_others_take_part(tiny):
 
 def test_a_secret_of_the_client_is_used_as_in_a_run(tiny):
     tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 100\n')
-    tiny.edit("[data]", 'secret = "hush"\n[data]', tiny.settings())
+    tiny.edit("[data]", f'secret = "{STRONG}"\n[data]', tiny.settings())
     real = answers(tiny, "north", ["north"])
     assert [left.answer for left in rehearsed(tiny)] == [type(a).__name__ for _, a, _ in real]
 

@@ -23,7 +23,7 @@ pytest.importorskip("flwr")
 FEDOPL = Path(sys.executable).with_name("fedopl")
 NAMES = ("north", "south", "west")
 MOST_SECONDS = 240
-SECRET = "the words that only north knows"
+SECRET = "dc365e79d41cfae1c3c0d969319ae62165b81b1815a86c32bbc6c64cbdf2311b"
 
 
 @dataclass

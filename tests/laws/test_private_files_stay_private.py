@@ -89,7 +89,10 @@ def test_a_link_is_named_with_what_to_do_before_anything_is_asked(tiny, name, ve
 
 
 def loosened(tiny, mode):
-    tiny.settings().write_text('secret = "known to nobody else"\n' + tiny.settings().read_text())
+    tiny.settings().write_text(
+        'secret = "6382b3cc881412b77bfcaeed026001c00d9e3025e66c20f6e7e92f079851462a"\n'
+        + tiny.settings().read_text()
+    )
     tiny.settings().chmod(mode)
     return f"{tiny.settings()}: holds the secret and can be read by"
 

@@ -109,7 +109,11 @@ def keys(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print clients' public keys, for a study that adds up under masks; each makes its secret."""
+    """Make the secret of each client that has none, and print their public keys.
+
+    The keys are for a study that adds up under masks. A secret decides which rows are held out, and
+    the noise on what is released.
+    """
     from fedopl.base.toml_file import toml_key, toml_text
     from fedopl.client.client_file import read_clients
     from fedopl.client.disclosure.private_draws import PrivateDraws

@@ -21,7 +21,7 @@ from fedopl.base.toml_file import TomlFile
 from fedopl.client.client_settings import ClientFile
 from fedopl.client.cluster.engine_kinds import shared_engine
 from fedopl.client.disclosure.approvals import Approvals
-from fedopl.client.disclosure.private_draws import kept_secret
+from fedopl.client.disclosure.private_draws import is_strong, kept_secret
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.row_keys import fingerprint_of_content
@@ -215,6 +215,12 @@ def read_client(path: str | Path) -> Client:
     settings = file.parsed(ClientFile)
     name = settings.name or path.resolve().parent.name
     check_client_name(name, file.complaint(("name",), "name"))
+    if settings.secret and not is_strong(settings.secret):
+        message = (
+            "secret: expected at least 32 random bytes, in hexadecimal digits or base64, since "
+            "what somebody chose can be guessed; leave it out, and run: fedopl keys"
+        )
+        raise OptionError(f"{file.complaint(('secret',), message)} {path.parent}")
     return Client(name=name, path=path, settings=settings, file=file)
 
 

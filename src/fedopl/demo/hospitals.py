@@ -6,7 +6,7 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names, renamed
-from fedopl.demo.three_hospitals import WEST_COLUMNS, WEST_LABELS
+from fedopl.demo.three_hospitals import SECRET, WEST_COLUMNS, WEST_LABELS
 from fedopl.secure.keys import Identity
 
 TREATMENTS = ("usual care", "new drug")
@@ -22,7 +22,6 @@ SIZES = {
 }
 SMALL = tuple(name for name, n_rows in SIZES.items() if n_rows <= 400)
 ODD = "island"
-SECRET = "made-up rows need none"  # noqa: S105
 DRAW = 2  # of the patients; shows a gain at every hospital: see `experiments/demo_draws.py`
 
 _LABELS = {
@@ -118,7 +117,8 @@ def _hospital(name: str, draw: int) -> ExampleClient:
     about = _ABOUT.get(name, f"{name.capitalize()}: a small hospital that tossed coins.")
     settings = f"""\
 # {about}
-secret = "{SECRET}"   # so that everybody who tries this gets the same results
+# Made-up rows need no secret: so everybody who tries this gets the same results.
+secret = "{SECRET}"
 
 [data]
 file = "{file_name}"

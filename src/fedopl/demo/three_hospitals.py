@@ -8,6 +8,7 @@ from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names,
 
 THREE_TREATMENTS = ("usual care", "new drug", "new drug + coaching")
 THREE_SIZES = {"north": 2_400, "south": 1_200, "west": 420}
+SECRET = "dedb4477a42ba5981827d14608e241b78173939baa4e003d41b1b5de51a57094"  # noqa: S105
 
 THREE_STUDY = """\
 # What the three hospitals agreed on before anything ran. `fedopl init` explains every setting.
@@ -35,17 +36,19 @@ share = 0.3                    # of the rows are held out, and never learned fro
 values = true                  # everybody tells what policies are worth on its held-out rows
 """
 
-NORTH = """\
+NORTH = f"""\
 # North: a large hospital that tossed coins. Its table is named as the study names things.
-secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+# Made-up rows need no secret: so everybody who tries this gets the same results.
+secret = "{SECRET}"
 
 [data]
 file = "discharges.csv"
 """
 
-SOUTH = """\
+SOUTH = f"""\
 # South: gave the new drug mostly to the severely ill, so its raw averages mislead.
-secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+# Made-up rows need no secret: so everybody who tries this gets the same results.
+secret = "{SECRET}"
 
 [data]
 file = "discharges.parquet"
@@ -54,9 +57,10 @@ file = "discharges.parquet"
 minimum_cell = 10              # more careful than the default
 """
 
-THREE_WEST = """\
+THREE_WEST = f"""\
 # West: small, with older patients, and with names of its own for everything.
-secret = "made-up rows need none"   # so that everybody who tries this gets the same results
+# Made-up rows need no secret: so everybody who tries this gets the same results.
+secret = "{SECRET}"
 
 [data]
 file = "export.csv"

@@ -4,6 +4,7 @@ The secret decides which rows are held out, which rows a batch takes, and, with 
 noise on what is released. The study's seed may decide alone only if the caller holds all rows.
 """
 
+import base64
 import hashlib
 import secrets
 from dataclasses import dataclass
@@ -17,6 +18,10 @@ from fedopl.base.seeds import generator_for
 
 # In place of a secret: then anyone who knows the study can repeat all draws.
 SEED_ALONE = ""
+
+SECRET_BYTES = 32
+# Of 32 random bytes about 30 differ. Fewer than 16 differ with a probability below 10⁻¹⁸.
+LEAST_DIFFERENT = 16
 
 
 @dataclass(frozen=True)
@@ -44,18 +49,32 @@ class PrivateDraws:
         return int.from_bytes(digest[:7], "little")
 
 
+def is_strong(secret: str) -> bool:
+    """Whether it stands for at least 32 bytes, in hex or base64, that may well be random."""
+    try:
+        found = bytes.fromhex(secret)
+    except ValueError:
+        text = secret.rstrip("=").translate(str.maketrans("-_", "+/"))
+        try:
+            found = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        except ValueError:
+            return False
+    return len(found) >= SECRET_BYTES and len(set(found)) >= LEAST_DIFFERENT
+
+
 def kept_secret(path: Path) -> str:
     """The secret in this file, which only its owner can read; made if there is none."""
     if not path.exists():
-        write_atomically(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
+        write_atomically(path, f"{secrets.token_hex(SECRET_BYTES)}\n".encode(), mode=0o600)
     try:
         with open(path, opener=owner_only, encoding="utf-8") as file:
             found = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from None
-    if not found:
+    if not is_strong(found):
         raise StorageError(
-            f"{path}: is empty. It held the secret that determines held-out rows and noise. "
+            f"{path}: {'was changed' if found else 'is empty'}. It held the secret that determines "
+            "held-out rows and noise, at least 32 random bytes in hexadecimal digits. "
             "Restore it, or delete it to have a new one made; with a new one no run can be "
             "resumed"
         )
