@@ -82,11 +82,11 @@ def test_while_another_process_answers_nothing_leaves_and_nothing_is_lost(
 ):
     door = door_in(tmp_path)
     assert score_rows(door) == "ScoreSums"
-    before = door.ledger.path.read_bytes()
-    other = holder("file", door.ledger.path)
+    before = door.ledger.file.path.read_bytes()
+    other = holder("file", door.ledger.file.path)
     monkeypatch.setattr(ledger, "WAIT_SECONDS", 0.1)
     assert score_rows(door) == "FAILED"
-    assert door.ledger.path.read_bytes() == before
+    assert door.ledger.file.path.read_bytes() == before
     other.kill()  # as a power cut would: the kernel releases the lock
     other.wait()
     assert score_rows(door) == "ScoreSums"
@@ -111,7 +111,7 @@ def test_a_ledger_that_was_cut_off_under_an_open_door_is_not_begun_anew(tmp_path
     door = door_in(tmp_path)
     assert score_rows(door) == "ScoreSums"
     assert score_rows(door, 1) == "ASKED_ALREADY"
-    door.ledger.path.write_bytes(b"")
+    door.ledger.file.path.write_bytes(b"")
     assert score_rows(door, 1) == "FAILED"
 
 

@@ -10,7 +10,14 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages import codec
-from fedopl.messages.bundle import BUNDLE_MAGIC, MOST_TOGETHER, bundled, unbundled
+from fedopl.messages.bundle import (
+    BUNDLE_MAGIC,
+    MOST_TOGETHER,
+    bundled,
+    headed,
+    unbundled,
+    unheaded,
+)
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
@@ -135,3 +142,10 @@ def test_a_door_answers_whatever_comes_and_writes_down_every_part(data):
     answers = answers_in(door.handle(bytes(content)))
     assert len(answers) == len(door.ledger.entries())
     assert all(isinstance(answer, Enrolment | OutcomeSums | Refusal) for answer in answers)
+
+
+def test_an_envelope_is_taken_off_as_it_was_put_on():
+    for content in (b"", b"one", bundled([b"one", b"two"])):
+        assert unheaded(headed(content, 7)) == (content, 7)
+        assert unheaded(content) == (content, None)
+    assert unheaded(headed(b"", 7)[:-1]) == (headed(b"", 7)[:-1], None)

@@ -65,6 +65,16 @@ def check_writable(folder: Path, wanted: str) -> None:
         ) from None
 
 
+def flush_folder(folder: Path) -> None:
+    """Make new names of files in this folder outlast a power cut, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a temporary file beside this one; it replaces this one if no error is raised."""

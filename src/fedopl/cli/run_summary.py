@@ -109,6 +109,12 @@ def _refusals(finished: "Record") -> str:
     if finished.clipped:
         each = [f"{number:,} at {name}" for name, number in sorted(finished.clipped.items())]
         lines.append(f"Numbers beyond the agreed ranges count as the nearer end: {listed(each)}.")
+    lines += [
+        f"{name}: its ledger went back by {n_entries:,} entries or more before exchange "
+        f"{exchange}: its folder was restored from an older copy, and does not count what it told "
+        "since"
+        for exchange, name, n_entries in finished.went_back
+    ]
     return "\n".join(["", *lines, ""] if lines else [""])
 
 
@@ -145,6 +151,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "limited_for_learning": limited and limited._asdict(),
         "not_identified": unknown and unknown._asdict(),
         **noise_as_json(finished),
+        **({"went_back": finished.went_back} if finished.went_back else {}),
         "exchanges": len(finished.rounds),
         "bytes_received": sum(latest.bytes_received for latest in finished.rounds),
         "refusals": [

@@ -11,9 +11,9 @@ from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
+from fedopl.client.disclosure.checked_ledger import CheckedLedger, checked, require_kept
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, Questions, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.disclosure.lost_history import require_history, require_survivors
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disclosure.sent_answers import SentAnswers
 from fedopl.client.disclosure.study_history import StudyHistory
@@ -30,6 +30,7 @@ from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query, stamped
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.secure.mask_shares import UnmaskingShares
 from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
@@ -86,7 +87,7 @@ class Door:
         self.name, self.study = name, study
         self.approvals = approvals
         self.limits = limits or Limits()
-        self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
+        self.ledger = MemoryLedger() if ledger is None else checked(ledger, store)
         draws = PrivateDraws(study.seed, name, secret)
         self._after: Door | None = None  # for the study that this one continues as
         own = data, study, self.limits, draws
@@ -139,7 +140,9 @@ class Door:
         """Answer a query while no other process can, so that each is answered once."""
         try:
             with self.ledger.locked():
-                return self._answering(content)._handle_alone(content, decision)
+                door = self._answering(content)
+                door._check_kept()  # if not, nothing is written down either
+                return door._handle_alone(content, decision)
         except Exception:
             # An answer that cannot be recorded does not leave.
             return codec.encode(self._refusal(RefusalCode.FAILED, self._read_if_any(content)))
@@ -294,15 +297,20 @@ class Door:
 
     def check_history(self) -> None:
         """Raise an error, in words for the client, if the record of earlier releases is lost."""
-        require_history(self.ledger, self._digest, self._space.store, self._space.key)
+        if isinstance(self.ledger, CheckedLedger):
+            self.ledger.check()
+        self._check_kept()
+
+    def _check_kept(self) -> None:
+        """Raise an error if the store has lost over which clients masks were removed from sums."""
         party = getattr(self._space, "party", None)
         if party is not None:
-            agreed = self.study.agreed_digest
-            require_survivors(self.ledger, agreed, self._space.store, party.unmasking_key)
+            agreed, told = self.study.agreed_digest.hex(), UnmaskingShares.__name__
+            key, store = party.unmasking_key, self._space.store
+            require_kept(self.ledger, store, key, lambda e: (e.counts_for, e.answer) == (agreed, told))
 
     @computed_once
     def _questions(self) -> Questions:
-        self.check_history()
         return Questions(self.study, self.limits, self.ledger)
 
     def _check_sizes(self, answer: Message) -> None:

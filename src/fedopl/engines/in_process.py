@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
 from fedopl.base.packed_arrays import PackedArrays
+from fedopl.client.disclosure.checked_ledger import with_head
 from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disk.packed_store import PackedStore
 from fedopl.client.disk.store import MemoryStore, Store
@@ -52,15 +53,19 @@ class InProcess:
         """Let each client's door answer its query."""
         if self.threads == 1:
             for name, query in queries.items():
-                yield name, self.doors[name].handle(query)
+                yield name, self._answer(name, query)
             return
         names, some = list(queries), QUESTIONS_AT_ONCE * self.threads
         with ThreadPoolExecutor(self.threads) as pool:
             # In batches, so that not all answers of many clients are in memory at once.
             for start in range(0, len(names), some):
                 own = names[start : start + some]
-                answers = pool.map(lambda name: self.doors[name].handle(queries[name]), own)
+                answers = pool.map(lambda name: self._answer(name, queries[name]), own)
                 yield from zip(own, answers, strict=True)
+
+    def _answer(self, name: str, query: bytes) -> bytes:
+        door = self.doors[name]
+        return with_head(door.handle(query), door.ledger)
 
 
 class DoorsOnDemand(Mapping[str, Door]):

@@ -2,7 +2,10 @@
 
     magic 4 · count u32 · then for each message: length u32, bytes
 
-A single message is sent unchanged.
+A single message is sent unchanged. An answer may have an envelope, which is taken off before
+anything else looks at the message:
+
+    magic 4 · entries u64, in the ledger of whoever answers · the message, or the bundle
 """
 
 import struct
@@ -15,6 +18,8 @@ MOST_TOGETHER = 16
 FIRST_BYTES = 1024
 _HEADER = struct.Struct("<4sI")
 _LENGTH = struct.Struct("<I")
+HEAD_MAGIC = b"foph"
+_HEAD = struct.Struct("<4sQ")
 
 
 def bundled(messages: list[bytes]) -> bytes:
@@ -55,9 +60,21 @@ def slices_of(content: bytes) -> list[slice]:
     return found
 
 
+def headed(content: bytes, n_entries: int) -> bytes:
+    """The answer in an envelope that says how many entries its ledger has."""
+    return _HEAD.pack(HEAD_MAGIC, n_entries) + content
+
+
+def unheaded(content: bytes) -> tuple[bytes, int | None]:
+    """The answer without its envelope, and the number of entries on that, if it has one."""
+    if not content.startswith(HEAD_MAGIC) or len(content) < _HEAD.size:
+        return content, None
+    return content[_HEAD.size :], _HEAD.unpack_from(content)[1]
+
+
 def largest_bundle(largest: int) -> int:
     """How many bytes messages have together, where none has more than `largest`."""
-    return _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest)
+    return _HEAD.size + _HEADER.size + MOST_TOGETHER * (_LENGTH.size + largest)
 
 
 def received(content: bytes, largest: int) -> list[bytes]:

@@ -144,6 +144,15 @@ class Record:
         )
 
     @property
+    def went_back(self) -> tuple[tuple[int, str, int], ...]:
+        """Every (exchange, client, entries) before which a ledger lost at least so many entries."""
+        return tuple(
+            (one.exchange, name, n_entries)
+            for one in self.rounds
+            for name, n_entries in sorted(one.went_back.items())
+        )
+
+    @property
     def lacking(self) -> tuple[tuple[int, str, list[str]], ...]:
         """Every (exchange, query, missing clients) of a masked sum over fewer than all clients."""
         if not most_lacking(self.study):

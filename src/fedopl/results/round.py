@@ -1,6 +1,6 @@
 """One exchange between server and clients, as a run records it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,8 @@ class Round:
     received: dict[str, int]  # client → bytes
     loss: float | None = None  # the oracle's objective after this round, where it has one
     value: float | None = None  # the policy's estimated value, where it was asked for
+    # client → at least how many entries its ledger lacks that it had at an earlier trip
+    went_back: dict[str, int] = field(default_factory=dict)
 
     @property
     def bytes_received(self) -> int:

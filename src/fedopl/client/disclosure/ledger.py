@@ -133,7 +133,14 @@ class FileLedger:
 
     def append(self, entry: Entry) -> None:
         """Append a line and flush it to the disk; a line written in part is removed."""
-        line = (json.dumps({**asdict(entry), "to": self.asker}) + "\n").encode()
+        self.append_line(self.line_of(entry))
+
+    def line_of(self, entry: Entry) -> bytes:
+        """The line of an entry."""
+        return (json.dumps({**asdict(entry), "to": self.asker}) + "\n").encode()
+
+    def append_line(self, line: bytes) -> None:
+        """Append a line and flush it to the disk."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_unfinished_line()
@@ -180,7 +187,7 @@ class FileLedger:
         *lines, unfinished = content.split(b"\n")
         try:
             read_to = position + len(content) - len(unfinished)
-            return [Entry(**json.loads(line)) for line in lines], read_to
+            return [_read(line) for line in lines], read_to
         except (ValueError, TypeError):
             raise StorageError(f"{self.path}: was changed by something else") from None
 
@@ -192,6 +199,12 @@ class FileLedger:
         """A context in which no other process answers with this ledger."""
         # The lock is on the ledger itself: deleting it deletes the budgets, too.
         return locked(self.path, WAIT_SECONDS)
+
+
+def _read(line: bytes) -> Entry:
+    """The entry in a line, without what earlier versions said of it and this one does not."""
+    found = json.loads(line)
+    return Entry(**{name: found[name] for name in found if name in Entry.__dataclass_fields__})
 
 
 def entry_for(

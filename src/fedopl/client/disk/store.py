@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.errors import StorageError
-from fedopl.base.files import owner_only, refuse_link, write_atomically
+from fedopl.base.files import flush_folder, owner_only, refuse_link, write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -69,6 +69,7 @@ class FolderStore:
         content = io.BytesIO()
         np.savez(content, **arrays)  # type: ignore[arg-type]
         write_atomically(self._path(key), content.getvalue(), mode=0o600)
+        flush_folder(self.folder)  # before anything leaves that follows from what is stored
 
     def has(self, key: str) -> bool:
         """Whether there is a file for this key, damaged or not."""

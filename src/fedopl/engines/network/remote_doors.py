@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fedopl.base.errors import StudyError, WireError
 from fedopl.client.client_file import Client
+from fedopl.client.disclosure.checked_ledger import with_head
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.folder_doors import check_has_rows, door_of
@@ -68,7 +69,7 @@ class RemoteDoors:
         door = self._door_for(content)
         if door.approvals is not None:
             door.approvals = replace(door.approvals, within=within)
-        return door.handle(content)
+        return with_head(door.handle(content), door.ledger)
 
     def _door_for(self, content: bytes) -> Door:
         """The door to the split that the queries are about; if there is none, the first door.

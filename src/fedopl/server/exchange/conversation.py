@@ -18,6 +18,7 @@ from fedopl.server.exchange.answers import Answer, Answers
 from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange.kept_messages import KeptMessages
+from fedopl.server.exchange.ledger_heads import LedgerHeads
 from fedopl.server.exchange.outlying_steps import outlying_steps
 from fedopl.server.exchange.replies import Place, Replies, ReplyPart
 from fedopl.server.exchange.transport import AmongSources, Transport
@@ -49,6 +50,7 @@ class Conversation:
     def __post_init__(self) -> None:
         if self.study.target is not None:
             self.transport = AmongSources(self.transport, self.study.target.client)
+        self._heads = LedgerHeads(self.journal.folder)
         self.go_on_as(self.study)
 
     def go_on_as(self, study: Study) -> None:
@@ -129,7 +131,8 @@ class Conversation:
         for place, (query, content) in enumerate(zip(stamped, encoded, strict=True)):
             own = ReplyPart(replies, place, len(stamped))
             answers, latest = self._sort_out(query, asked, own, len(content))
-            self.rounds.append(replace(latest, trip=trip))
+            went_back = {} if place else self._heads.went_back(trip)
+            self.rounds.append(replace(latest, trip=trip, went_back=went_back))
             found.append(self._without_outliers(query, answers))
             if self.progress:
                 self.progress(self.rounds[-1])
@@ -146,6 +149,7 @@ class Conversation:
             return replayed
         replies = Replies.arriving(self.transport.exchange(queries))
         self.journal.keep(trip, queries, replies)
+        self._heads.note(trip, replies.heads)
         return replies
 
     def _sort_out(

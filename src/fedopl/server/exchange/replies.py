@@ -3,12 +3,12 @@
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
 
 from fedopl.base.errors import WireError
-from fedopl.messages.bundle import slices_of
+from fedopl.messages.bundle import slices_of, unheaded
 
 # Smaller trips never touch the disk.
 MOST_IN_MEMORY = 1 << 26
@@ -28,13 +28,17 @@ class Replies:
 
     file: IO[bytes]
     places: tuple[Place, ...]
+    heads: dict[str, int] = field(default_factory=dict)  # entries of clients' ledgers, where said
 
     @classmethod
     def arriving(cls, replies: Iterable[tuple[str, bytes]]) -> "Replies":
-        """Write replies to the file as they arrive."""
+        """Write replies to the file as they arrive, without their envelopes."""
         file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115
-        places, start = [], 0
-        for name, content in replies:
+        places, start, heads = [], 0, dict[str, int]()
+        for name, reply in replies:
+            content, n_entries = unheaded(reply)
+            if n_entries is not None:
+                heads[name] = max(n_entries, heads.get(name, 0))
             file.write(content)
             places.append(Place(name, start, len(content)))
             start += len(content)
@@ -44,7 +48,7 @@ class Replies:
             places,
             key=lambda place: (place.name, _read(file, place) if times[place.name] > 1 else b""),
         )
-        return cls(file, tuple(ordered))
+        return cls(file, tuple(ordered), heads)
 
     def __post_init__(self) -> None:
         weakref.finalize(self, self.file.close)
