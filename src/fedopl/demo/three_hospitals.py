@@ -8,7 +8,7 @@ from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names,
 
 THREE_TREATMENTS = ("usual care", "new drug", "new drug + coaching")
 THREE_SIZES = {"north": 2_400, "south": 1_200, "west": 420}
-SECRET = "dedb4477a42ba5981827d14608e241b78173939baa4e003d41b1b5de51a57094"  # noqa: S105
+SECRET = "48c8d4dbdbe0d84bff9b152be7c07548699957d5a6c56b4cd9a2a7808f3ebfa8"  # noqa: S105
 
 THREE_STUDY = """\
 # What the three hospitals agreed on before anything ran. `fedopl init` explains every setting.
