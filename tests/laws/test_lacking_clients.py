@@ -530,7 +530,7 @@ def test_a_client_that_forgot_over_whom_it_helped_does_not_help_again(tmp_path):
     server.restarted("north")
     for wrong in (server.roster, query, SumPrivately()):
         assert refused(server.ask("north", wrong)) is RefusalCode.FAILED
-    with pytest.raises(fedopl.FedoplError, match="does not say over which clients"):
+    with pytest.raises(fedopl.FedoplError, match="UnmaskingShares left for this study"):
         server.doors["north"].check_history()
 
 
