@@ -90,6 +90,7 @@ class Door:
         self.ledger = MemoryLedger() if ledger is None else checked(ledger, store)
         draws = PrivateDraws(study.seed, name, secret)
         self._after: Door | None = None  # for the study that this one continues as
+        self._is_kept = False  # the history of what the ledger says was told, as far as checked
         own = data, study, self.limits, draws
         self._space: Workspace | PrivateWorkspace
         if study.privacy:
@@ -141,7 +142,9 @@ class Door:
         try:
             with self.ledger.locked():
                 door = self._answering(content)
-                door._check_kept()  # if not, nothing is written down either
+                if not door._is_kept:  # if it is lost, nothing is written down either
+                    door._check_kept()
+                    door._is_kept = True
                 return door._handle_alone(content, decision)
         except Exception:
             # An answer that cannot be recorded does not leave.
