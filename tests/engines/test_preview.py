@@ -118,7 +118,9 @@ def test_the_rules_are_printed_and_sums_that_rest_on_one_row_are_counted(
     said = fedopl("preview", tiny.study, tiny.clients / "north", "--brief").out.splitlines()
     cell = "no value and no action rests on fewer than minimum_cell = 0 rows"
     if minimum:
-        cell = "fewer than 5 rows have another value of living=alone at 0: held at that for all rows"
+        cell = (
+            "fewer than 5 rows have another value of living=alone at 0: held at that for all rows"
+        )
     assert said[:8] == [
         "Contract exact: only the sums that `fedopl preview` lists leave, exactly, to a server that "
         "keeps to the study.",

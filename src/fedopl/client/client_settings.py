@@ -127,7 +127,7 @@ class ClientFile(Checked):
     secret: str = Field(
         default="",
         description="decides which rows are held out, and the noise of a study with [privacy]: at "
-        "least 32 random bytes, in hexadecimal digits or base64; default: one is made at first use, "
+        "least 32 random bytes, in hexadecimal digits or base64; default: made at first use, "
         "or by `fedopl keys`, and kept beside this file",
     )
 

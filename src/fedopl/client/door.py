@@ -310,7 +310,9 @@ class Door:
         if party is not None:
             agreed, told = self.study.agreed_digest.hex(), UnmaskingShares.__name__
             key, store = party.unmasking_key, self._space.store
-            require_kept(self.ledger, store, key, lambda e: (e.counts_for, e.answer) == (agreed, told))
+            require_kept(
+                self.ledger, store, key, lambda e: (e.counts_for, e.answer) == (agreed, told)
+            )
 
     @computed_once
     def _questions(self) -> Questions:

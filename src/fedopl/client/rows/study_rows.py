@@ -26,7 +26,7 @@ from fedopl.client.rows.fold_sums import (
     squares_by_fold,
 )
 from fedopl.client.rows.folds import Folds
-from fedopl.client.rows.row_keys import content_order
+from fedopl.client.rows.row_keys import content_order, fingerprint_of_content
 from fedopl.client.rows.split_rule import Split, split_by_rule
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.client_models import N_PARTS
@@ -60,9 +60,10 @@ class StudyRows:
 
     @computed_once
     def fingerprint(self) -> str:
-        """A hash of the rows, with a note on their order: it changes whenever either does."""
-        order = f"by fold, {ROWS_PER_CHUNK} at a time" if self.given.is_on_disk else "by fold"
-        return f"{fingerprint(self.given)} {order}"
+        """A hash of the rows; of those on disk, with a note on their order."""
+        if self.given.is_on_disk:
+            return f"{fingerprint(self.given)} by fold, {ROWS_PER_CHUNK} at a time"
+        return fingerprint_of_content(self.given)
 
     # --- going through them --------------------------------------------------------------------
 
