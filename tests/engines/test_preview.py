@@ -13,6 +13,7 @@ from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
+from fedopl.study.contract import EXACT
 from fedopl.study.study_file import read_study
 from tiny_study import STRONG, everything_in, fedopl, rows, write_csv, write_tiny
 from trips import Listening
@@ -122,8 +123,7 @@ def test_the_rules_are_printed_and_sums_that_rest_on_one_row_are_counted(
             "fewer than 5 rows have another value of living=alone at 0: held at that for all rows"
         )
     assert said[:8] == [
-        "Contract exact: only the sums that `fedopl preview` lists leave, exactly, to a server that "
-        "keeps to the study.",
+        f"{EXACT}.",
         "",
         "rows: 200, minimum_rows is 30: takes part",
         f"cell: {cell}",

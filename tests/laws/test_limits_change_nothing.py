@@ -32,7 +32,7 @@ def client(seed, outcome, n_rows=900):
 def test_default_limits_give_the_same_values_and_standard_errors_as_none(study, outcome):
     clients = {name: client(seed, outcome) for seed, name in enumerate("xyz")}
     options = {"basis": "linear", "nuisances": fedopl.NuisancePlan(propensity="marginal")}
-    options |= STUDIES[study]
+    options = {**options, **STUDIES[study]}
     run, same = (fedopl.learn(clients, limits=own, **options) for own in ("guarded", "open"))
     assert not run.refusals
     assert run.values == same.values
