@@ -318,26 +318,3 @@ def test_a_network_obeys(draw, loss):
     decided = np.where(allowed, record.policy.scores(contexts), -np.inf).argmax(axis=1)
     worth = counts @ scores[np.arange(len(scores)), decided]
     assert record.values.of(LEARNED).value == pytest.approx(worth, rel=1e-9)
-
-
-def test_sums_tell_of_no_few_rows_that_a_rule_speaks_of(draw):
-    """Cells of what can be given, less the sums of scores, are of the rows of a rule alone."""
-    cuts = {"x0": (0.0,)}
-    told = {}
-    for few in (True, False):
-        when = "x0 > 2.2" if few else "x0 > 0.5"
-        plan = fedopl.Tree(depth=1, cuts=cuts, refine=False, columns=("x0",))
-        plan = plan.model_copy(update={"never": (Never(action="a0", when=when),)})
-        doors, record = federation(draw, plan, Limits())
-        space = doors["north"]._space
-        contexts = space.data.contexts[space.training]
-        n_rows = int((contexts[:, 0] > (2.2 if few else 0.5)).sum())
-        assert (0 < n_rows < 5) == few
-        grid, cells = record.tree.grid, record.tree.cells["north"]
-        totals = grid.line(cells, 0)[:, -3:].sum(axis=0)
-        told[few] = np.abs(totals - space.scores[space.training].mean(axis=0)).max()
-        decided = doors["north"]._space.study.permissions  # decisions obey all the same
-        forbidden = decided.forbidden(contexts, record.study.columns, record.study.actions)
-        assert not forbidden[np.arange(len(contexts)), record.policy.decide(contexts)].any()
-    assert told[True] < 1e-9
-    assert told[False] > 1e-3

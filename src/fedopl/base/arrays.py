@@ -146,8 +146,3 @@ def shortlist(words: Iterable[str], most: int = 5) -> str:
     words = list(words)
     rest = len(words) - most
     return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def compact_codes(codes: IntArray) -> IntArray:
-    """Codes from 0 in the smallest type that holds them, to save memory."""
-    return codes.astype(np.uint8 if codes.max(initial=0) <= np.iinfo(np.uint8).max else np.uint16)

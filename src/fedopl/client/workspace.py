@@ -66,7 +66,7 @@ class Workspace:
         self.study, self.limits, self.draws, self.rules = study, limits, draws, rules or {}
         check_cost_columns(draws.client, data, study)
         self.store: Store = MemoryStore() if store is None else store
-        self.obeyed = ObeyedScores(study, draws.client, limits.minimum_cell)
+        self.obeyed = ObeyedScores(study, draws.client)
         kept = None if self.store.is_lasting else self.store.get(self._rows_key)
         self.study_rows = StudyRows(data, study, limits.minimum_cell, draws, derived=kept)
         self.regressor = regressor

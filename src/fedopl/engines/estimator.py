@@ -15,7 +15,6 @@ from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.scoring.values import estimate_value
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn
-from fedopl.engines.moved_arguments import refuse_moved
 from fedopl.policies.policy import Policy, checked_contexts
 
 
@@ -36,9 +35,7 @@ class PolicyLearner(BaseEstimator):  # type: ignore[misc]
         evaluation: object = 0.25,
         action_names: Sequence[object] | None = None,
         seed: int = 0,
-        **moved: object,
     ) -> None:
-        refuse_moved(moved, "PolicyLearner()")
         self.policy = policy
         self.basis = basis
         self.nuisances = nuisances

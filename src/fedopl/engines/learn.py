@@ -15,7 +15,6 @@ from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.basis_for_rows import basis_for, may_bend
 from fedopl.engines.in_process import check_packages
-from fedopl.engines.moved_arguments import refuse_moved
 from fedopl.engines.regions import aggregators_in, members_of, sizes_of
 from fedopl.engines.run_in_memory import Running, run_in_memory, secret_for_noise, with_keys
 from fedopl.engines.runs import Run
@@ -61,7 +60,6 @@ def learn(
     limits: object = "open",
     running: Running | None = None,
     seed: int = 0,
-    **moved: object,
 ) -> Run:
     """Learn one policy from the logged data of several clients.
 
@@ -115,10 +113,8 @@ def learn(
         running: threads, a journal from which an interrupted run continues, and a progress
             function; see `Running`.
         seed: decides folds, evaluation rows and batches.
-        moved: arguments that became fields of a plan; the error names the plan.
 
     """
-    refuse_moved(moved, "learn()")
     regions, clients = clients, members_of(clients)
     _check_clients(clients)
     names = aggregators_in(regions)

@@ -1,5 +1,4 @@
 import json
-import math
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -9,14 +8,11 @@ from test_shifts import TRIO, edited, equally, of, spoiled, study_of, talk
 
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages import codec
-from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import (
     MOST_ROUNDS,
     ClassifierSums,
     ClassifyContexts,
 )
-from fedopl.messages.message import RowSplit
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.diagnosis import context_classifier
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
@@ -51,10 +47,9 @@ BAD_SUMS = {
         "the mean of one half is not one half",
     ),
     "a target too many": (
-        of(ClassifierSums, released=lambda a: np.append(a, 1.0)),
+        of(ClassifierSums, loss=lambda a: np.append(a, 1.0)),
         "answers for other classifiers than 1",
     ),
-    "half released": (of(ClassifierSums, released=lambda a: a / 2), "tells a part of a classifier"),
 }
 
 
@@ -161,53 +156,6 @@ def test_everybody_is_asked_the_same_in_one_exchange_for_each_step():
     asked = rounds_of(conversation)
     assert len(asked) == max(one.n_steps for one in found.values()) + 2
     assert all(latest.asked == TRIO.clients for latest in asked)
-
-
-def without_first_target(message):
-    """Somebody tells nothing of the first of three targets, once it has taken a step."""
-    if not isinstance(message, ClassifierSums) or len(message.released) < 3:
-        return {}
-    if not message.loss.any() or np.allclose(message.loss, math.log(2)):
-        return {}
-    arrays = {name: value for name, value in vars(message).items() if isinstance(value, np.ndarray)}
-    return {name: np.concatenate([0 * value[:1], value[1:]]) for name, value in arrays.items()}
-
-
-def test_a_target_that_cannot_go_on_keeps_its_parameters_and_the_others_go_on():
-    weights = equally(TRIO)
-    found = fit_classifiers(edited(TRIO, without_first_target), TRIO.clients, weights)
-    honest = fit_classifiers(talk(TRIO, 400), TRIO.clients, weights)
-    stopped, *others = (found[name] for name in TRIO.clients)
-    assert (stopped.n_steps, stopped.converged) == (0, False)
-    assert not any(stopped.parameters)
-    for one, name in zip(others, TRIO.clients[1:], strict=True):
-        assert one.converged
-        np.testing.assert_allclose(one.parameters, honest[name].parameters, rtol=1e-9)
-
-
-def test_who_tells_no_share_is_left_out_of_the_bound():
-    target, _, other = TRIO.clients
-
-    def silent(message):
-        held_out = isinstance(message, ClassifierSums) and not message.loss.any()
-        return {"released": [0.0], "target_share": [0.0]} if held_out else {}
-
-    found = of_one(edited(TRIO, silent), target, equally(TRIO))
-    conversation = talk(TRIO, 400)
-    honest = of_one(conversation, target, equally(TRIO))
-    last = ClassifyContexts(
-        study=conversation.study.digest,
-        exchange=0,
-        split=RowSplit.EVALUATION,
-        parameters=np.array([honest.parameters]),
-    )
-    shares = {}
-    for name in (target, other):
-        door = conversation.transport.doors[name]
-        sums = codec.decode(door.handle(codec.encode(last)), axis_sizes(conversation.study))
-        assert isinstance(sums, ClassifierSums)
-        shares[name] = sums.target_share[0]
-    assert found.total_variation == pytest.approx(shares[target] - shares[other])
 
 
 def test_classifiers_are_plain():

@@ -340,7 +340,6 @@ BAD_SHIFTS = {
         of(ModelShifts, outcome_kl_variance=lambda a: spoiled(a, -1.0)),
         "a variance is negative",
     ),
-    "half compared": (of(ModelShifts, compared=lambda a: a / 2), "compared a part of a model"),
 }
 
 

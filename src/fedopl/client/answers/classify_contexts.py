@@ -28,7 +28,6 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
     by_target = by_split(space, query.parameters)
     width = query.parameters.shape[1]
     nothing: dict[str, Any] = {
-        "released": 0.0,
         "loss": 0.0,
         "pulls": np.zeros(width),
         "hessian": np.zeros((width, width)),
@@ -70,7 +69,7 @@ def _slopes(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
             pulls[target] += pull @ features
             hessians[target] += (features * curvature[:, None]).T @ features
     return [
-        {"released": 1.0, "loss": float(loss), "pulls": pull, "hessian": hessian}
+        {"loss": float(loss), "pulls": pull, "hessian": hessian}
         for loss, pull, hessian in zip(losses, pulls, hessians, strict=True)
     ]
 
@@ -93,4 +92,4 @@ def _share(sums: JointSums) -> dict[str, Any]:
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     _, _, share, variance = found.first_column
-    return {"released": 1.0, "target_share": share, "target_share_variance": variance}
+    return {"target_share": share, "target_share_variance": variance}

@@ -147,7 +147,6 @@ class _Comparison:
         """The results over all rows added."""
         tv, tv_variance = _total_variation(self._variation)
         return {
-            "compared": 1.0,
             **_named("propensity_kl", self._of_propensities.found()),
             "propensity_tv": tv,
             "propensity_tv_variance": tv_variance,

@@ -14,13 +14,12 @@ MOST_TARGETS = 10  # whose contexts are distinguished from all others' at once
 
 
 @message
-class ClassifierSums(Message, code=79):
+class ClassifierSums(Message, code=129):
     """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows assigned.
 
     A row is assigned to the target if θᵀx > 0. Parts that were not asked for are zero.
     """
 
-    released: Annotated[Array, (Axis.TARGETS,), PerClient]  # 0 where left out
     loss: Annotated[Array, (Axis.TARGETS,), PerClient]  # log(1 + exp(θᵀx))
     pulls: Annotated[Array, (Axis.TARGETS, Axis.PARAMETERS), PerClient]  # σ·x
     # σ(1 − σ)·xxᵀ
@@ -64,8 +63,6 @@ def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
     """Check shares of rows."""
     if any(len(value) != n_targets for value in vars(answer).values() if np.ndim(value)):
         return f"answers for other classifiers than {n_targets}"
-    if not np.isin(answer.released, (0.0, 1.0)).all():
-        return "tells a part of a classifier"
     shares, variances = answer.target_share, answer.target_share_variance
     if ((shares < 0) | (shares > 1 + CORNER_TOLERANCE) | (variances < 0)).any():
         return "a share of rows is outside 0 to 1"
@@ -74,13 +71,12 @@ def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:
 
 def _fault_in_means(answer: ClassifierSums, parameters: Array) -> str | None:
     """Check that the mean of σ lies in 0 to 1, and that of σ(1 − σ) below its largest value."""
-    released = answer.released > 0
-    chances, curvatures = answer.pulls[released, -1], answer.hessian[released, -1, -1]
+    chances, curvatures = answer.pulls[:, -1], answer.hessian[:, -1, -1]
     if (np.abs(chances - 0.5) > 0.5 + CORNER_TOLERANCE).any() or (answer.loss < 0).any():
         return "the mean chance of a classifier is outside 0 to 1"
     if (curvatures > chances * (1 - chances) + CORNER_TOLERANCE).any():
         return "the mean curvature of a classifier is above that of its mean chance"
-    undecided = ~parameters[released].any(axis=1)
+    undecided = ~parameters.any(axis=1)
     if (np.abs(chances[undecided] - 0.5) > CORNER_TOLERANCE).any():
         return "the mean of one half is not one half"
     return fault_in_squares(answer.hessian)

@@ -12,10 +12,9 @@ MOST_CLIENTS = 1000  # whose models are compared in one query
 
 
 @message
-class ModelShifts(Message, code=78):
+class ModelShifts(Message, code=130):
     """Divergences of the client's models from each of the others', corrected for noise."""
 
-    compared: Annotated[Array, (Axis.CLIENTS,), PerClient]  # 0 where too few rows would be behind
     propensity_kl: Annotated[Array, (Axis.CLIENTS,), PerClient]
     propensity_kl_noise: Annotated[Array, (Axis.CLIENTS,), PerClient]  # what was subtracted
     propensity_kl_variance: Annotated[Array, (Axis.CLIENTS,), PerClient]
@@ -48,8 +47,6 @@ class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH):
         numbers = {name: value for name, value in vars(answer).items() if np.ndim(value) == 1}
         if any(len(value) != n_clients for value in numbers.values()):
             return f"compared other models than those of {n_clients} clients"
-        if not np.isin(answer.compared, (0.0, 1.0)).all():
-            return "compared a part of a model"
         if any((value < 0).any() for name, value in numbers.items() if name.endswith("variance")):
             return "a variance is negative"
         return None

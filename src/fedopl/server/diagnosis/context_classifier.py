@@ -31,10 +31,8 @@ def fit_classifiers(
 ) -> dict[str, Classifier]:
     """A classifier for each target, by Newton's method: one step for each round of sums.
 
-    If a client suppresses its sums for a target in the first round, it is left out of the target's
-    classifier. A search ends when steps are small. It also ends when a client's sums would rest on
-    too few rows. The classifier then has the last parameters for which all clients gave sums.
-    Held-out rows show how good it is.
+    A client that gives no sums in the first round is left out. A search ends when steps are small,
+    or when a client gives no more sums. Held-out rows show how good the classifier is.
     """
     width = conversation.study.n_features + 1
     searches = {name: _Search(name, _half_each(name, weights), width) for name in targets}
@@ -129,12 +127,8 @@ def _asked(searches: Iterable[_Search]) -> set[str]:
 
 
 def _of_target(answers: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
-    """Clients' sums for one target, without suppressed ones."""
-    return {
-        name: (sums.pulls[place], sums.hessian[place])
-        for name, sums in answers.items()
-        if sums.released[place]
-    }
+    """Clients' sums for one target."""
+    return {name: (own.pulls[place], own.hessian[place]) for name, own in answers.items()}
 
 
 def _penalty(hessian: FloatArray) -> FloatArray:  # (n_features + 1,)
@@ -180,11 +174,7 @@ def _bound(
 
     This is P_target(classified as the target) − P_others(classified as the target).
     """
-    there = {
-        name: share
-        for name, share in search.shares.items()
-        if name in answers and answers[name].released[place]
-    }
+    there = {name: share for name, share in search.shares.items() if name in answers}
     if search.target not in there or len(there) < 2:
         return None, None
     signed = {

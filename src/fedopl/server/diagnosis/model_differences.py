@@ -53,7 +53,7 @@ def _assembled(
     estimates, errors = (np.full((len(names), len(names)), np.nan) for _ in range(2))
     for place, name in enumerate(names):
         if name in answers:
-            there = (answers[name].compared > 0) & known[place]
+            there = known[place] > 0
             estimates[place, there] = getattr(answers[name], field)[there]
             errors[place, there] = np.sqrt(getattr(answers[name], f"{field}_variance")[there])
     np.fill_diagonal(estimates, 0.0)
