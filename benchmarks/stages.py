@@ -24,7 +24,7 @@ BARE, ALL, ELSE = "X.T @ X", "all of it", "all else"
 STAGES: dict[str, list[tuple[str, str]]] = {
     "checking the arrays": [("table.logged_data", "LoggedData.__init__")],
     "a hash of every context": [("rows.folds", "row_keys")],
-    "dealing rows to folds": [("rows.study_rows", "assign_folds_and_hold_out")],
+    "dealing rows to folds": [("rows.split_rule", "assign_folds_and_hold_out")],
     "putting rows in order": [
         ("rows.study_rows", "sorted_order"),
         ("rows.chunks", "LoggedData.taken"),

@@ -53,12 +53,13 @@ class EstimateValues(
 
     @classmethod
     def most(cls, study: Study) -> int:
-        """Values to choose by, if a policy is chosen by values, and those of held-out rows."""
-        plan, found = study.mixture, 3
+        """Those of held-out rows, and values to choose by, if a policy is chosen by values."""
+        plan = study.mixture
+        found = 1 + study.policy.compares_candidates + (study.linear.oracle == "direct")
         if isinstance(plan, Minimax):
             found += plan.steps + MOST_TRIED
         if isinstance(plan, BestSkew):
-            found += len(plan.alphas)
+            found += len(plan.alphas) + 2
         return found + (MOST_COMPARED if study.joining.diagnose else 0)
 
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
