@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.bundle import bundled, unbundled, unheaded
 from fedopl.messages.derived_sizes import axis_sizes
 
 
 def by_question(replies):
     """The answers by client, apart for each question of the trip."""
-    apart = {name: unbundled(content) for name, content in replies.items()}
+    apart = {name: unbundled(unheaded(content)[0]) for name, content in replies.items()}
     return [dict(zip(apart, answers, strict=True)) for answers in zip(*apart.values(), strict=True)]
 
 
@@ -82,7 +82,7 @@ class Edited(InProcess):
 
     def exchange(self, queries):
         for name, content in super().exchange(queries):
-            messages = [codec.decode(part, self.sizes) for part in unbundled(content)]
+            messages = [codec.decode(part, self.sizes) for part in unbundled(unheaded(content)[0])]
             if name == self.client:
                 messages = [self.edit(message) for message in messages]
             yield name, bundled([codec.encode(message) for message in messages])
@@ -97,7 +97,7 @@ class Listening(InProcess):
 
     def exchange(self, queries):
         for name, content in super().exchange(queries):
-            pairs = zip(unbundled(queries[name]), unbundled(content), strict=True)
+            pairs = zip(unbundled(queries[name]), unbundled(unheaded(content)[0]), strict=True)
             self.heard += [(name, query, answer) for query, answer in pairs]
             yield name, content
 

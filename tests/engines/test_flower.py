@@ -32,7 +32,7 @@ from fedopl.engines.flower import flower_apps
 from fedopl.engines.flower.flower_apps import FlowerTransport, client_app, server_app
 from fedopl.engines.join_and_leave import join_folder
 from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.bundle import bundled, unbundled, unheaded
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.outcome_sums import SumOutcomes
@@ -331,7 +331,7 @@ def payload(reply):
     assert reply.has_content()
     assert list(reply.content) == ["fedopl"]
     assert list(reply.content["fedopl"]) == ["bytes"]
-    return reply.content["fedopl"]["bytes"]
+    return unheaded(reply.content["fedopl"]["bytes"])[0]  # without the ledger's head
 
 
 def queries_of(agreed):

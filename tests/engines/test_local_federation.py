@@ -258,7 +258,7 @@ def test_a_run_goes_on_from_its_journal_with_another_link(story):
         "ImprovePolicy",
         "ImprovePolicy",
     ]
-    assert len(list((story.out / "exchanges").iterdir())) == 4
+    assert len(list((story.out / "exchanges").glob("trip-*"))) == 4
 
 
 @pytest.mark.slow_law
