@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -177,11 +178,17 @@ def test_a_client_without_keys_that_are_gone_is_read(name, tmp_path):
     assert not is_refused(fedopl("preview", PLAIN_STUDY, client, "--brief"), client)
 
 
-def test_keys_beside_new_rows_are_read(tmp_path):
+def test_keys_beside_new_rows_are_read_with_a_strong_secret(tmp_path):
     client = copied(OTHER_KEYS, tmp_path)
     file = client / "client.toml"
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace('new_rows = "leave out"\n', ""), encoding="utf-8")
+    text = text.replace('new_rows = "leave out"\n', "")
+    file.write_text(text, encoding="utf-8")
+    chosen = fedopl("ledger", client)
+    assert is_refused(chosen, client)
+    assert "32 random bytes" in chosen.err
+    strong = sha256(b"made-up rows").hexdigest()
+    file.write_text(text.replace("made-up rows need none", strong), encoding="utf-8")
     assert not is_refused(fedopl("ledger", client), client)
     assert not is_refused(fedopl("preview", PLAIN_STUDY, client, "--brief"), client)
 

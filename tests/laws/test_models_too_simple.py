@@ -11,7 +11,7 @@ import pytest
 import fedopl
 from fedopl.cli.run_summary import say_run
 from fedopl.engines.compare_runs import compare_runs
-from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
+from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.report.cautions import cautions
 from fedopl.report.joining.context import joining_facts
 from fedopl.report.joining.joining_json import joining_json
@@ -169,8 +169,8 @@ def test_who_alone_is_in_doubt_gets_no_advice(bent, sound):
     """Where all together are in no doubt, one client may be."""
     fitted = {**sound.fitted, "site 1": bent.fitted["site 1"]}
     stretched = fitted["site 1"].numbers.copy()
-    stretched[:, TOLD_OF_FIT.index("moved")] = 0.5
-    stretched[:, TOLD_OF_FIT.index("moved_variances")] = 1e-6
+    stretched[:, FIT_NUMBERS.index("moved")] = 0.5
+    stretched[:, FIT_NUMBERS.index("moved_variances")] = 1e-6
     fitted["site 1"] = replace(fitted["site 1"], numbers=stretched)
     errors = [
         replace(row, estimate=replace(row.estimate, standard_error=9.0))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
+from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.report.cautions import cautions
 from fedopl.report.parts import as_text
 from fedopl.report.sections.resting_on_clients import resting_on_clients
@@ -80,8 +80,8 @@ def test_a_row_counts_by_the_weight_and_the_noise_of_its_client():
     fitted = {}
     for name, (weight, influence) in {"1": (0.25, 0.5), "2": (0.5, 1.0)}.items():
         numbers = np.array(run.fitted[name].numbers)
-        numbers[:, TOLD_OF_FIT.index("largest_weights")] = weight
-        numbers[:, TOLD_OF_FIT.index("largest_influences")] = influence
+        numbers[:, FIT_NUMBERS.index("largest_weights")] = weight
+        numbers[:, FIT_NUMBERS.index("largest_influences")] = influence
         fitted[name] = replace(run.fitted[name], numbers=numbers)
     found = single_rows(replace(run, fitted=fitted))
     errors = {}

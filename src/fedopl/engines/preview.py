@@ -20,7 +20,7 @@ from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
+from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
 from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message, Query, array_axes
@@ -311,7 +311,7 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
         Axis.NUMBERS: study.privacy.measured if study.privacy else (),
         Axis.TERMS: terms,
         Axis.CUT_COLUMNS: tuple(column.name for column in study.cut_columns),
-        Axis.FIT_NUMBERS: TOLD_OF_FIT,
+        Axis.FIT_NUMBERS: FIT_NUMBERS,
         Axis.CELL_NUMBERS: (
             "rows",
             "share",

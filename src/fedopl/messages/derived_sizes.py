@@ -9,7 +9,7 @@ from fedopl.messages.diagnosis.client_models import N_PARTS
 from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
-from fedopl.messages.evaluation.model_fit import TOLD_OF_FIT
+from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
@@ -100,7 +100,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.JUMPS_TOLD: MOST_JUMPS_TOLD,
         Axis.JUMP_NUMBERS: len(JUMP_NUMBERS),
         Axis.CORNER_NUMBERS: len(JUMP_NUMBERS) - 2,
-        Axis.FIT_NUMBERS: len(TOLD_OF_FIT),
+        Axis.FIT_NUMBERS: len(FIT_NUMBERS),
         Axis.PRODUCTS_TOLD: MOST_PRODUCTS_TOLD,
         Axis.INTERACTION_NUMBERS: len(INTERACTION_NUMBERS),
         Axis.NUMBERS: len(study.privacy.measured) if study.privacy else 0,

@@ -140,14 +140,14 @@ def _carried(record: Record) -> Iterator[Caution]:
         beside = f" Trimming weights moves it by {shift_in_words(effect)}." if effect else ""
         yield Caution(
             "A few weights carry a value",
-            f"One row has up to {percent(worst.weight)} of all weight behind "
+            f"One row has {percent(worst.weight)} of all weight behind "
             f"'{worst.action}'{_and_others(heavy)}.{beside}",
             f"Such values {less_certain}",
         )
     elif where := _at_clients(record, lambda one: one.is_heavy):
         yield Caution(
             "A few weights carry values of some clients",
-            f"One row has an eighth of all weight behind an action, or more, at {listed(where)}.",
+            f"One row has more than a sixteenth of all weight behind an action at {listed(where)}.",
             f"Results for these clients {less_certain}",
         )
 

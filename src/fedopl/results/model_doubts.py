@@ -50,7 +50,7 @@ class ActionFit:
     clients: tuple[str, ...]  # who reported it
     moved: ValueShift  # the value of giving it to everybody, by richer outcome models
     explained: float  # the share of what outcome models leave that richer ones explain
-    trimmed: ValueShift | None  # the same value, if no propensity counts as less than 0.05
+    trimmed: ValueShift  # the same value, if no propensity counts as less than 0.05
     imbalance: float  # of the worst feature, in standard deviations
     feature: str  # which that is
     is_unbalanced: bool
@@ -124,7 +124,7 @@ def trimming_matters(record: "Record") -> list[ActionFit]:
     return [
         one
         for one in action_fits(record)
-        if one.trimmed is not None and abs(one.trimmed.value) > MATTERS * stated > 0
+        if abs(one.trimmed.value) > MATTERS * stated > 0
     ]
 
 
@@ -137,7 +137,7 @@ def stated_error(record: "Record", client: str) -> float:
 def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
     found = []
     for place, action in enumerate(record.study.actions):
-        own = {name: fit for name, fit in sorted(fitted.items()) if fit.of("released")[place]}
+        own = {name: fit for name, fit in sorted(fitted.items()) if fit.of("effective_rows")[place]}
         if sum(record.mixture.get(name, 0.0) for name in own) > 0:
             found.append(_fit(record, place, action, own))
     return found
@@ -146,8 +146,6 @@ def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
 def _fit(record: "Record", place: int, action: str, fitted: Mapping[str, ModelFit]) -> ActionFit:
     weights = renormalised(record.mixture, fitted.keys())
     worst, feature, is_unbalanced = _imbalance(record, place, fitted, weights)
-
-    trim = {name: fit for name, fit in fitted.items() if fit.of("trim_released")[place]}
     return ActionFit(
         action=action,
         clients=tuple(fitted),
@@ -155,7 +153,7 @@ def _fit(record: "Record", place: int, action: str, fitted: Mapping[str, ModelFi
         explained=math.fsum(
             w * float(fitted[n].of("explained")[place]) for n, w in weights.items()
         ),
-        trimmed=_shift(trim, weights, "trimmed", place) if len(trim) == len(fitted) else None,
+        trimmed=_shift(fitted, weights, "trimmed", place),
         imbalance=worst,
         feature=feature,
         is_unbalanced=is_unbalanced,

@@ -12,8 +12,7 @@ from fedopl.messages.evaluation.model_fit import ModelFit
 if TYPE_CHECKING:
     from fedopl.results.record import Record
 
-# Released shares are powers of two, rounded up: more than a sixteenth, and more than a quarter.
-LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 8, 1 / 2
+LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 16, 1 / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class SingleRow:
     @property
     def is_heavy(self) -> bool:
         """Whether the row has a large share of all weight."""
-        return self.weight >= LARGE_WEIGHT
+        return self.weight > LARGE_WEIGHT
 
     @property
     def moves_it(self) -> bool:
@@ -49,8 +48,8 @@ def _single_rows(record: "Record", fitted: Mapping[str, ModelFit]) -> dict[str, 
     names = sorted(fitted)
     if not names:
         return {}
-    released = np.array([fitted[name].of("released") for name in names])
-    counted = released * np.array([[record.mixture.get(name, 0.0)] for name in names])
+    told = np.array([fitted[name].of("effective_rows") > 0 for name in names])
+    counted = told * np.array([[record.mixture.get(name, 0.0)] for name in names])
     totals = counted.sum(axis=0, initial=0.0)
     weights = np.divide(counted, totals, out=np.zeros_like(counted), where=totals > 0)
     own_weights = np.array([fitted[name].of("largest_weights") for name in names])

@@ -16,6 +16,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.values import joint_estimate
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.solvers import least_squares
 
 # This many rows are enough, so the cost of a richer model does not grow with the rows.
@@ -24,17 +25,6 @@ KNOTS = (-1.0, 0.0, 1.0)  # in standard deviations about the mean
 MOST_COLUMNS = 80  # of the richer model
 FARTHEST = 4.0  # in standard deviations, so that a single value does not bend a model
 TRIMMED_AT = 0.05  # the propensity for testing whether smaller ones matter
-FIT_NUMBERS = (
-    "effective_rows",  # behind the numbers of the action
-    "moved",  # the change of the action's value by a richer outcome model
-    "moved_variances",
-    "explained",  # the share of residuals that a richer model explains, out of fold
-    "trimmed",  # the change of the value if no propensity counts as less than TRIMMED_AT
-    "trimmed_variances",
-    "trimmed_rows",  # effective rows behind it
-    "largest_weights",  # the share of all 1/ê that one row has
-    "largest_influences",  # the change of the value without one row, in standard errors
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -166,7 +156,6 @@ def _numbers(
         1 - left / before if before > 0 else 0.0,
         trimmed,
         trimmed_variance,
-        _kish(weights * trimming),
         float(share.max()),
         _largest_influence(rows, scores),
     ]

@@ -9,24 +9,21 @@ from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.study.study import Study
 
-# Shares that rest on a single row are released as powers of two: a half, a quarter, and so on.
-SMALLEST_SHARE = 2.0**-10
 # What is told of an action, in this order.
-TOLD_OF_FIT = (
-    "released",  # 0 where the action's numbers rest on too few rows: then all are 0
-    "moved",  # the value of giving it to everybody, by a richer outcome model
+FIT_NUMBERS = (
+    "effective_rows",  # behind its numbers; 0 where those are too few: then all are 0
+    "moved",  # the change of the value of giving it to everybody, by a richer outcome model
     "moved_variances",
-    "explained",  # the share of what outcome models leave that the richer one explains
-    "trim_released",
-    "trimmed",  # the same value, by trimmed weights
+    "explained",  # the share of residuals that the richer one explains, out of fold
+    "trimmed",  # the change of the value if no propensity is smaller than a public one
     "trimmed_variances",
     "largest_weights",  # the share of all 1/propensity that one row has
-    "largest_influences",  # how far one row moves the value, in standard errors
+    "largest_influences",  # the change of the value without one row, in standard errors
 )
 
 
 @message
-class ModelFit(Message, code=82):
+class ModelFit(Message, code=131):
     """By action, on training rows, what is told of fit, and how takers differ from everybody.
 
     Imbalances are those of takers weighted by 1/propensity, in standard deviations; last comes how
@@ -38,8 +35,8 @@ class ModelFit(Message, code=82):
     imbalance_of_squares: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS), PerClient]
 
     def of(self, name: str) -> FloatArray:  # (n_actions,)
-        """One of `TOLD_OF_FIT`, for every action."""
-        return np.asarray(self.numbers[:, TOLD_OF_FIT.index(name)])
+        """One of `FIT_NUMBERS`, for every action."""
+        return np.asarray(self.numbers[:, FIT_NUMBERS.index(name)])
 
 
 @message
@@ -47,9 +44,7 @@ class TellFit(Query[ModelFit], code=19, asked=Asked.EACH):
     """Ask whether outcome models and propensities fit the rows that they were made from."""
 
     title = "Whether models fit"
-    content = (
-        "what richer models would change, balance, and what one row has at most, by powers of 2"
-    )
+    content = "what richer models would change, balance, and the most that one row has"
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -57,10 +52,9 @@ class TellFit(Query[ModelFit], code=19, asked=Asked.EACH):
         return study.evaluation.describe and not study.aggregators
 
     def fault_in(self, answer: ModelFit, _study: Study, _n_rows: int) -> str | None:
-        """Flags are flags, variances are not negative, and no row has more than all."""
-        if not np.isin([answer.of("released"), answer.of("trim_released")], (0.0, 1.0)).all():
-            return "tells a part of what is released"
-        if min(answer.of("moved_variances").min(), answer.of("trimmed_variances").min()) < 0:
+        """Check that variances are not negative, and that no row has more than all."""
+        names = ("effective_rows", "moved_variances", "trimmed_variances")
+        if min(answer.of(name).min() for name in names) < 0:
             return "a variance is negative"
         for shares in (answer.of("largest_weights"), answer.of("largest_influences")):
             if shares.min() < 0 or shares.max() > 1:

@@ -41,7 +41,7 @@ _INTRO = (
     "The imbalance says how far they are not, in standard deviations. Trimming raises "
     "propensities below 5 % to 5 %. The largest weight is the share that one row has of all "
     "weight. The largest influence is how far one row moves the value, in standard errors. "
-    "Both are of all clients together, and at most what is shown."
+    "Both are of all clients together."
 )
 
 
@@ -84,7 +84,7 @@ def _row(one: ActionFit, carried: SingleRow) -> tuple[str, ...]:
         one.action,
         shift_in_words(one.moved),
         percent(max(one.explained, 0.0)),
-        "not released" if one.trimmed is None else shift_in_words(one.trimmed),
+        shift_in_words(one.trimmed),
         f"{decimal(one.imbalance, 2)}{' ✗' * one.is_unbalanced}",
         one.feature,
         percent(carried.weight),
