@@ -201,7 +201,7 @@ AXES = {
     Axis.THRESHOLDS: "T",
     Axis.OPEN_NODES: "o",
     Axis.CELLS: "G",
-    Axis.FIT_NUMBERS: "9",
+    Axis.FIT_NUMBERS: "8",
     Axis.CELL_NUMBERS: "x",
     Axis.LEAVES: "L",
     Axis.QUESTIONS: "q",
@@ -636,7 +636,7 @@ def test_rows_on_disk_are_read_once_for_each_private_answer_and_once_for_noise(
     )
     assert not run.refusals
     expected = {
-        query: [costs.passes(query, {}, frozenset())] * len(found)
+        query: [costs.passes(query, {}, frozenset({"private"}))] * len(found)
         for query, found in reads.by_query.items()
     }
     assert reads.by_query == expected

@@ -292,7 +292,6 @@ def test_loss_pulls_and_hessian_are_those_of_a_loop_over_training_rows(draw, is_
         hessian += weights[row] * chance * (1 - chance) * np.outer(x, x)
         mean += weights[row] * x
         total += weights[row]
-    assert told.released.tolist() == [1, 1]
     np.testing.assert_allclose(told.loss, [loss / total, np.log(2)])
     np.testing.assert_allclose(told.pulls, [pulls / total, mean / total / 2])
     np.testing.assert_allclose(told.hessian[0], hessian / total)
@@ -312,7 +311,6 @@ def test_shares_are_of_rows_set_apart(draw):
     n_rows = apart.sum()
     variance = n_rows / (n_rows - 1) * (weights**2 @ (beyond - share) ** 2)
     np.testing.assert_allclose(told.target_share_variance, [variance, 0.0])
-    assert told.released.tolist() == [1, 1]
     for field in ("loss", "pulls", "hessian"):
         assert not getattr(told, field).any()
 

@@ -240,7 +240,7 @@ def test_check_prints_the_contract_and_the_five_rules_with_the_numbers_they_look
         "scored by models alone here",
         "share: 120 rows to learn from, 4 terms: adds sums of terms",
         "splits: 5 of 5 folds, 40 rows held out",
-        "once: at most 9 questions, each answered once; 0 of 20 studies answered before",
+        "once: at most 7 questions, each answered once; 0 of 20 studies answered before",
     )
     for rule in found.clients["north"].rules:
         assert f"  · {rule}\n" in str(found)
@@ -258,7 +258,7 @@ def test_the_five_rules_are_said_of_a_client_with_few_rows_and_tight_limits(tiny
         "adds no sums of terms; it would with 2 terms, an intercept among them",
         "splits: 2 of 5 folds, and only learns: its held-out rows would have fewer than "
         "minimum_cell = 12 of every action",
-        "once: at most 9 questions, each answered once; 0 of 3 studies answered before",
+        "once: at most 7 questions, each answered once; 0 of 3 studies answered before",
     )
     assert found.left_out == ["take no part, with fewer rows than minimum_rows: south (20 rows)"]
     assert found.refusals["south"] == ()

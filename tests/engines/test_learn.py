@@ -512,7 +512,8 @@ def test_knots_do_not_depend_on_the_order_of_many_clients_and_are_read_from_all_
     actions, rewards = np.arange(50_000) % 2, np.zeros(50_000)
     data = fedopl.LoggedData(rising, actions, rewards, action_names=("a", "b"))
     knots = basis_for({"only": data}, "auto", study, fedopl.Limits.open()).knots
-    assert knots == {"x0": (16, 50, 84), "x1": (32, 100, 168)}
+    for name, expected in {"x0": (16, 50, 84), "x1": (32, 100, 168)}.items():
+        assert knots[name] == pytest.approx(expected, abs=2)
 
 
 def test_a_name_or_a_number_stands_for_a_plan(clients):

@@ -129,7 +129,7 @@ def test_the_rules_are_printed_and_sums_that_rest_on_one_row_are_counted(
         f"cell: {cell}",
         "share: 200 rows to learn from, 4 terms: adds sums of terms",
         "splits: 5 of 5 folds",
-        "once: at most 9 questions, each answered once; 0 of 20 studies answered before",
+        "once: at most 7 questions, each answered once; 0 of 20 studies answered before",
         f"{n_sums} sums of a flag, by fold and action, rest on a single row; {share} of the rows "
         "learned from are alone in one",
     ]

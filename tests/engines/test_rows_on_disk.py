@@ -296,4 +296,3 @@ def test_products_are_screened_alike_in_memory_and_on_disk(both, more):
         assert np.abs(tests.statistics).max() > 1
         told.append(tests)
     np.testing.assert_allclose(told[1].statistics, told[0].statistics, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(told[1].rests_on, told[0].rests_on, rtol=1e-6)

@@ -103,7 +103,7 @@ def test_a_lost_or_older_or_changed_ledger_gives_nothing_back(attack, tmp_path):
         (line,) = str(refused.value).splitlines()
         assert line.startswith(f"{path}: expected entries up to number 3, of which the private")
         assert line.endswith("nothing is answered before you restore it as it was last")
-        assert asked(door) == "WITHHELD"
+        assert asked(door) == "FAILED"
     path.write_bytes(whole)
     assert asked(door_in(tmp_path, 0)) == "NoisedSums"
     assert asked(door_in(tmp_path, 2)) == "PRIVACY_SPENT"
@@ -114,7 +114,7 @@ def test_a_ledger_copied_from_another_client_is_not_taken_for_its_own(tmp_path):
     other = tmp_path / "other"
     assert asked(door_in(other, 7)) == "NoisedSums"
     shutil.copy(other / "ledger.jsonl", tmp_path / "ledger.jsonl")
-    assert asked(door_in(tmp_path, 2)) == "WITHHELD"
+    assert asked(door_in(tmp_path, 2)) == "FAILED"
 
 
 def test_a_store_older_than_the_ledger_is_noticed_too(tmp_path):
@@ -219,7 +219,7 @@ def test_a_ledger_that_the_store_knows_nothing_of_is_taken_as_it_is_once(tmp_pat
         assert asked(door_in(tmp_path, number)) == "NoisedSums"
     door_in(tmp_path).check_history()
     (tmp_path / "ledger.jsonl").write_bytes(old)
-    assert asked(door_in(tmp_path)) == "WITHHELD"
+    assert asked(door_in(tmp_path)) == "FAILED"
 
 
 # --- as its owner sees it -------------------------------------------------------------------------

@@ -10,12 +10,10 @@ from typer.testing import CliRunner
 
 import fedopl
 from fedopl.cli.app import app
-from fedopl.cli.run_summary import say_run
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.basis import Basis
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.terms import Terms
-from fedopl.report.cautions import cautions
 from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences, policy_as_json, policy_as_text
 from fedopl.report.explain.explain_curves import explain_curves
@@ -251,26 +249,6 @@ def test_a_set_family_and_no_sums_by_fold_are_said(run):
     nothing = replace(run, statistics=replace(run.statistics, choice=none))
     assert "No client reported sums by fold" in as_text(choice_parts(nothing))
     assert choice_parts(None) == ()
-
-
-def test_a_basis_that_nobody_sent_sums_for_is_cautioned_of_in_the_report_and_the_summary(
-    run, capsys
-):
-    title = "The basis was not used"
-    assert title not in [caution.title for caution in cautions(run)]
-    none = replace(run.statistics.choice, losses={}, family=None)
-    rounds = [
-        replace(one, refused={"north": "SMALL_CELLS"}) if one.query == "SumByFold" else one
-        for one in run.rounds
-    ]
-    statistics = replace(run.statistics, choice=none)
-    unused = replace(run, statistics=statistics, rounds=tuple(rounds))
-    (found,) = (caution for caution in cautions(unused) if caution.title == title)
-    assert f"a basis of {run.study.n_terms} terms" in found.what
-    assert "(SMALL_CELLS): the policy is linear in the features" in found.what
-    assert f"({run.study.n_terms} + 1) / parameter_share rows to learn from" in found.advice
-    say_run(unused, None, as_json=False)
-    assert found.what in capsys.readouterr().out
 
 
 def with_basis(run, **changes):

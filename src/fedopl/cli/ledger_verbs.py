@@ -1,16 +1,13 @@
 """`fedopl ledger` shows what a client has answered."""
 
-import warnings
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedopl.base.errors import FedoplWarning
 from fedopl.cli.arguments import AsJson, ClientPath
 from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
-    from fedopl.client.client_file import Client
     from fedopl.client.disclosure.ledger import Entry
     from fedopl.client.disclosure.lifetime import StudySummary
     from fedopl.client.disclosure.limits import Limits
@@ -37,9 +34,7 @@ def ledger(
 
     here = read_aggregator(client) if is_aggregator(client) else read_client(client)
     entries = FileLedger(here.ledger_path).entries()
-    if isinstance(here, Client):
-        _check_store(here, entries)
-    elif lifetime:
+    if lifetime and not isinstance(here, Client):
         raise OptionError(
             f"{here.path}: an aggregator has no rows, and so no lifetime; its members' ledgers "
             "have theirs"
@@ -53,17 +48,6 @@ def ledger(
             _lifetime_as_text(summaries(entries), here.settings.limits)
             if lifetime and isinstance(here, Client)
             else _ledger_as_text(entries)
-        )
-
-
-def _check_store(here: "Client", entries: "list[Entry]") -> None:
-    """Warn where the history that answers are checked against is gone."""
-    if any(entry.answer == "ScoreSums" for entry in entries) and not here.store_path.is_dir():
-        warnings.warn(
-            f"{here.store_path}: is missing. It held the history that later answers are "
-            "checked against. Restore it, or answer no more queries of these studies",
-            FedoplWarning,
-            stacklevel=3,
         )
 
 

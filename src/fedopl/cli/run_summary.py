@@ -55,14 +55,12 @@ def _recommendation(finished: "Record") -> "Recommendation":
 def _cautions(finished: "Record") -> list["Caution"]:
     """The cautions about models, terms, single clients and guesses; the report has all others."""
     from fedopl.report.at_target import target_cautions
-    from fedopl.report.basis_cautions import basis_cautions
     from fedopl.report.fit_cautions import fit_cautions
     from fedopl.report.overlap_cautions import not_identified_cautions
     from fedopl.report.reliance_cautions import reliance_cautions
 
     told = (
         fit_cautions,
-        basis_cautions,
         target_cautions,
         reliance_cautions,
         not_identified_cautions,

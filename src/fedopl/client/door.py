@@ -8,10 +8,10 @@ from typing import Any
 
 from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.computed_once import computed_once
-from fedopl.base.errors import WireError
+from fedopl.base.errors import StorageError, WireError
 from fedopl.client.answers.handlers import HANDLERS, PRIVATE_HANDLERS, TARGET_HANDLERS
 from fedopl.client.disclosure.approvals import Approvals, OwnerDecision, Question
-from fedopl.client.disclosure.checked_ledger import CheckedLedger, checked, require_kept
+from fedopl.client.disclosure.checked_ledger import CheckedLedger, with_checks
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, Questions, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
@@ -30,7 +30,6 @@ from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query, stamped
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.mask_shares import UnmaskingShares
 from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
@@ -87,7 +86,7 @@ class Door:
         self.name, self.study = name, study
         self.approvals = approvals
         self.limits = limits or Limits()
-        self.ledger = MemoryLedger() if ledger is None else checked(ledger, store)
+        self.ledger = MemoryLedger() if ledger is None else with_checks(ledger, store)
         draws = PrivateDraws(study.seed, name, secret)
         self._after: Door | None = None  # for the study that this one continues as
         self._is_kept = False  # the history of what the ledger says was told, as far as checked
@@ -267,8 +266,7 @@ class Door:
         if not decision.lets_through:
             raise RefusedError(RefusalCode.NOT_APPROVED)
         self._questions.check(query, asked)
-        sent = SentAnswers(self._space.store, self._digest, self.name)
-        if (kept := sent.get(asked)) is not None:
+        if (kept := self._sent.get(asked)) is not None:
             return self._decoder.decode(kept), kept
         answer = self._computed(query)
         party = getattr(self._space, "party", None)
@@ -276,7 +274,7 @@ class Door:
             answer = party.masked(query, answer, asked)
         answer = stamped(answer, self._digest, query.exchange)
         encoded = codec.encode(answer)
-        sent.keep(asked, encoded)
+        self._sent.keep(asked, encoded)
         return answer, encoded
 
     @property
@@ -305,14 +303,26 @@ class Door:
         self._check_kept()
 
     def _check_kept(self) -> None:
-        """Raise an error if the store has lost over which clients masks were removed from sums."""
-        party = getattr(self._space, "party", None)
-        if party is not None:
-            agreed, told = self.study.agreed_digest.hex(), UnmaskingShares.__name__
-            key, store = party.unmasking_key, self._space.store
-            require_kept(
-                self.ledger, store, key, lambda e: (e.counts_for, e.answer) == (agreed, told)
+        """Raise an error if the store has lost what was sent in this study, which it has to know.
+
+        It also knows what later questions have to agree with, and over which clients masks were
+        removed from sums.
+        """
+        if not self._space.store.is_lasting:
+            return
+        study = self._digest.hex()
+        told = [one for one in self.ledger.entries() if one.study == study and not one.reason]
+        if told and self._sent.get(told[-1].query_sha256) is None:
+            raise StorageError(
+                f"the ledger says that {told[-1].answer} left for this study on "
+                f"{told[-1].when[:10]}, and the private store (scores/) has no copy of it: it was "
+                "deleted or moved. Each question is answered once, with the same bytes if it is "
+                "repeated. Restore it, or agree on a new study (another name or seed)"
             )
+
+    @property
+    def _sent(self) -> SentAnswers:
+        return SentAnswers(self._space.store, self._digest, self.name)
 
     @computed_once
     def _questions(self) -> Questions:

@@ -8,7 +8,6 @@ from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.at_target import target_cautions
-from fedopl.report.basis_cautions import basis_cautions
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
 from fedopl.report.overlap_cautions import overlap_cautions
@@ -48,7 +47,6 @@ def cautions(record: Record) -> list[Caution]:
         reliance_cautions,
         _unscored,
         _borrowed,
-        basis_cautions,
         overlap_cautions,
         _without_spread,
         _without_values,

@@ -121,11 +121,7 @@ def _looks_better(record: "Record") -> bool:
 def trimming_matters(record: "Record") -> list[ActionFit]:
     """Actions whose value hangs on rows that were given it against the odds."""
     stated = stated_error(record, GLOBAL)
-    return [
-        one
-        for one in action_fits(record)
-        if abs(one.trimmed.value) > MATTERS * stated > 0
-    ]
+    return [one for one in action_fits(record) if abs(one.trimmed.value) > MATTERS * stated > 0]
 
 
 def stated_error(record: "Record", client: str) -> float:

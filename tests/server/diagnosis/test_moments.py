@@ -37,14 +37,13 @@ def test_moments_are_estimates_that_bounds_can_take():
 
 
 def test_what_is_not_told_is_none():
-    change = of(ScoreMoments, released=lambda a: 0 * a, means=lambda a: 0 * a)
+    change = of(ScoreMoments, rows=lambda a: 0 * a, means=lambda a: 0 * a)
     moments = ask_for_moments(scored(edited(TRIO, change)), TRIO.clients)[TRIO.clients[1]]
     assert moments.envelope is None
     assert moments.by_action == (None,) * 3
 
 
 BAD = {
-    "half released": (of(ScoreMoments, released=lambda a: a / 2), "tells a part of a mean"),
     "a part of a row": (of(ScoreMoments, rows=lambda a: a + 0.5), "not a whole number"),
     "a negative mean": (of(ScoreMoments, means=lambda a: -a), "is negative"),
     "a negative variance": (of(ScoreMoments, variances=lambda a: -a), "is negative"),

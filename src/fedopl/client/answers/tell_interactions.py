@@ -16,12 +16,10 @@ from fedopl.messages.evaluation.interactions_left import (
 
 
 def answer(space: Workspace, _query: TellInteractions) -> InteractionsLeft:
-    """The strongest products of each action, among those that rest on enough rows."""
+    """The strongest products of each action."""
     tests = dict(zip(INTERACTION_TESTS, np.moveaxis(space.scored.interactions, -1, 0), strict=True))
     statistics = np.stack([tests["weights"], tests["residuals"]])
-    needed = max(space.limits.minimum_cell, 1)
-    enough = np.minimum(tests["weights_rest_on"], tests["residuals_rest_on"]) >= needed
-    strength = np.where(enough, (statistics**2).sum(axis=0), 0.0)
+    strength = (statistics**2).sum(axis=0)
     told = np.zeros((space.study.n_actions, MOST_PRODUCTS_TOLD, len(INTERACTION_NUMBERS)))
     places = _places(space.study.n_features)
     for action in np.flatnonzero(space.rows_per_action):

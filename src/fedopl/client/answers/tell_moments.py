@@ -27,11 +27,11 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
         known = known + np.isfinite(columns).sum(axis=0)
         for place, column in enumerate(columns.T):
             sums[place].add(column[:, None], weights, groups)
-    found = np.zeros((5, n_columns))
+    found = np.zeros((4, n_columns))
     for place in np.flatnonzero(known >= max(space.limits.minimum_cell, 1)).tolist():
         moment = sums[place].estimate()
-        found[:, place] = (1.0, *moment.first_column) if moment else 0.0
-    names = ("released", "rows", "degrees_of_freedom", "means", "variances")
+        found[:, place] = moment.first_column if moment else 0.0
+    names = ("rows", "degrees_of_freedom", "means", "variances")
     fields: dict[str, Any] = dict(zip(names, found, strict=True))
     return ScoreMoments(**fields)
 

@@ -8,7 +8,7 @@ the store knows nothing of is taken as it is, once: it is from version 0.2.0.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -141,7 +141,7 @@ class CheckedLedger:
         return before.after(line)
 
 
-def checked(ledger: Ledger, store: Store | None) -> Ledger:
+def with_checks(ledger: Ledger, store: Store | None) -> Ledger:
     """The ledger, with its head in the store, if both outlive the process."""
     if isinstance(ledger, FileLedger) and store is not None and store.is_lasting:
         return CheckedLedger(ledger, store)
@@ -151,21 +151,3 @@ def checked(ledger: Ledger, store: Store | None) -> Ledger:
 def with_head(content: bytes, ledger: Ledger) -> bytes:
     """An answer, and if its ledger lasts, how many entries that has now."""
     return headed(content, ledger.position) if isinstance(ledger, CheckedLedger) else content
-
-
-def require_kept(ledger: Ledger, store: Store, key: str, is_told: Callable[[Entry], bool]) -> None:
-    """Raise an error if the ledger has such an answer, and the store nothing under this key.
-
-    A store in memory never outlives its process.
-    """
-    if not store.is_lasting or store.has(key):
-        return
-    told = [entry for entry in ledger.entries() if is_told(entry)]
-    if told:
-        raise StorageError(
-            f"the ledger says that {told[-1].answer} left for this study on {told[-1].when[:10]}, "
-            "and the private store (scores/) has none for these rows and limits: it was deleted or "
-            "moved, or the rows, minimum_cell or parameter_share changed since. Later answers "
-            "could not be checked against earlier ones. Restore it, or agree on a new study "
-            "(another name or seed)"
-        )

@@ -5,7 +5,9 @@ memory. Keys that are hashes fill buckets evenly, but equal rows have equal keys
 too large is distributed again, by the bits in which its keys differ, or by the next key.
 """
 
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import IntArray
-from fedopl.client.disk.disk_array import DiskArray, slices
+from fedopl.client.disk.disk_array import DiskArray, check_space, remove_abandoned, slices
 from fedopl.client.disk.prefetch import prefetched
 
 SortKeys = NDArray[np.uint64]
@@ -23,6 +25,16 @@ Records = NDArray[np.void]
 LARGEST = 2**64 - 1
 MOST_BUCKETS = 256
 RECORDS_PER_BUCKET = 1 << 20
+_UNFINISHED = ".sorting-"
+
+
+@contextmanager
+def sorting_folder(beside: Path, n_bytes: int, what: str) -> Iterator[Path]:
+    """A folder for files of so many bytes, without what killed processes left; removed after."""
+    check_space(beside, n_bytes, what)
+    remove_abandoned(beside, _UNFINISHED)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=beside) as own:
+        yield Path(own)
 
 
 def stable_order(keys: SortKeys) -> IntArray:

@@ -159,12 +159,8 @@ class Party:
     @cached_property
     def _shared(self) -> SharedMasks:
         among = Among(self._place, len(self._names), self._about, self._pair_keys)
-        return SharedMasks(self._study, self._secrets, among, self._store, self.unmasking_key)
-
-    @property
-    def unmasking_key(self) -> str:
-        """The key under which it stores the sums from which masks were removed."""
-        return f"{self._study.agreed_digest.hex()} {self._draws.client} unmasking"
+        key = f"{self._study.agreed_digest.hex()} {self._draws.client} unmasking"
+        return SharedMasks(self._study, self._secrets, among, self._store, key)
 
     def sealed(self) -> SealedShares:
         """Shares of the secrets behind its masks, for others to hold."""

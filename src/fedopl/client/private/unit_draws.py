@@ -9,17 +9,15 @@ MSet-Add-Hash): two that differ agree with a probability of 2⁻¹²⁸.
 """
 
 import hashlib
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, IntArray
-from fedopl.client.disk.disk_array import check_space, remove_abandoned, slices
+from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import (
     LARGEST,
     RECORDS_PER_BUCKET,
@@ -28,13 +26,13 @@ from fedopl.client.disk.external_sort import (
     Sorter,
     SortKeys,
     sorted_records,
+    sorting_folder,
 )
 from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData, folder_of
 
 WORDS = ("first", "second")  # the two halves of a hash
 UNIT = np.dtype([("first", "<u8"), ("second", "<u8"), ("unit", "<u8")])
 ROW_OF_PERSON = np.dtype([("person", "<u8"), *UNIT.descr[:2], ("row", "<u8")])
-UNFINISHED_SORT = ".sorting-"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -151,12 +149,10 @@ def _ascending(
     if not data.is_on_disk:
         yield sorted_records(np.concatenate(list(parts)), by)
         return
-    folder = folder_of(data)
-    check_space(folder, 2 * data.n_rows * dtype.itemsize, "sorting rows")
-    remove_abandoned(folder, UNFINISHED_SORT)
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED_SORT, dir=folder) as own:
+    n_bytes = 2 * data.n_rows * dtype.itemsize
+    with sorting_folder(folder_of(data), n_bytes, "sorting rows") as own:
         order = RecordOrder(dtype, by, RECORDS_PER_BUCKET)
-        sorter = Sorter(Path(own, "records"), order, data.n_rows, between=(0, most))
+        sorter = Sorter(own / "records", order, data.n_rows, between=(0, most))
         for records in parts:
             sorter.add(records)
         yield from sorter.ascending()

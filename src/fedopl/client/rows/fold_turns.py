@@ -6,7 +6,6 @@ keys, one stratum after the other. The fold is the turn modulo the number of fol
 """
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fedopl.base.arrays import IntArray
 from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
-from fedopl.client.disk.disk_array import cached_array, check_space, remove_abandoned, slices
+from fedopl.client.disk.disk_array import cached_array, slices
 from fedopl.client.disk.external_sort import (
     LARGEST,
     RECORDS_PER_BUCKET,
@@ -24,6 +23,7 @@ from fedopl.client.disk.external_sort import (
     Records,
     Sorter,
     SortKeys,
+    sorting_folder,
     stable_order,
 )
 from fedopl.client.disk.prefetch import prefetched
@@ -36,7 +36,6 @@ CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold
 TRAINING = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2")])
 TURN = np.dtype([("row", "<u8"), ("turn", "<i8")])
 HELD_OUT = -1  # instead of a turn
-UNFINISHED_SORT = ".dealing-"
 # The size of the files at their largest, when half of the rows are already in buckets of the next
 # kind.
 BYTES_PER_ROW = 2 * CANDIDATE.itemsize
@@ -148,16 +147,14 @@ def turns_on_disk(
     `counts` has the rows of each stratum, `quotas` the number of them that are held out.
     """
     n_rows = int(counts.sum())
-    check_space(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds")
-    remove_abandoned(folder, UNFINISHED_SORT)
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED_SORT, dir=folder) as own:
+    with sorting_folder(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds") as own:
 
         def sorter(name: str, dtype: np.dtype[Any]) -> Sorter:
             order = RecordOrder(dtype, ("key", "row"), RECORDS_PER_BUCKET)
-            return Sorter(Path(own, name), order, n_rows)
+            return Sorter(own / name, order, n_rows)
 
         by_row = RecordOrder(TURN, ("row",), RECORDS_PER_BUCKET)
-        done = Sorter(Path(own, "turns"), by_row, n_rows, between=(0, n_rows - 1))
+        done = Sorter(own / "turns", by_row, n_rows, between=(0, n_rows - 1))
         training = sorter("training", TRAINING)
         smallest = np.full(len(counts), LARGEST, np.uint64)
         for kept in _hold_out(candidates, quotas, sorter, done):

@@ -29,8 +29,6 @@ INTERACTION_TESTS = (
     "weights",  # the statistic of those who took the action, against everybody
     "residuals",  # the statistic of the residuals of outcome models
     "unit",  # how much the value is too high if both statistics are 1
-    "weights_rest_on",  # the effective number of rows
-    "residuals_rest_on",
 )
 
 
@@ -67,7 +65,6 @@ def _signs(contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
 class _Statistics(NamedTuple):
     value: FloatArray  # (n_products,)  Σv / √Σv²
     size: FloatArray  # √Σv²
-    rests_on: FloatArray  # the effective number of rows, or groups, behind v and s̃²
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -140,8 +137,7 @@ class _Tested:
         slope = _ratio(rests.size, takers.total)
         unit = weights.size / everybody.weights.sum() * slope
         both = (weights.value != 0) & (rests.value != 0)
-        columns = [weights.value, rests.value, unit, weights.rests_on, rests.rests_on]
-        return np.where(both[:, None], np.column_stack(columns), 0.0)
+        return np.where(both[:, None], np.column_stack([weights.value, rests.value, unit]), 0.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,40 +154,22 @@ class _Left:
         """Σw·s̃²."""
         return self.squares @ self.weights
 
-    @cached_property
-    def rests_on(self) -> FloatArray:  # (n_products,)
-        """The effective number of rows behind s̃²."""
-        if self.groups is not None:
-            return _effective(_by_group(self.squares * self.weights, self.groups))
-        return _ratio(self.total**2, np.square(self.squares) @ self.weights**2)
-
-    @cached_property
-    def sizes(self) -> FloatArray:  # (n_products, n_rows)
-        """|s̃|."""
-        return np.abs(self.left)
-
     def against(self, pulls: FloatArray) -> _Statistics:
         """Statistics of v = w·pull·s̃, summed by group, because rows of a group vary together."""
         pulls = self.weights * pulls
         if self.groups is not None:
             own = _by_group(self.left * pulls, self.groups)
-            sums, squares, rests_on = own.sum(axis=1), (own**2).sum(axis=1), _effective(own)
+            sums, squares = own.sum(axis=1), (own**2).sum(axis=1)
         else:
             sums, squares = self.left @ pulls, self.squares @ pulls**2
-            rests_on = _ratio((self.sizes @ np.abs(pulls)) ** 2, squares)
         size = np.sqrt(squares)
-        return _Statistics(_ratio(sums, size), size, np.minimum(rests_on, self.rests_on))
+        return _Statistics(_ratio(sums, size), size)
 
 
 def _by_group(numbers: FloatArray, groups: IntArray) -> FloatArray:  # (n_products, n_groups)
     order = np.argsort(groups, kind="stable")
     _, starts = np.unique(groups[order], return_index=True)
     return np.add.reduceat(numbers[:, order], starts, axis=1)
-
-
-def _effective(pulls: FloatArray) -> FloatArray:  # (n_products,)
-    """(Σ|u|)²/Σu², product by product."""
-    return _ratio(np.abs(pulls).sum(axis=1) ** 2, (pulls**2).sum(axis=1))
 
 
 def _ratio(of: FloatArray, by: FloatArray) -> FloatArray:

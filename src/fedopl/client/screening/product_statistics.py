@@ -26,7 +26,6 @@ class ProductTests:
     """The tests of products in one client's rows, by action."""
 
     statistics: FloatArray  # (n_actions, n_pairs), 0 where nothing varies
-    rests_on: FloatArray  # (n_actions, n_pairs), about how many rows the product varies in
     n_rows: IntArray  # (n_actions,)
 
 
@@ -48,7 +47,7 @@ def product_tests(
 ) -> ProductTests:
     """The tests, from two passes per action over the training rows, or over one in `every`."""
     first, second = np.triu_indices(n_features, 1)
-    found, rests_on = np.zeros((2, n_actions, len(first)))
+    found = np.zeros((n_actions, len(first)))
     n_rows = np.zeros(n_actions, np.int64)
     at_once = max(1, _NUMBERS_AT_ONCE // max(n_features, 1))
     for action in range(n_actions):
@@ -58,9 +57,9 @@ def product_tests(
 
         fit = _fitted(parts(), first, second)
         if fit is not None:
-            found[action], rests_on[action] = _tested(parts(), fit)
+            found[action] = _tested(parts(), fit)
             n_rows[action] = fit.n_rows
-    return ProductTests(statistics=found, rests_on=rests_on, n_rows=n_rows)
+    return ProductTests(statistics=found, n_rows=n_rows)
 
 
 def _parts(
@@ -192,9 +191,9 @@ def _by_two(
     return found, found[0] * of_one + found[1] * of_two
 
 
-def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
-    """The statistics (n_pairs,), and about how many rows each product rests on."""
-    sums, squares, second, fourth = np.zeros((4, len(fit.first)))
+def _tested(parts: Iterator[_Part], fit: _Fit) -> FloatArray:  # (n_pairs,)
+    """The statistic of each product; zero where nothing of it is left."""
+    sums, squares = np.zeros((2, len(fit.first)))
     for part in parts:
         rests = part.rewards - fit.outcomes @ _with_constant(part.scaled)
         pulls = rests * part.weights
@@ -202,15 +201,11 @@ def _tested(parts: Iterator[_Part], fit: _Fit) -> tuple[FloatArray, FloatArray]:
             sums[own] += left @ pulls
             np.square(left, out=left)
             squares[own] += left @ np.square(pulls)
-            second[own] += left @ part.weights
-            np.square(left, out=left)
-            fourth[own] += left @ np.square(part.weights)
-    known = fit.varies & (squares > 0) & (fourth > 0)
+    known = fit.varies & (squares > 0)
     # Residuals lose as many degrees of freedom as numbers were fitted.
     lost = np.sqrt(max(fit.n_rows - len(fit.outcomes), 0) / fit.n_rows)
-    statistics = np.divide(sums * lost, np.sqrt(squares), out=np.zeros_like(sums), where=known)
-    rests_on = np.divide(second**2, fourth, out=np.zeros_like(second), where=known)
-    return statistics, rests_on
+    found: FloatArray = np.divide(sums * lost, np.sqrt(squares), out=0 * sums, where=known)
+    return found
 
 
 def _pairs_of(n_features: int) -> Iterator[slice]:

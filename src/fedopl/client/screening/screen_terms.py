@@ -40,8 +40,7 @@ def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatisti
         space.study.n_features,
         every=-(-space.n_training // MOST_ROWS_SCREENED),
     )
-    rests = (tests.rests_on >= space.limits.minimum_cell) & enough[:, None]
-    return ProductStatistics(statistics=np.where(rests, tests.statistics, 0.0))
+    return ProductStatistics(statistics=np.where(enough[:, None], tests.statistics, 0.0))
 
 
 def take_found(space: Workspace, query: TakeFound) -> FoundTaken:

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import numpy as np
-
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
@@ -11,15 +9,14 @@ from fedopl.study.study import Study
 
 
 @message
-class ScoreMoments(Message, code=80):
+class ScoreMoments(Message, code=132):
     """Means of squared scores over training rows: of the largest in each row, and by action.
 
     The first of each is of max_a Γ̂(a)² over the scores a row has, the others of Γ̂(a)² over the
     rows that have it. Means of too few rows are zero.
     """
 
-    released: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where left out
-    rows: Annotated[Array, (Axis.MOMENTS,), PerClient]
+    rows: Annotated[Array, (Axis.MOMENTS,), PerClient]  # 0 where left out
     degrees_of_freedom: Annotated[Array, (Axis.MOMENTS,), PerClient]
     means: Annotated[Array, (Axis.MOMENTS,), PerClient]
     variances: Annotated[Array, (Axis.MOMENTS,), PerClient]  # of the means
@@ -39,15 +36,13 @@ class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH):
 
     def fault_in(self, answer: ScoreMoments, _study: Study, _n_rows: int) -> str | None:
         """Check means of squares; the largest square of a row is at least each action's."""
-        if not np.isin(answer.released, (0.0, 1.0)).all():
-            return "tells a part of a mean"
         counted = (answer.rows, answer.degrees_of_freedom)
         if any((part < 0).any() or (part % 1).any() for part in counted):
             return "a number of rows is not a whole number"
         if (answer.means < 0).any() or (answer.variances < 0).any():
             return "a mean of squares or a variance is negative"
-        over_all = (answer.released > 0) & (answer.rows == answer.rows[0])
+        over_all = (answer.rows > 0) & (answer.rows == answer.rows[0])
         largest = answer.means[0] * (1 + CELL_TOLERANCE)
-        if answer.released[0] and (answer.means[over_all] > largest).any():
+        if (answer.means[over_all] > largest).any():
             return "an action's squares are larger than the largest"
         return None

@@ -116,13 +116,13 @@ def ask_for_moments(conversation: Conversation, clients: Iterable[str]) -> dict[
     """Every client's second moments of scores; Theorem 1 uses them as the variance."""
     found = {}
     for name, answer in conversation.each(TellMoments(), clients).items():
-        envelope, *by_action = (_moment(answer, place) for place in range(len(answer.released)))
+        envelope, *by_action = (_moment(answer, place) for place in range(len(answer.rows)))
         found[name] = SecondMoments(envelope=envelope, by_action=tuple(by_action))
     return found
 
 
 def _moment(answer: ScoreMoments, place: int) -> Estimate | None:
-    if not answer.released[place]:
+    if not answer.rows[place]:
         return None
     free = int(answer.degrees_of_freedom[place])
     return Estimate(

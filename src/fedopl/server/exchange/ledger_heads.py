@@ -12,14 +12,14 @@ from pathlib import Path
 from fedopl.base.errors import StorageError
 from fedopl.base.files import write_atomically
 
-FILE_NAME = "heads.json"
+HEADS_FILE = "heads.json"
 
 
 class LedgerHeads:
     """The number of entries that each client said last, in a file if the journal has a folder."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._path = folder and folder / FILE_NAME
+        self._path = folder and folder / HEADS_FILE
         # By client: the trip it answered last, and the number of entries before that trip and now.
         self._said: dict[str, tuple[int, int, int]] = {}
         self._lacking: dict[str, dict[str, int]] = {}
