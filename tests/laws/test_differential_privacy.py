@@ -97,7 +97,7 @@ def exact(data, rng_seed, nobody=None, study=STUDY):
 
 @pytest.mark.parametrize("study", [STUDY, BENT], ids=["linear", "bent"])
 def test_no_row_moves_a_release_further_than_it_declares(without_noise, study):
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(2)
     furthest = {}
     row = 0  # held out in one of four trials
     for trial in range(500):
