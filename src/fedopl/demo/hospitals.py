@@ -22,7 +22,7 @@ SIZES = {
 }
 SMALL = tuple(name for name, n_rows in SIZES.items() if n_rows <= 400)
 ODD = "island"
-DRAW = 2  # of the patients; shows a gain at every hospital: see `experiments/demo_draws.py`
+DRAW = 295  # of the patients; shows a gain at every hospital: see `experiments/demo_draws.py`
 
 _LABELS = {
     **WEST_LABELS,
