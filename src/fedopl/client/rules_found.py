@@ -12,6 +12,7 @@ from fedopl.base.arrays import BoolArray
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
 from fedopl.messages.vocabulary import queries_of
+from fedopl.study.screened_study import with_most_found
 
 MOST_NAMED = 8
 
@@ -95,7 +96,8 @@ def _splits(space: Workspace) -> str:
 
 
 def _once(space: Workspace, n_studies: int) -> str:
-    most = sum(kind.most(space.study) for kind in queries_of(space.study))
+    stages = {space.study, with_most_found(space.study)}  # before and after screening
+    most = sum(kind.most(stage) for stage in stages for kind in queries_of(stage))
     return (
         f"once: at most {most:,} questions, each answered once; {n_studies:,} of "
         f"{space.limits.studies:,} studies answered before"

@@ -54,7 +54,6 @@ class Entry:
     query_sha256: str
     study_name: str = ""
     to: str = ""  # who asked, as far as the client can tell
-    amount: int = 1  # in ledgers of version 0.2.0, what the query cost of a limit
     why: str = ""  # what else is known of it, for the client alone: only `reason` was sent
     privacy: float = 0.0  # μ of the study's promise of differential privacy; 0 where it has none
     slip: float = 0.0  # the probability with which it may disclose more than that
