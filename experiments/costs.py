@@ -230,7 +230,7 @@ ANSWERS = {
     "SumFitting": Message(80, "g·f·(f + 1)/2 + d·f + 2·d"),
     "TellFit": Message(75, "d·(2·p + 10)"),
     "SumByFold": Message(101, "K·(g·f·(f + 1)/2 + d·f + 2·d + 1)"),
-    "ValueAcrossFolds": Message(62, "(v + 2)·(v + 5)/2 + 3"),
+    "ValueAcrossFolds": Message(71, "(v + 2)·(v + 4) + 3"),
     "TellWeight": Message(48, "1"),
     "SumNearThresholds": Message(57, "32·q"),
     "TrainNetwork": Message(53, "N + 2"),

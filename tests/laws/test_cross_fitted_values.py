@@ -1,5 +1,7 @@
 """Law: cross-fitted values are those of the way of learning, and their intervals cover them."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,9 @@ from fedopl.client.answers.valuing import cross_fitting
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.local.fold_policies import local_policies_by_fold
 from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
+from fedopl.policies.kinds import in_message_order
 from fedopl.report.page import write_report
+from fedopl.results.value_tables import BEST_ARM
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
@@ -129,6 +133,66 @@ def test_every_row_is_valued_by_policies_that_its_fold_had_no_part_in(by_fold, m
         expected = least_squares_without(fold, spaces.values())
         # Folds have not quite the same share of the rows at all clients, and clients count by rows.
         assert (learned.decide(CONTEXTS) == expected(CONTEXTS)).mean() > 0.97
+
+
+def test_the_best_arm_is_the_one_of_the_other_folds(by_fold, monkeypatch):
+    """Where folds differ in it, each row's is the arm with the best mean score in other folds."""
+    rng = np.random.default_rng(5)
+    clients = {name: logged(rng, n_rows, 0.0) for name, n_rows in (("x", 80), ("y", 140))}
+    spaces = {}
+
+    def spy(space, query):
+        spaces[space.client] = space
+        return cross_fitting.value_across_folds(space, query)
+
+    monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
+    run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
+    found, values, arms = 0.0, {}, set()
+    sums = {
+        name: [s.whole.scores[rows].sum(axis=0) for rows in s.whole.fold_slices]
+        for name, s in spaces.items()
+    }
+    for name, space in spaces.items():
+        values[name] = np.empty(space.n_training)
+        for fold, rows in enumerate(space.whole.fold_slices):
+            others = sum(own[k] for own in sums.values() for k in range(5) if k != fold)
+            arms.add(int(others.argmax()))
+            values[name][rows] = space.whole.scores[rows, others.argmax()]
+        found += values[name].sum() / 220
+    assert len(arms) > 1
+    assert run.valued_arm == BEST_ARM
+    assert run.values.of(BEST_ARM).value == pytest.approx(found, rel=1e-9)
+    assert BEST_ARM not in {row.policy for row in run.improvements.rows}
+    assert "the best constant arm, chosen fold by fold" in run.verdict
+
+
+def test_variances_are_larger_by_how_often_versions_differ(by_fold, monkeypatch):
+    told = {}
+
+    def spy(space, query):
+        told["space"], told["answer"] = space, cross_fitting.value_across_folds(space, query)
+        return told["answer"]
+
+    monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
+    rng = np.random.default_rng(0)
+    run = fedopl.learn(
+        {"x": logged(rng, 90, 0.3)}, basis="linear", evaluation=PLAN, nuisances=NUISANCES
+    )
+    contexts = told["space"].data.contexts
+    learned, alone = ([p.decide(contexts) for p in by_fold[kind]] for kind in ("together", "alone"))
+    pairs = list(combinations(range(5), 2))
+    own = np.mean([learned[a] != learned[b] for a, b in pairs])
+    either = np.mean([(learned[a] != learned[b]) | (alone[a] != alone[b]) for a, b in pairs])
+    wider = told["answer"].wider
+    place = in_message_order({"learned": run.policy}).index("learned")
+    assert own > 0
+    assert wider[place, place] == pytest.approx(1 + 1.5 * own)
+    assert wider[place, -2] == pytest.approx(1 + 2 * own)  # what was done is the same in all folds
+    assert wider[place, -1] == wider[-1, place] == pytest.approx(1 + 2 * either)
+    contrast = np.zeros(len(wider))
+    contrast[[place, -1]] = 1.0, -1.0
+    plain = contrast @ told["answer"].covariances @ contrast
+    assert told["answer"].variance(contrast) == pytest.approx((1 + 2 * either) * plain)
 
 
 def least_squares_without(fold, spaces):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOGGING, GainRow, ImprovementRow, arm_name
+from fedopl.results.value_tables import LOGGING, GainRow, ImprovementRow
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ def movements(record: Record) -> tuple[Movement, ...]:
     if not record.splits:
         return ()
     past = (record.chosen, GLOBAL)
-    arm = (arm_name(record.best_arm), GLOBAL)
+    arm = (record.valued_arm, GLOBAL)
     found = (
         (LOGGING, record.improvements, [one.improvements for one in record.splits], past),
         (arm[0], record.gains, [one.gains for one in record.splits], arm),

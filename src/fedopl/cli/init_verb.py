@@ -41,7 +41,7 @@ def init(
         bool | None,
         typer.Option(
             "--private/--exact",
-            help=r"draft \[privacy], or leave it out; default: as a comment, with what it would cost",
+            help=r"draft \[privacy], or leave it out; default: a comment, with what it would cost",
             show_default=False,
         ),
     ] = None,

@@ -9,7 +9,6 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.tables import html_text, text_table
 from fedopl.engines.runs import Run
-from fedopl.results.value_tables import arm_name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +102,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     gains = {(row.against, row.client): row.estimate for row in run.gains.rows}
     found = {
         "value": values.get((run.chosen, GLOBAL)),
-        "over_best_arm": gains.get((arm_name(run.best_arm), GLOBAL)),
+        "over_best_arm": gains.get((run.valued_arm, GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
         "at_target": run.target.values.get(run.chosen) if run.target else None,
     }

@@ -14,9 +14,9 @@ from fedopl.report.overlap_cautions import overlap_cautions
 from fedopl.report.parts import Caution
 from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.words.numbers import count, listed, percent
-from fedopl.report.words.permission_words import arm_given
 from fedopl.report.words.policy_labels import (
     OutcomeWords,
+    best_single,
     gain_over,
     is_arm,
     label,
@@ -26,7 +26,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.report.words.region_words import who_adds_up
 from fedopl.results.model_doubts import clients_of_a_part
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOGGING, arm_name
+from fedopl.results.value_tables import LOGGING
 from fedopl.study.private.added_up import adds_under_masks
 
 _FEW = 5  # an action that fewer rows took has no past to speak of
@@ -76,7 +76,7 @@ def _of_a_part(record: Record) -> Iterator[Caution]:
 
 
 def _unclear_gain(record: Record) -> Iterator[Caution]:
-    gain = gain_over(record, arm_name(record.best_arm))
+    gain = gain_over(record, record.valued_arm)
     if not gain or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
         return
     if record.in_doubt:  # its interval says nothing
@@ -84,7 +84,7 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
     if record.best_arm not in affordable_actions(record):  # then it is no alternative
         return
     study = record.study
-    who, arm = label(study, record.chosen), arm_given(study, record.best_arm)
+    who, arm = label(study, record.chosen), best_single(record)
     valued = record.study.evaluation.valued("rows")
     what = f"There are too few {valued} to say whether {who} is better than {arm}."
     if gain.is_known:

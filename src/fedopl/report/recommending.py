@@ -18,6 +18,7 @@ from fedopl.report.words.permission_words import arm_given, best_on_training
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
+    best_single,
     gain_over,
     is_arm,
     label,
@@ -200,12 +201,10 @@ def _as_valued(record: Record, choice: Choice) -> str:
 def _beside(record: Record, choice: Choice) -> str:
     """The learned policy beside a recommended arm, or the best arm beside a recommended policy."""
     if not is_arm(record.study, choice.policy):
-        arm = arm_name(record.best_arm)
-        gain = gain_over(record, arm) if choice.policy == record.chosen else None
+        gain = gain_over(record, record.valued_arm) if choice.policy == record.chosen else None
         if gain is None or record.best_arm not in affordable_actions(record):
             return ""
-        given = arm_given(record.study, record.best_arm)
-        return f"Compared with {given}, it {_verb(record, gain)}."
+        return f"Compared with {best_single(record)}, it {_verb(record, gain)}."
     gain = gain_over(record, choice.policy)
     if gain is None:  # it is what came out best of all candidates
         with_noise = ", by sums with noise" if record.study.privacy else ""
@@ -310,7 +309,7 @@ def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
             figures.append(
                 (f"{what}: gain over {SO_FAR}", _signed(gain), _with_level(gain)),
             )
-    arm = choice.policy if is_arm(record.study, choice.policy) else arm_name(record.best_arm)
+    arm = choice.policy if is_arm(record.study, choice.policy) else record.valued_arm
     over_arm = gain_over(record, arm)
     can_be_given = record.best_arm in affordable_actions(record) or arm == choice.policy
     if over_arm and arm != record.chosen and can_be_given:

@@ -8,7 +8,6 @@ from fedopl.report.words.numbers import Span, count, listed, percent, plain
 from fedopl.report.words.policy_labels import OutcomeWords, gain_over, is_arm, verdict
 from fedopl.results.record import Record
 from fedopl.results.reliance import Contradiction, LeftOut
-from fedopl.results.value_tables import arm_name
 
 # With two clients, one nearly always has more than half.
 MOST_WEIGHT, MOST_OF_TWO = 0.5, 0.75
@@ -59,7 +58,7 @@ def _decides(record: Record) -> Iterator[Caution]:
 
 def changed_without(record: Record, one: LeftOut) -> str:
     """How the recommendation would change without this client, in words; empty if it would not."""
-    gain = gain_over(record, arm_name(record.best_arm))
+    gain = gain_over(record, record.valued_arm)
     after = one.gain_without or one.gain
     if gain is None or after is None or is_arm(record.study, record.chosen) or record.in_doubt:
         return ""  # where nothing is recommended, nobody decides it

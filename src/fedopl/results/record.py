@@ -30,6 +30,7 @@ from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
+    BEST_ARM,
     LEARNED,
     GainTable,
     ImprovementTable,
@@ -287,6 +288,15 @@ class Record:
         return f"{self.beyond_guardrails} {self._worth}".lstrip()
 
     @property
+    def valued_arm(self) -> str:
+        """Whose values are those of the best arm: fold by fold, where folds differ in which it is.
+
+        Otherwise the best arm would be chosen by the rows that it is valued on.
+        """
+        by_fold = any(row.against == BEST_ARM for row in self.gains.rows)
+        return BEST_ARM if by_fold else arm_name(self.best_arm)
+
+    @property
     def _worth(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
         if not self.study.evaluation.claims_values:
@@ -304,7 +314,9 @@ class Record:
         against = arm_name(self.best_arm)
         if self.chosen == against:
             return f"The best candidate is a constant arm: {against}."
-        gain = self.gains.over(against)
+        gain = self.gains.over(self.valued_arm)
+        if self.valued_arm == BEST_ARM:
+            against = "chosen fold by fold"
         low, high = gain.interval()
         found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
         what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"

@@ -20,6 +20,10 @@ _NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow | ImprovementRow")
 
 
+# For rows of each fold the arm that came out best in the other folds, where folds differ in that.
+BEST_ARM = "best arm"
+
+
 def arm_name(action: str) -> str:
     """The name of a constant arm."""
     return f"everybody gets {action}"

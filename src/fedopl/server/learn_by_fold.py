@@ -1,36 +1,53 @@
-"""The policy that would have been learned without each fold, from sums that clients reported."""
+"""What would have been learned without each fold, from sums that clients reported."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
-from fedopl.server.aggregate.setting import Setting
+from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.study.mixture import renormalised
 
 
 def learn_by_fold(setting: Setting) -> list[Policy]:
     """One policy for each fold, learned from the other folds of all clients; no client is asked."""
     by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
-    weights = renormalised(setting.weights, by_fold.keys())
-    study = setting.study
-    policies: list[Policy] = []
-    for fold in range(study.nuisances.folds):
-        others = [other for other in range(study.nuisances.folds) if other != fold]
-        sums = {name: own.of_folds(others) for name, own in by_fold.items()}
-        rows = {n: setting.rows[n] * float(own.weights[others].sum()) for n, own in by_fold.items()}
-        borrowed = setting.statistics.borrowed
-        taken = setting.statistics.taken
-        statistics = ScoreStatistics(
-            study=study,
-            sums=sums,
-            rows=rows,
-            borrowed=borrowed,
-            taken=taken and taken.of_folds(others),
-        )
+    weights, policies = renormalised(setting.weights, by_fold.keys()), list[Policy]()
+    for others, statistics in _without_each_fold(setting):
         by_noise = statistics.noise_weights(weights)
-        choice = choose_terms(study, by_fold, weights, others, by_noise)
+        choice = choose_terms(setting.study, by_fold, weights, others, by_noise)
         policies.append(replace(statistics, choice=choice).solve(weights))
     return policies
+
+
+def arms_by_fold(setting: Setting) -> list[str]:
+    """For each fold, the arm that came out best in the other folds of all clients."""
+    weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
+    return [
+        best_of_arms(setting.study, statistics.arm_values(weights))
+        for _, statistics in _without_each_fold(setting)
+    ]
+
+
+def _without_each_fold(setting: Setting) -> Iterator[tuple[list[int], ScoreStatistics]]:
+    """For each fold, the others, and the sums over these."""
+    by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
+    folds = range(setting.study.nuisances.folds)
+    taken = setting.statistics.taken
+    for fold in folds:
+        others = [other for other in folds if other != fold]
+        yield (
+            others,
+            ScoreStatistics(
+                study=setting.study,
+                sums={name: own.of_folds(others) for name, own in by_fold.items()},
+                rows={
+                    name: setting.rows[name] * float(own.weights[others].sum())
+                    for name, own in by_fold.items()
+                },
+                borrowed=setting.statistics.borrowed,
+                taken=taken and taken.of_folds(others),
+            ),
+        )

@@ -1,7 +1,7 @@
 """Compares policies: one query asks about all of them, on the same rows."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import (
+    BEST_ARM,
     LOCAL,
     LOGGING,
     MOST_VALUED_ALONE,
@@ -47,7 +48,7 @@ from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.server.learn_by_fold import arms_by_fold, learn_by_fold
 from fedopl.study.guardrail import WHAT_WAS_DONE, guarded_columns
 from fedopl.study.study import Study
 
@@ -103,8 +104,10 @@ class Candidates:
 
     def add_arm(self, action: str) -> None:
         """Add the policy that gives everybody this action."""
-        arm = constant_policy(action, self.study.actions, self.study.features)
-        self.policies[arm_name(action)] = arm
+        self.policies[arm_name(action)] = self._arm(action)
+
+    def _arm(self, action: str) -> Policy:
+        return constant_policy(action, self.study.actions, self.study.features)
 
     def add_arms(self, setting: Setting) -> None:
         """Add every arm that all clients have scores for, the most promising first.
@@ -153,6 +156,8 @@ class Candidates:
         queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
         if by_fold:
+            if {*arms_by_fold(setting)} != {setting.best_arm}:
+                self.policies[BEST_ARM] = self._arm(setting.best_arm)
             queries["values"] = self._across_folds(setting, chosen)
         elif self.personal:
             queries["values"] = self.personal.asking(
@@ -251,11 +256,9 @@ class Candidates:
             return answers
         places = self.places()
         kept = [places[name] for name in names]
-        square = np.ix_(kept, kept)
 
         def shown(client: str) -> Values:
-            told = answers[client]
-            return replace(told, means=told.means[kept], covariances=told.covariances[square])
+            return answers[client].picked(kept)
 
         if len(answers) > MOST_VALUED_ALONE:  # then answers are in a file, and stay there
             return Answers(answers.exchange, {name: partial(shown, name) for name in answers})
@@ -270,9 +273,11 @@ class Candidates:
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
     def _across_folds(self, setting: Setting, chosen: str) -> ValueAcrossFolds:
-        """The query with all candidates for every fold; only the learned policy differs by fold."""
+        """The query with all candidates for every fold; learned ones and the best arm differ."""
         n_folds = self.study.nuisances.folds
-        versions = {chosen: learn_by_fold(setting)}
+        versions: dict[str, list[Policy]] = {chosen: learn_by_fold(setting)}
+        if BEST_ARM in self.policies:
+            versions[BEST_ARM] = [self._arm(action) for action in arms_by_fold(setting)]
         policies = [
             policy
             for name in in_message_order(self.policies)

@@ -1,14 +1,42 @@
 """What a way of learning is worth: every fold valued by policies that were learned without it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Self
+
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
+from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Values, fault_in_values
-from fedopl.messages.message import Asked, RowSplit, message
+from fedopl.messages.message import Array, Asked, Axis, RowSplit, message
 from fedopl.study.study import Study
 
 
 @message
+class ValuesAcrossFolds(Values, code=133):
+    """The same of candidates that differ by fold, and by what factor variances are larger for it.
+
+    On the diagonal for the value of each candidate, elsewhere for the difference of two.
+    """
+
+    wider: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), PerClient]
+
+    def picked(self, places: Sequence[int]) -> Self:
+        """The values of the candidates at these places."""
+        return replace(super().picked(places), wider=self.wider[np.ix_(places, places)])
+
+    def variance(self, contrast: FloatArray) -> float:
+        """The variance of a contrast; of several candidates, with the largest factor of two."""
+        own = np.flatnonzero(contrast)
+        wider = self.wider[np.ix_(own, own)].max(initial=1.0)
+        return float(wider) * super().variance(contrast)
+
+
+@message
 class ValueAcrossFolds(
-    AsksAboutPolicies[Values],
+    AsksAboutPolicies[ValuesAcrossFolds],
     code=21,
     asked=Asked.EACH,
     permission="values",
@@ -32,7 +60,9 @@ class ValueAcrossFolds(
         few = self.n_policies <= folds * most_in_query(study)
         return few and self.n_policies % folds == 0
 
-    def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
+    def fault_in(self, answer: ValuesAcrossFolds, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
         n_asked = self.n_policies // study.nuisances.folds
+        if answer.wider.shape != answer.covariances.shape or (answer.wider < 1).any():
+            return "folds that decide differently make no variance smaller"
         return fault_in_values(answer, n_asked + N_OWN_CANDIDATES, RowSplit.TRAINING, study, n_rows)

@@ -1,8 +1,13 @@
 """What policies are worth on a client's rows, and how those values vary together."""
 
 import math
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Self
 
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.policy_fields import (
     AsksAboutPolicies,
@@ -20,6 +25,7 @@ N_OWN_CANDIDATES = 2
 MOST_TRIED, MOST_COMPARED = 256, 64
 # Whole groups of rows are held out together, so their rows need not be in the agreed proportion.
 MOST_BY_GROUPS = 20
+ROUNDING_OF_SQUARES = 1e-13  # the rounding error of a sum of squares, as a share of it
 
 
 @message
@@ -31,6 +37,20 @@ class Values(Message, code=72):
     degrees_of_freedom: Annotated[int, PerClient]
     means: Annotated[Array, (Axis.CANDIDATES,), PerClient]
     covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), PerClient]
+
+    def picked(self, places: Sequence[int]) -> Self:
+        """The values of the candidates at these places."""
+        square = np.ix_(places, places)
+        return replace(self, means=self.means[places], covariances=self.covariances[square])
+
+    def variance(self, contrast: FloatArray) -> float:
+        """The variance of a contrast; zero if it is no larger than rounding.
+
+        Policies that decide alike differ only by rounding.
+        """
+        found = float(contrast @ self.covariances @ contrast)
+        size = float(np.abs(contrast) @ np.abs(self.covariances) @ np.abs(contrast))
+        return found if found > ROUNDING_OF_SQUARES * size else 0.0
 
 
 @message

@@ -5,10 +5,10 @@ from fedopl.report.explain.noise_at_clients import noise_at_clients
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
-from fedopl.report.words.permission_words import arm_given
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
+    best_single,
     gain_over,
     has_network,
     only_together,
@@ -19,7 +19,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.report.words.region_words import one_client_alone, own_in_regions
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL, LOGGING, MOST_VALUED_ALONE, PERSONAL, arm_name
+from fedopl.results.value_tables import LOCAL, LOGGING, MOST_VALUED_ALONE, PERSONAL
 from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
@@ -60,7 +60,7 @@ def by_client(record: Record) -> Section:
             "A policy that is good for all together need not be good for each. Every "
             f"client's own {rows} say what the learned policy would gain there over "
             f"{own * _has_own(record)}{SO_FAR}{',' * _has_own(record)} and over "
-            f"{arm_given(record.study, record.best_arm)}."
+            f"{best_single(record)}."
         )
         if _has_own(record) and (of_members := own_in_regions(record)):
             intro += f" {of_members}"
@@ -78,9 +78,8 @@ def by_client(record: Record) -> Section:
 
 def _comparisons(record: Record) -> dict[str, str]:
     """The policies to compare with, by column title."""
-    best = arm_name(record.best_arm)
     columns = {"own policy": LOCAL} if _has_own(record) else {}
-    columns |= {"done so far": LOGGING, "best single action": best}
+    columns |= {"done so far": LOGGING, "best single action": record.valued_arm}
     columns |= {"personal policy": PERSONAL} if _has_personal(record) else {}
     return {title: name for title, name in columns.items() if name != record.chosen}
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from fedopl.base.labels import GLOBAL
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.words.numbers import Span, decimal
-from fedopl.report.words.permission_words import arm_label
+from fedopl.report.words.permission_words import arm_given, arm_label
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, PERSONAL, arm_name
+from fedopl.results.value_tables import BEST_ARM, LEARNED, LOCAL, LOGGING, PERSONAL, arm_name
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
@@ -66,8 +66,16 @@ def label(study: Study, name: str) -> str:
     own = f"{_OWN}, without the budget" if study.budget else _OWN
     known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: own}
     known[PERSONAL] = "each client's personal policy"
+    known[BEST_ARM] = "the best single action, chosen fold by fold"
     known |= {arm_name(action): arm_label(study, action) for action in study.actions}
     return known.get(name, f"'{name}'")
+
+
+def best_single(record: Record) -> str:
+    """The best arm, as the learned policy is compared with it."""
+    if record.valued_arm == BEST_ARM:
+        return label(record.study, BEST_ARM)
+    return arm_given(record.study, record.best_arm)
 
 
 def has_network(record: Record) -> bool:

@@ -12,6 +12,7 @@ from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.restricted import Restricted
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import (
+    BEST_ARM,
     LOCAL,
     LOGGING,
     MOST_VALUED_ALONE,
@@ -29,7 +30,6 @@ from fedopl.study.mixture import Weights, renormalised
 
 # The degrees of freedom of an estimate whose variance is zero.
 _BOUNDLESS = 1_000_000
-ROUNDING_OF_SQUARES = 1e-13  # the rounding error of a sum of squares, as a share of it
 
 
 def mixture_estimate(
@@ -71,7 +71,7 @@ def _weighed(parts: Iterable[tuple[float, Values]], contrast: FloatArray) -> Est
     n_rows = of_rows = 0
     is_known = True
     for weight, values in parts:
-        variances.append(weight**2 * _variance(values, contrast))
+        variances.append(weight**2 * values.variance(contrast))
         if isinstance(values, ValuesWithNoise):
             # The part of the variance that comes from noise alone, and its uncertainty.
             alone = weight**2 * float(contrast @ values.noise @ contrast)
@@ -98,18 +98,6 @@ def _whole(number: float) -> int:
     So an estimate from one client alone keeps that client's degrees of freedom.
     """
     return int(number * (1 + 1e-9))
-
-
-def _variance(values: Values, contrast: FloatArray) -> float:
-    """The variance of a contrast; zero if it is no larger than rounding.
-
-    Policies that decide alike differ only by rounding.
-    """
-    found = float(contrast @ values.covariances @ contrast)
-    if isinstance(values, ValuesWithNoise):
-        return found  # may be negative; `honest_variance` corrects the sum over clients
-    size = float(np.abs(contrast) @ np.abs(values.covariances) @ np.abs(contrast))
-    return found if found > ROUNDING_OF_SQUARES * size else 0.0
 
 
 def value_table(
@@ -164,7 +152,7 @@ def improvement_table(
 ) -> ImprovementTable:
     """Every policy's gain over what was done, paired. The intervals hold for all together."""
     units = dict(zip(names, np.eye(len(names)), strict=True))
-    policies = [name for name in names if name not in (LOGGING, LOCAL, PERSONAL)]
+    policies = [name for name in names if name not in (LOGGING, LOCAL, PERSONAL, BEST_ARM)]
     level = 1 - 0.05 / len(policies)  # Bonferroni
     rows = []
     for policy in policies:

@@ -23,6 +23,10 @@ class ValuesWithNoise(Values):
     noise: FloatArray  # (n_candidates, n_candidates), what noise alone adds to covariances
     doubt: float  # standard deviation of a contrast's variance, as a multiple of its noise part
 
+    def variance(self, contrast: FloatArray) -> float:
+        """The variance, which may be negative; `honest_variance` corrects the sum over clients."""
+        return float(contrast @ self.covariances @ contrast)
+
 
 def honest_variance(total: float, noises: Iterable[tuple[float, float]]) -> float:
     """The sum of clients' variances, increased enough for intervals to hold.

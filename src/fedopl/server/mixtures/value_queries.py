@@ -1,7 +1,7 @@
 """Values of policies at every client: asked for in batches, or taken from known answers."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -110,14 +110,9 @@ def picking(names: Sequence[str], answers: Mapping[str, Values]) -> Ask:
 
     def pick(wanted: Sequence[object]) -> Mapping[str, Values]:
         places = [*(names.index(str(name)) for name in wanted), *own]
-        return {client: _picked(values, places) for client, values in sorted(answers.items())}
+        return {client: values.picked(places) for client, values in sorted(answers.items())}
 
     return pick
-
-
-def _picked(values: Values, places: list[int]) -> Values:
-    means, covariances = values.means[places], values.covariances[np.ix_(places, places)]
-    return replace(values, means=means, covariances=covariances)
 
 
 def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable]]:

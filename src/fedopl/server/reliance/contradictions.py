@@ -98,7 +98,7 @@ def outlying_gains(
     contrast = np.zeros(len(answers[names[0]].means))
     contrast[places[chosen]], contrast[places[against]] = 1.0, -1.0
     gains = np.array([answers[name].means @ contrast for name in names])
-    variances = np.array([contrast @ answers[name].covariances @ contrast for name in names])
+    variances = np.array([answers[name].variance(contrast) for name in names])
     middle = float(np.median(gains))
     spread = BY_MEDIAN_DEVIATION * float(np.median(np.abs(gains - middle)))
     usual = float(np.median(variances))

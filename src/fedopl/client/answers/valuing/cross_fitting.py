@@ -1,13 +1,12 @@
 """Answers for cross-fitted values: sums by fold, and each fold valued by its own policies."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from fedopl.base.arrays import IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.answers.valuing.estimate_values import (
     as_values,
@@ -22,8 +21,7 @@ from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds, ValuesAcrossFolds
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
@@ -31,9 +29,9 @@ from fedopl.study.study import Study
 
 # Folds are not independent: each contributes to the policies that value the others. The less stable
 # these policies are, the more it contributes. Measured on made-up rows, with and without effects,
-# with and without groups: variances exceed those of independent rows by up to this factor times the
-# share of `_instability`.
-BY_INSTABILITY = 1.5
+# with and without groups: variances exceed those of independent rows by up to this factor times how
+# often two versions decide differently. For differences, versions of either policy count.
+OF_VALUES, OF_TREES, OF_DIFFERENCES = 1.5, 2.0, 2.0
 
 
 def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
@@ -53,7 +51,7 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     return found if space.adds_terms else found.without_sums()
 
 
-def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
+def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> ValuesAcrossFolds:
     """The values of the candidates, of the logging policy and of the client's local policy.
 
     In each row, a candidate decides as it was learned without that row's fold.
@@ -72,9 +70,10 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> Values:
         whole = space.whole
         decided = _decided(whole, candidates)
         found = with_excess(found, space.scored, decided, whole.weights(whole.training))
-    wider = 1 + BY_INSTABILITY * max((_instability(space, own) for own in valued), default=0.0)
-    found = replace(found, covariances=wider * found.covariances)
-    return as_values(space, found, RowSplit.TRAINING)
+    told = as_values(space, found, RowSplit.TRAINING)
+    *asked_about, own_alone = candidates  # what was done comes between them, and has no versions
+    versions = {**dict(enumerate(asked_about)), len(candidates): own_alone}
+    return ValuesAcrossFolds(**vars(told), wider=_wider(space, versions))
 
 
 def _summed(
@@ -92,15 +91,38 @@ def _summed(
     return sums
 
 
-def _instability(space: Workspace, versions: Sequence[Decides]) -> float:
-    """How often two versions of a candidate decide differently on the client's rows."""
-    pairs = list(combinations(range(len(versions)), 2))
-    apart = np.zeros(len(pairs), np.int64)
+def _wider(
+    space: Workspace, versions: Mapping[int, Sequence[Decides]]
+) -> FloatArray:  # (n_candidates, n_candidates)
+    """By what factor variances of values, and of their differences, exceed those of fixed policies.
+
+    Candidates at other places, such as what was done, are the same in every fold.
+    """
+    n_candidates = max(versions) + 1
+    apart = np.zeros((n_candidates, n_candidates))
     for chunk in space.unscored_chunks():
         contexts = chunk.data.contexts[chunk.training]
-        decided = [decide(contexts) for decide in versions]
-        apart += [np.count_nonzero(decided[first] != decided[second]) for first, second in pairs]
-    return float(np.mean(apart / space.n_training))
+        found = {p: _differ([decide(contexts) for decide in own]) for p, own in versions.items()}
+        differ = {place: own for place, own in found.items() if own.any()}
+        for place, own in differ.items():
+            apart[place] += own.sum()
+            apart[:, place] += own.sum()
+            apart[place, place] -= own.sum()
+        for first, second in combinations(differ, 2):
+            both = np.count_nonzero(differ[first] & differ[second])
+            apart[first, second] -= both
+            apart[second, first] -= both
+    folds = space.study.nuisances.folds
+    apart /= folds * (folds - 1) / 2 * space.n_training
+    is_tree = space.study.policy.kind == "tree"
+    factors = np.full_like(apart, OF_DIFFERENCES)
+    np.fill_diagonal(factors, OF_TREES if is_tree else OF_VALUES)
+    return 1 + factors * apart
+
+
+def _differ(decided: Sequence[IntArray]) -> BoolArray:  # (n_pairs, n_rows)
+    """Where each two versions decide differently."""
+    return np.stack([one != other for one, other in combinations(decided, 2)])
 
 
 def _decided(
