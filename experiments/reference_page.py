@@ -175,7 +175,8 @@ def _argument_row(parameter: inspect.Parameter) -> str:
     else:
         name = info.metavar or parameter.name.upper()
     takes, default = _argument_words(annotation, info), _argument_default(parameter.default)
-    return f"| `{name}` | {takes} | {default} | {info.help} |"
+    shown = (info.help or "").replace("\\[", "[")  # as the terminal shows it
+    return f"| `{name}` | {takes} | {default} | {shown} |"
 
 
 def _argument_words(annotation: Any, info: Any) -> str:

@@ -28,13 +28,8 @@ from fedopl.client.rows import chunks
 from fedopl.engines import in_process, run_in_memory
 from fedopl.messages import codec, vocabulary
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
-from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.personal_values import (
-    ValuePersonal,
-    ValuePersonalChoice,
-    ValuePersonalTree,
-)
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately
@@ -222,7 +217,9 @@ AXES = {
     Axis.PATH_TREES: "16 + d",
     Axis.CURVE_POINTS: "65 + d",
     Axis.STRENGTHS: "47",
-    Axis.CHOICES: "v",
+    Axis.OTHERS: "d",
+    Axis.OTHERS_NUMBERS: "p + 1 + D",
+    Axis.OTHERS_TERMS: "p + 1",
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
@@ -246,7 +243,6 @@ OWN_AXES = {
     Describe: {Axis.LINEAR_POLICIES: "1"},
     ValueAtTarget: {Axis.LINEAR_POLICIES: "1"},
     ValueJointly: {Axis.LINEAR_POLICIES: "1"},
-    ValueAcrossFolds: {Axis.LINEAR_POLICIES: "K·v"},
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
     ValueApart: {Axis.LINEAR_POLICIES: "2"},
@@ -257,9 +253,6 @@ OWN_AXES = {
 }
 # The same of answers, by what they answer.
 ANSWERED_AXES = {
-    ValuePersonal: {Axis.CANDIDATES: "v + 3"},
-    ValuePersonalTree: {Axis.CANDIDATES: "v + 3"},
-    ValuePersonalChoice: {Axis.CANDIDATES: "v + 3"},
     ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
     ValueSpending: {Axis.CURVE_POINTS: "v + d + 1"},
 }
@@ -284,8 +277,9 @@ def encoded(message, letters, query=None):
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     more["m"] = 3
-    if query is ValuePersonal:
+    if query is EstimateValues:  # with a personal policy, in a cautious study
         more["D"] = (p + 1) * (p + 2) // 2
+        more["z"] = d * (p + 1 + more["D"]) + 2 * (p + 1) + 47
     letters = WAYS["csoaa-exact"].letters(
         p, d, K=folds, C=n_clients, W=5 * d * (p + 1 + more.get("D", 0)), x=2 * d + 2, **more
     )

@@ -29,16 +29,9 @@ from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
-from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
-from fedopl.messages.evaluation.outcome_values import ValueOutcome
-from fedopl.messages.evaluation.personal_values import (
-    ValuePersonal,
-    ValuePersonalChoice,
-    ValuePersonalTree,
-)
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, ValuePrices
 from fedopl.messages.learning.contrast_squares import SumContrasts
@@ -71,7 +64,6 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.second_look import NEAR_BINS
-from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
@@ -82,12 +74,11 @@ MARGINAL = NuisancePlan(propensity="marginal")
 LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 
-# The last two are of studies that set none apart.
+# The last one is of studies that set none apart.
 ON_ROWS_SET_APART = (
-    *(EstimateValues, ValueOutcome, ValuePrices, ValueTrees, ValueLeaves, ValuePersonal, TellFit),
-    *(ValuePersonalTree, ValuePersonalChoice),
+    *(EstimateValues, ValuePrices, ValueTrees, ValueLeaves, TellFit),
     *(ValueAtTarget, ValueSpending, TellInteractions, BalanceContexts, ValueJointly),
-    *(SumByFold, ValueAcrossFolds),
+    SumByFold,
 )
 ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
 JOINTLY = (BalanceContexts, ValueJointly)
@@ -115,7 +106,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
     policy = fedopl.Linear(oracle=oracle, training=plan)
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
-    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees, ValuePersonalTree):
+    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees):
         options["policy"] = "tree"
     if kind is ValueSpending:
         options["policy"] = "finite"
@@ -129,14 +120,10 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["mixture"] = fedopl.mixture.path("north")
     if kind is TellWeight:
         options["mixture"] = fedopl.mixture.empirical(count="weight")
-    if kind in (SumByFold, ValueAcrossFolds):
+    if kind is SumByFold:
         options["evaluation"] = "cross-fitted"
-    if kind is ValueOutcome:
-        options["guardrails"] = {"harm": HARM}
-    if kind in (SumContrasts, ValuePersonal, ValuePersonalTree, ValuePersonalChoice):
+    if kind is SumContrasts:
         options["personal"] = "ridge"
-    if kind is ValuePersonalChoice:
-        options["policy"] = "finite"
     if kind in (ValuePrices, ValueTrees, ValueSpending):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
@@ -192,8 +179,10 @@ def query_of(kind, agreed, exchange=1, **changes):
             "scale": np.ones(shape[1]),
             "spread": 1.0,
         },
-        EstimateValues: {**packed([], agreed), "split": RowSplit.EVALUATION},
-        ValueOutcome: {**packed([], agreed), "outcome": 0},
+        EstimateValues: {
+            **packed([], agreed),
+            "split": RowSplit(2 - agreed.evaluation.is_cross_fitted),
+        },
         ValuePrices: {
             "prices": np.linspace(0, 1, N_PRICES),
             "against": 0,
@@ -201,25 +190,6 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         ValueSpending: {**packed([], agreed), "against": 0},
         ValueTrees: {"against": 0, "trees": np.array([as_array(Leaf(0))] * n_trees)},
-        ValuePersonal: {
-            **packed([], agreed),
-            "others": np.zeros(shape),
-            "centre": np.zeros(shape[1]),
-            "scale": np.ones(shape[1]),
-            "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
-        },
-        ValuePersonalTree: {
-            **packed([], agreed),
-            "tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1))),
-            "others": np.zeros((agreed.n_actions, 2)),
-            "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
-        },
-        ValuePersonalChoice: {
-            **packed([], agreed),
-            "linear": np.zeros((2, *shape)),
-            "others": np.zeros(2),
-            "likelihoods": np.zeros(len(RIDGE_STRENGTHS)),
-        },
         ValueAtTarget: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
@@ -236,10 +206,6 @@ def query_of(kind, agreed, exchange=1, **changes):
             "share": 0.5,
             **jointly,
             "regions": np.zeros((N_REGIONS, shape[1])),
-        },
-        ValueAcrossFolds: {
-            **packed([], agreed),
-            "linear": np.zeros((5 * agreed.evaluation.is_cross_fitted, *shape)),
         },
         Describe: {
             **packed([], agreed),
@@ -692,14 +658,14 @@ STUDIES = {
     "by weight": (study_of(TellWeight), {SumOutcomes, *DESCRIBING, TellWeight}),
     "cross-fitted": (
         study_of(SumByFold),
-        {SumOutcomes, *DESCRIBING, SumByFold, ValueAcrossFolds},
+        {SumOutcomes, *DESCRIBING, SumByFold},
     ),
     "personal": (
-        study_of(ValuePersonal),
-        {SumOutcomes, *DESCRIBING, SumContrasts, ValuePersonal},
+        study_of(SumContrasts),
+        {SumOutcomes, *DESCRIBING, SumContrasts},
     ),
     "personal trees": (
-        study_of(ValuePersonalTree),
+        study_of(SumContrasts, policy="tree"),
         {
             SumOutcomes,
             *DESCRIBING,
@@ -708,19 +674,18 @@ STUDIES = {
             SumNearThresholds,
             ValueLeaves,
             SumContrasts,
-            ValuePersonalTree,
         },
     ),
     "personal choices": (
-        study_of(ValuePersonalChoice),
-        {SumOutcomes, *DESCRIBING, ValuePersonalChoice},
+        study_of(SumContrasts, policy="finite"),
+        {SumOutcomes, *DESCRIBING},
     ),
     "for a target": (study_of(ValueAtTarget), {SumOutcomes, *DESCRIBING, *ABOUT_A_TARGET}),
     "for a target, jointly": (
         study_of(ValueJointly),
         {SumOutcomes, *DESCRIBING, TellContexts, *JOINTLY},
     ),
-    "guarded": (study_of(ValueOutcome), {SumOutcomes, *DESCRIBING, ValueOutcome}),
+    "guarded": (study_of(guardrails={"harm": HARM}), {SumOutcomes, *DESCRIBING}),
     "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
     "local, not described": (
         study_of(nuisances=LOCAL, evaluation=fedopl.EvaluationPlan(describe=False)),
@@ -731,9 +696,7 @@ STUDIES = {
 
 @pytest.mark.parametrize(("study", "own"), STUDIES.values(), ids=STUDIES)
 def test_a_client_answers_what_its_study_needs_and_nothing_else(draw, study, own):
-    needed = {Enrol, SumScores, *own}
-    if ValueAcrossFolds not in own:
-        needed.add(EstimateValues)
+    needed = {Enrol, SumScores, EstimateValues, *own}
     assert queries_of(study) == needed
     door = scored(door_to(draw(), study))
     for kind in HANDLERS:  # the target alone is asked what its contexts are like

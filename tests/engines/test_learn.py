@@ -164,7 +164,7 @@ def test_exchanges_are_nine_for_the_exact_oracle_and_three_more_to_describe(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
     )
     asked = [latest.query for latest in run.rounds]
-    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, *CONTRASTS, "ValuePersonal", *last]
+    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, *CONTRASTS, "EstimateValues", *last]
 
 
 def trips_of(run):
@@ -178,30 +178,29 @@ def trips_of(run):
 
 ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
 CONTRASTS = ["SumContrasts"]  # for personal policies
-END, OWN_END = ([values, *DESCRIBED] for values in ("EstimateValues", "ValuePersonal"))
+END = ["EstimateValues", *DESCRIBED]
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
-CHOSEN_END = ["ValuePersonalChoice", *END[1:]]
 # A trip earlier, what `learn` looks for by itself.
 SCREEN, FOUND = ["Enrol", "ScreenJumps"], ["TakeFound", *ENROL]
 TRIPS = {
-    "exact": ({}, [SCREEN, FOUND, CHOOSE + CONTRASTS, OWN_END]),
+    "exact": ({}, [SCREEN, FOUND, CHOOSE + CONTRASTS, END]),
     "exact, one policy for all": ({"personal": "none"}, [SCREEN, FOUND, CHOOSE, END]),
-    "exact and linear": ({"basis": "linear"}, [ENROL, SCORE + CONTRASTS, OWN_END]),
+    "exact and linear": ({"basis": "linear"}, [ENROL, SCORE + CONTRASTS, END]),
     "exact on local nuisances": (
         {"nuisances": LOCAL},
-        [SCREEN, FOUND[:2], CHOOSE + CONTRASTS, OWN_END],
+        [SCREEN, FOUND[:2], CHOOSE + CONTRASTS, END],
     ),
     "exact without values": ({"evaluation": 0}, [SCREEN, FOUND, CHOOSE, END[1:]]),
     "exact without descriptions": (
         {"evaluation": fedopl.EvaluationPlan(describe=False)},
-        [SCREEN, FOUND, CHOOSE + CONTRASTS, ["ValuePersonal"]],
+        [SCREEN, FOUND, CHOOSE + CONTRASTS, ["EstimateValues"]],
     ),
     "exact without either": (
         {"evaluation": fedopl.EvaluationPlan(share=0, describe=False)},
         [SCREEN, FOUND, CHOOSE],
     ),
     "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
-    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], CHOSEN_END]),
+    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], END]),
     **{
         f"{oracle} in {rounds} rounds": (
             {"policy": fedopl.Linear(oracle=oracle, training=fedopl.TrainingPlan(rounds=rounds))},

@@ -1,16 +1,21 @@
 """Law: cross-fitted values are those of the way of learning, and their intervals cover them."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 import fedopl
+from fedopl.client import workspace
 from fedopl.client.answers.handlers import HANDLERS
-from fedopl.client.answers.valuing import cross_fitting
+from fedopl.client.answers.valuing import estimate_values, value_personal
+from fedopl.client.answers.valuing.estimate_values import estimate
+from fedopl.client.answers.valuing.versions import widened
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.local.fold_policies import local_policies_by_fold
-from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
+from fedopl.client.outcome_workspace import OutcomeWorkspace
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.policies.kinds import in_message_order
 from fedopl.report.page import write_report
 from fedopl.results.value_tables import BEST_ARM
@@ -59,7 +64,7 @@ def by_fold(monkeypatch):
     together = spied("together", learn_by_fold)
     monkeypatch.setattr(policy_comparison, "learn_by_fold", together)
     alone = spied("alone", local_policies_by_fold)
-    monkeypatch.setattr(cross_fitting, "local_policies_by_fold", alone)
+    monkeypatch.setattr(workspace, "local_policies_by_fold", alone)
     return seen
 
 
@@ -101,8 +106,8 @@ def test_intervals_cover_what_the_way_of_learning_is_worth(world, by_fold):
                 value - true_value(by_fold["alone"], effect),
             ),
         }
-        for name, (estimate, truth) in truths.items():
-            low, high = estimate.interval()
+        for name, (found, truth) in truths.items():
+            low, high = found.interval()
             covered[name] += low <= truth <= high
     print(world, {name: count / N_RUNS for name, count in covered.items()})
     # Of 60 runs that cover 95 %, at least 53 do in all but one of a hundred such tests.
@@ -117,9 +122,9 @@ def test_every_row_is_valued_by_policies_that_its_fold_had_no_part_in(by_fold, m
 
     def spy(space, query):
         spaces[space.n_training] = space
-        return cross_fitting.value_across_folds(space, query)
+        return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
+    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
     run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
     for name, data in clients.items():
         space = spaces[data.n_rows]
@@ -143,9 +148,9 @@ def test_the_best_arm_is_the_one_of_the_other_folds(by_fold, monkeypatch):
 
     def spy(space, query):
         spaces[space.client] = space
-        return cross_fitting.value_across_folds(space, query)
+        return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
+    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
     run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
     found, values, arms = 0.0, {}, set()
     sums = {
@@ -166,33 +171,71 @@ def test_the_best_arm_is_the_one_of_the_other_folds(by_fold, monkeypatch):
     assert "the best constant arm, chosen fold by fold" in run.verdict
 
 
+def test_a_guardrail_is_judged_fold_by_fold(by_fold, monkeypatch):
+    """A further outcome is valued in each row by the policy that was learned without its fold."""
+    rng = np.random.default_rng(0)
+    clients = {}
+    for name in "xy":
+        data = logged(rng, 120, 1.0)
+        harm = (rng.random(120) < 0.3) + 0.2 * (data.actions == 1)
+        fields = (data.contexts, data.actions, data.rewards)
+        clients[name] = fedopl.LoggedData(*fields, outcomes={"harm": harm}, action_names="abc")
+    spaces, further = {}, {}
+
+    def spy(space, split, asked):
+        (further if isinstance(space, OutcomeWorkspace) else spaces)[space.client] = space
+        return estimate(space, split, asked)
+
+    monkeypatch.setattr(estimate_values, "estimate", spy)
+    harm = fedopl.Guardrail(column="harm", at_most=0.5, more_than="what was done")
+    options = {"basis": "linear", "evaluation": PLAN, "nuisances": NUISANCES}
+    run = fedopl.learn(clients, guardrails={"harm": harm}, **options)
+    for name, space in spaces.items():
+        whole, scores = space.whole, further[name].whole.scores
+        for kind, policies in (
+            ("learned", by_fold["together"]),
+            ("local policy", space.local_policies_by_fold),
+        ):
+            values = np.empty(120)
+            for policy, rows in zip(policies, whole.fold_slices, strict=True):
+                decided = policy.decide(whole.data.contexts[rows])
+                values[rows] = scores[rows][np.arange(len(decided)), decided]
+            found = run.outcomes.of("harm", kind, name)
+            assert found.value == pytest.approx(values.mean(), rel=1e-12)
+            assert found.n_rows == 120
+    assert run.guardrails.of("learned")["harm"].verdict == "kept"
+
+
 def test_variances_are_larger_by_how_often_versions_differ(by_fold, monkeypatch):
     told = {}
 
-    def spy(space, query):
-        told["space"], told["answer"] = space, cross_fitting.value_across_folds(space, query)
-        return told["answer"]
+    def spy(space, found, candidates):
+        told["space"], told["plain"] = space, found.covariances
+        told["wider"] = widened(space, found, candidates).covariances
+        return replace(found, covariances=told["wider"])
 
-    monkeypatch.setitem(HANDLERS, ValueAcrossFolds, spy)
+    monkeypatch.setattr(estimate_values, "widened", spy)
     rng = np.random.default_rng(0)
-    run = fedopl.learn(
-        {"x": logged(rng, 90, 0.3)}, basis="linear", evaluation=PLAN, nuisances=NUISANCES
-    )
-    contexts = told["space"].data.contexts
-    learned, alone = ([p.decide(contexts) for p in by_fold[kind]] for kind in ("together", "alone"))
+    clients = {name: logged(rng, 90, 0.3) for name in "xy"}
+    run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
+    space, contexts = told["space"], told["space"].data.contexts
+    learned = [policy.decide(contexts) for policy in by_fold["together"]]
+    alone = [policy.decide(contexts) for policy in space.local_policies_by_fold]
     pairs = list(combinations(range(5), 2))
     own = np.mean([learned[a] != learned[b] for a, b in pairs])
     either = np.mean([(learned[a] != learned[b]) | (alone[a] != alone[b]) for a, b in pairs])
-    wider = told["answer"].wider
-    place = in_message_order({"learned": run.policy}).index("learned")
     assert own > 0
-    assert wider[place, place] == pytest.approx(1 + 1.5 * own)
-    assert wider[place, -2] == pytest.approx(1 + 2 * own)  # what was done is the same in all folds
-    assert wider[place, -1] == wider[-1, place] == pytest.approx(1 + 2 * either)
-    contrast = np.zeros(len(wider))
-    contrast[[place, -1]] = 1.0, -1.0
-    plain = contrast @ told["answer"].covariances @ contrast
-    assert told["answer"].variance(contrast) == pytest.approx((1 + 2 * either) * plain)
+    units = np.eye(len(told["plain"]))
+    place = in_message_order({"learned": run.policy}).index("learned")
+    done, local = -2, -1  # what was done is the same in all folds
+    for contrast, factor in (
+        (units[place], 1 + 1.5 * own),
+        (units[place] - units[done], 1 + 2 * own),
+        (units[place] - units[local], 1 + 2 * either),
+    ):
+        found = contrast @ told["wider"] @ contrast / (contrast @ told["plain"] @ contrast)
+        # Or a little more, where no values could differ so much two by two.
+        assert factor * (1 - 1e-9) < found < factor * 1.05
 
 
 def least_squares_without(fold, spaces):

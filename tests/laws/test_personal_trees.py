@@ -7,7 +7,8 @@ from scipy.stats import multivariate_normal
 
 import fedopl
 from fedopl.client.local.personal_tree import PersonalTreeTask
-from fedopl.messages.evaluation.personal_values import ValuePersonalChoice, ValuePersonalTree
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
@@ -87,15 +88,20 @@ def _server(**changes):
 SPLIT = Branch(0, 0.0, Leaf(0), Leaf(1))
 
 
+def asked_about(root, study):
+    """The fields of a query about this tree alone, on held-out rows."""
+    return {"split": RowSplit.EVALUATION, **packed([], study), "trees": as_array(root)[None]}
+
+
 @pytest.mark.parametrize("strength", FORCED)
 def test_strength_none_is_the_others_and_all_the_clients_own(strength):
     server = _server(policy=fedopl.Tree(depth=1, refine=False))
     others = np.zeros((len(ACTIONS), 2))
     others[1, 0] = others[0, 1] = 1e-3
     likely = only(strength)
-    fields = {**packed([], server.study), "tree": as_array(SPLIT), "others": others}
-    told = server.ask(ValuePersonalTree, **fields, likelihoods=likely)
-    assert told.means.shape == (3,)  # its value, and nothing of the tree
+    fields = {**asked_about(SPLIT, server.study), "others": others}
+    told = server.ask(EstimateValues, **fields, likelihoods=likely)
+    assert told.means.shape == (4,)  # its value, and nothing of the tree
     space = server.door._space
     found = PersonalTreeTask(
         study=space.study,
@@ -118,10 +124,8 @@ def test_a_personal_leaf_holds_only_what_its_people_may_get():
     server = _server(policy=fedopl.Tree(depth=1, refine=False, allowed=(group,)))
     others = np.zeros((len(ACTIONS), 2))
     others[1] = 1.0
-    fields = {**packed([], server.study), "tree": as_array(SPLIT), "others": others}
-    assert not isinstance(
-        server.ask(ValuePersonalTree, **fields, likelihoods=only("none")), Refusal
-    )
+    fields = {**asked_about(SPLIT, server.study), "others": others}
+    assert not isinstance(server.ask(EstimateValues, **fields, likelihoods=only("none")), Refusal)
     contexts = server.door._space.data.contexts[:200]
     decided = server.door.personal_policy.decide(contexts)
     assert (decided[contexts[:, 0] > 0] == 0).all()
@@ -132,15 +136,15 @@ def test_a_personal_leaf_holds_only_what_its_people_may_get():
     "wrong",
     [
         {"others": np.zeros((len(ACTIONS), 1))},
-        {"tree": np.full((1, 4), 7.0)},
+        {"trees": np.full((1, 1, 4), 7.0)},
         {"likelihoods": np.full(len(RIDGE_STRENGTHS), np.nan)},
     ],
 )
 def test_a_tree_that_no_honest_server_sends_is_malformed(wrong):
     server = _server(policy=fedopl.Tree(depth=1))
-    fields = {**packed([], server.study), "tree": as_array(SPLIT)}
+    fields = asked_about(SPLIT, server.study)
     fields |= {"others": np.zeros((len(ACTIONS), 2)), "likelihoods": only("none")}
-    assert server.ask(ValuePersonalTree, **{**fields, **wrong}).reason.name == "MALFORMED"
+    assert server.ask(EstimateValues, **{**fields, **wrong}).reason.name == "MALFORMED"
 
 
 # --- choices among candidates -------------------------------------------------------------------
@@ -155,8 +159,8 @@ def test_the_choice_is_the_others_or_the_clients_own_and_is_worth_what_it_is(str
     others = np.zeros(len(ACTIONS))
     worst = int(own.argmin())
     others[worst] = 1e-6
-    fields = {**packed(arms, server.study), "others": others, "likelihoods": only(strength)}
-    told = server.ask(ValuePersonalChoice, **fields)
+    fields = {**packed(arms, server.study), "split": RowSplit.EVALUATION, "others": others[None]}
+    told = server.ask(EstimateValues, **fields, likelihoods=only(strength))
     chosen = worst if strength == "none" else int(own.argmax())
     assert told.means[len(arms)] == told.means[chosen]
     kept = server.door.personal_policy

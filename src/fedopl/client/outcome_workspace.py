@@ -4,6 +4,7 @@ Propensities, folds, held-out rows and the local policy are those of the study.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedopl.client.scoring.study_scores import StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies.policy import Policy
 
 
 def column_events(data: LoggedData, outcome: str) -> Events:
@@ -68,3 +70,8 @@ class OutcomeWorkspace(Workspace):
     def scored(self) -> StudyScores:
         """The scores by this outcome; they are not stored, except in a file beside rows on disk."""
         return self._scores
+
+    @property
+    def local_policies_by_fold(self) -> Sequence[Policy]:
+        """Those that were learned by the study's outcome."""
+        return self._main.local_policies_by_fold

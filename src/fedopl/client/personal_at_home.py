@@ -7,23 +7,20 @@ the policy was solved from, and nobody could say how far one of them can move it
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.errors import DataError
 from fedopl.base.estimates import Estimate
-from fedopl.client.answers.valuing.estimate_values import estimate_candidates
+from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.home_workspace import HomeWorkspace
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.scoring.values import JointEstimate
-from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import in_words
-from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.value_tables import (
@@ -57,10 +54,9 @@ def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
     """The same, with its value beside those of the shared policy and of the local policy."""
     home = _opened(space, shared)
     policy = _solved(home, shared)
-    valued: dict[str, Any] = packed([shared], home.study)
-    asked = EstimateValues(split=RowSplit.EVALUATION, **valued)
     try:
-        found = estimate_candidates(home, asked, RowSplit.EVALUATION, further=(policy,))
+        asked = [[one.at(home.client).decide] for one in (shared, policy)]
+        found = estimate(home, RowSplit.EVALUATION, asked)
     except RefusedError as refused:
         raise _in_words(space, refused) from None
     n_held_out, sign = home.n_rows(RowSplit.EVALUATION), home.study.reward_sign

@@ -1,6 +1,6 @@
 """What answers are computed from: one client's rows in one study, scores, its local policy."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.personal_store import keep_candidate, keep_personal, kept_personal
 from fedopl.client.disk.store import Arrays, MemoryStore, Store
+from fedopl.client.local.fold_policies import local_policies_by_fold
 from fedopl.client.local.local_policy import LocalTask, learn_local_policy
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
@@ -244,6 +245,11 @@ class Workspace:
     def local_policy(self) -> Policy:
         """The policy that this client would have learned alone."""
         return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
+
+    @computed_once
+    def local_policies_by_fold(self) -> Sequence[Policy]:
+        """The policies that this client would have learned alone without each fold."""
+        return local_policies_by_fold(self.own_chunks, self.study_rows, self.study, self.blocks)
 
     def keep_personal(self, policy: Policy) -> None:
         """Store the client's personal policy, for its own use."""

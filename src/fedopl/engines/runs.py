@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fedopl.base.errors import StorageError
-from fedopl.client.disclosure.ledger import Entry, Ledger
+from fedopl.client.disclosure.ledger import Entry, Ledger, as_entry
 from fedopl.client.disclosure.packed_ledger import PackedLedgers
 from fedopl.policies.policy import Policy
 from fedopl.results.files.run_folder import load_record, save_record
@@ -166,7 +166,7 @@ def _entries(path: Path) -> dict[str, list[Entry]]:
     try:
         for line in path.read_text(encoding="utf-8").splitlines():
             content = json.loads(line)
-            ledger.setdefault(content.pop("client"), []).append(Entry(**content))
+            ledger.setdefault(content.pop("client"), []).append(as_entry(content))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

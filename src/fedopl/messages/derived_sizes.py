@@ -104,7 +104,6 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.PRODUCTS_TOLD: MOST_PRODUCTS_TOLD,
         Axis.INTERACTION_NUMBERS: len(INTERACTION_NUMBERS),
         Axis.NUMBERS: len(study.privacy.measured) if study.privacy else 0,
-        Axis.STRENGTHS: len(RIDGE_STRENGTHS),
         Axis.PARTIES: len(parties_of(study)),
         Axis.SESSION_KEYS: 1,
         Axis.KEY_WORDS: KEY_BYTES // 8,
@@ -138,11 +137,27 @@ def axis_sizes(study: Study) -> Sizes:
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
-    sizes[Axis.CHOICES] = range(1, most + 1)
+    sizes |= _sizes_of_others(study, most)
     beside = N_OWN_CANDIDATES + study.personalises
     sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + beside + 1)
     sizes[Axis.MASKED] = range(0, _most_masked(study, sizes) + 1)
     return sizes
+
+
+def _sizes_of_others(study: Study, most: int) -> Sizes:
+    """How long the axes of what all others learned may be: nothing, or what the policy takes."""
+    kind = study.policy.kind if study.personalises else "none"
+    lines, numbers, n_terms = {
+        "linear": (study.n_actions, LinearPolicy.numbers_shape(study)[1], study.n_terms + 1),
+        "tree": (study.n_actions, 2**study.tree.depth, 0),
+        "finite": (1, most, 0),
+    }.get(kind, (0, 0, 0))
+    return {
+        Axis.OTHERS: range(0, lines + 1, lines or 1),
+        Axis.OTHERS_NUMBERS: range(0, numbers + 1),
+        Axis.OTHERS_TERMS: range(0, n_terms + 1, n_terms or 1),
+        Axis.STRENGTHS: range(0, len(RIDGE_STRENGTHS) + 1, len(RIDGE_STRENGTHS)),
+    }
 
 
 def _most_masked(study: Study, sizes: Sizes) -> int:

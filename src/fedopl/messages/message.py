@@ -89,7 +89,9 @@ class Axis(enum.Enum):
     PATH_TREES = "trees of a path"  # at prices, then a leaf for each action
     PRICES = "prices"  # of a unit that is spent
     CURVE_POINTS = "curve points"  # at prices, every action for everybody, what was done
-    CHOICES = "choices"  # candidates that a client chooses among for itself
+    OTHERS = "others"  # of what all others learned: actions, or one line of candidates; or nothing
+    OTHERS_NUMBERS = "others' numbers"  # linear numbers, leaves or candidates; or nothing
+    OTHERS_TERMS = "others' terms"  # as `TERMS`, or nothing
     STRENGTHS = "strengths"  # the public ones by which a personal policy may follow its own rows
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"

@@ -18,7 +18,6 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifierSums
 from fedopl.messages.diagnosis.client_models import Models
 from fedopl.messages.diagnosis.model_shifts import ModelShifts
 from fedopl.messages.diagnosis.score_moments import ScoreMoments
-from fedopl.messages.evaluation.cross_fitted_values import ValuesAcrossFolds
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
@@ -162,25 +161,6 @@ def _descriptions(
     )
 
 
-def _values_across_folds(
-    answers: Sequence[ValuesAcrossFolds], shares: FloatArray, study: Study
-) -> ValuesAcrossFolds:
-    """The same; a variance counts by its factor."""
-    found = _values(answers, shares, study)
-    each = [share**2 * _of_differences(one) for share, one in zip(shares, answers, strict=True)]
-    total = _added(each)
-    wider = _added([own * one.wider for own, one in zip(each, answers, strict=True)])
-    factors = np.divide(wider, total, out=np.ones_like(total), where=total > 0)
-    return ValuesAcrossFolds(**vars(found), wider=np.maximum(factors, 1.0))
-
-
-def _of_differences(values: Values) -> FloatArray:  # (n_candidates, n_candidates)
-    """The variance of each value, and of the difference of each two."""
-    own = np.diagonal(values.covariances)
-    apart = own + own[:, None] - 2 * values.covariances
-    return np.maximum(np.where(np.eye(len(own), dtype=bool), own, apart), 0.0)
-
-
 def _leaves(answers: Sequence[LeafValues], shares: FloatArray, _study: Study) -> LeafValues:
     """Members count in a leaf by their share of rows there, as clients do in a mixture."""
     inside = np.stack([s * one.likely_shares() for s, one in zip(shares, answers, strict=True)])
@@ -222,7 +202,6 @@ POOLED: dict[type[Message], PoolingRule] = {
     CellSums: _cells,
     ThresholdGains: _gains,
     Values: _values,
-    ValuesAcrossFolds: _values_across_folds,
     Description: _descriptions,
     LeafValues: _leaves,
 }

@@ -8,16 +8,9 @@ from fedopl.messages.diagnosis.client_models import TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.candidate_spending import ValueSpending
-from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
-from fedopl.messages.evaluation.outcome_values import ValueOutcome
-from fedopl.messages.evaluation.personal_values import (
-    ValuePersonal,
-    ValuePersonalChoice,
-    ValuePersonalTree,
-)
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.evaluation.price_curve import ValuePrices
 from fedopl.messages.learning.contrast_squares import SumContrasts
@@ -65,7 +58,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumPairs,
     ImprovePolicy,
     SlopeOfValue,
-    EstimateValues,
     Describe,
     CountBins,
     SumCells,
@@ -77,7 +69,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     SumFitting,
     TellFit,
     SumByFold,
-    ValueAcrossFolds,
     TellWeight,
     SumNearThresholds,
     TrainNetwork,
@@ -93,13 +84,9 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TakeRoster,
     ScreenJumps,
     Unmask,
-    ValueOutcome,
     ValuePrices,
     ValueTrees,
     SumContrasts,
-    ValuePersonal,
-    ValuePersonalTree,
-    ValuePersonalChoice,
     MeasureNumbers,
     TakeRanges,
     TellContexts,
@@ -110,6 +97,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellInteractions,
     BalanceContexts,
     ValueJointly,
+    EstimateValues,
 )
 # Queries that come before the study's terms and units of measurement are known.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

@@ -38,7 +38,7 @@ def guardrails_kept(record: Record) -> Section | None:
         "limit, and broken where all of it lies beyond. All bounds of a guardrail hold together, "
         "over policies and guardrails, with its confidence (Bonferroni). Only a policy that is "
         "shown to keep all guardrails is recommended. Every client valued the same policies on "
-        "the same held-out rows, with its own models of the outcome."
+        f"the same {record.study.evaluation.valued('rows')}, with its own models of the outcome."
     )
     parts = (Text(first), *folded_if_doubted(record, (Text(how), *tables)))
     return Section(name="guardrails", title="Guardrails", parts=parts)

@@ -19,7 +19,7 @@ from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.transport import Transport
 from fedopl.server.learn_policy import Learned, Task, learn_policy
-from fedopl.server.personal_queries import personal_queries
+from fedopl.server.personal_queries import learned_by_others
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.private_candidates import choose_privately
 from fedopl.server.private_learning import LearnedPrivately, learn_privately
@@ -56,7 +56,7 @@ def run_study(
     learned = learn_policy(
         Task(setting=setting, conversation=conversation, candidates=candidates, alone=alone)
     )
-    candidates.personal = personal_queries(learned)
+    candidates.others = learned_by_others(learned)
     record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
     if study.joining.diagnose and answers:
         found = diagnose(

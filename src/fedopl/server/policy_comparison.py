@@ -3,17 +3,15 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL
-from fedopl.messages.evaluation.cross_fitted_values import ValueAcrossFolds
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
-from fedopl.messages.evaluation.outcome_values import ValueOutcome
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
@@ -45,6 +43,7 @@ from fedopl.server.aggregate.evaluation import (
 from fedopl.server.aggregate.group_decisions import described, public_cuts
 from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
+from fedopl.server.aggregate.others_policies import Fields
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
@@ -76,13 +75,6 @@ class Evaluated:
     personal: PersonalTable = field(default_factory=PersonalTable)
 
 
-class AsksEach(Protocol):
-    """Makes each client's query; the client first solves for its personal policy."""
-
-    def asking(self, asked: dict[str, Any]) -> Mapping[str, Query[Any]]:
-        """By client, its query, which also asks about the policies in these fields."""
-
-
 class Candidates:
     """Policies to be compared: those with parameters, and rules that only clients can apply."""
 
@@ -91,7 +83,7 @@ class Candidates:
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
         self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
-        self.personal: AsksEach | None = None  # makes queries if clients value personal policies
+        self.others: Mapping[str, Fields] | None = None  # by client, to make a personal policy from
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -135,7 +127,8 @@ class Candidates:
 
     def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
         """The values of all candidates at every client, on rows of this split."""
-        return conversation.require_quorum(conversation.each(self._query(split), setting.weights))
+        query = EstimateValues(split=split, **self.fields(self._checked_names({})))
+        return conversation.require_quorum(conversation.each(query, setting.weights))
 
     def evaluate(
         self,
@@ -155,19 +148,18 @@ class Candidates:
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
-        if by_fold:
-            if {*arms_by_fold(setting)} != {setting.best_arm}:
-                self.policies[BEST_ARM] = self._arm(setting.best_arm)
-            queries["values"] = self._across_folds(setting, chosen)
-        elif self.personal:
-            queries["values"] = self.personal.asking(
-                self.fields(self._checked_names(self.beside), self.beside)
+        if by_fold and {*arms_by_fold(setting)} != {setting.best_arm}:
+            self.policies[BEST_ARM] = self._arm(setting.best_arm)
+        if by_fold or self.study.evaluation.share:
+            fields = self._by_fold(setting, chosen) if by_fold else self._held_out(self.beside)
+            queries["values"] = (
+                {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
+                if self.others
+                else EstimateValues(**fields)
             )
-        elif self.study.evaluation.share:
-            queries["values"] = self._query(RowSplit.EVALUATION, self.beside)
-        for place, column in enumerate(guarded_columns(self.study)):
-            fields = self.fields(self.names())
-            queries[f"outcome {column}"] = ValueOutcome(outcome=place, **fields)
+            fields = fields if by_fold else self._held_out({})
+            for place, column in enumerate(guarded_columns(self.study), 1):
+                queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
         if describe and TellFit.needed(self.study):
@@ -181,10 +173,11 @@ class Candidates:
         clients = setting.weights if asked is None else asked
         found = conversation.together(clients, *queries.values())
         replies = dict(zip(queries, found, strict=True))
+        if by_fold:  # only clients whose sums by fold the policies were learned from
+            others = {name: "" for name in clients if name not in by_fold}
+            valued = [name for name in queries if isinstance(queries[name], EstimateValues)]
+            replies |= {name: replies[name] and replies[name].without(others) for name in valued}
         everything = replies.get("values")
-        if everything and by_fold:  # only clients whose sums by fold the policies were learned from
-            others = {name: "" for name in everything if name not in by_fold}
-            everything = everything.without(others)
         shown = self._shown(everything, self.own)
         tables = self.tables(setting, shown, chosen) if shown else {}
         answers = self._shown(everything, [LOGGING, LOCAL])
@@ -228,7 +221,7 @@ class Candidates:
         self, setting: Setting, answers: Answers[Values], chosen: str
     ) -> dict[str, PersonalTable]:
         """Gains of personal policies over the shared, local and logging policies and best arm."""
-        if self.personal is None:
+        if self.others is None:
             return {}
         names = [*self.names(), *self.own]
         against = [chosen, LOCAL, LOGGING, arm_name(setting.best_arm)]
@@ -247,7 +240,7 @@ class Candidates:
     @property
     def own(self) -> list[str]:
         """The policies that clients value without being asked, in the order of their answers."""
-        return [*[PERSONAL] * (self.personal is not None), LOGGING, LOCAL]
+        return [*[PERSONAL] * (self.others is not None), LOGGING, LOCAL]
 
     def _shown(self, answers: Answers[Values] | None, own: list[str]) -> Answers[Values] | None:
         """The answers without the policies that tables do not show."""
@@ -272,8 +265,8 @@ class Candidates:
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
-    def _across_folds(self, setting: Setting, chosen: str) -> ValueAcrossFolds:
-        """The query with all candidates for every fold; learned ones and the best arm differ."""
+    def _by_fold(self, setting: Setting, chosen: str) -> Fields:
+        """The fields with all candidates for every fold; learned ones and the best arm differ."""
         n_folds = self.study.nuisances.folds
         versions: dict[str, list[Policy]] = {chosen: learn_by_fold(setting)}
         if BEST_ARM in self.policies:
@@ -283,17 +276,21 @@ class Candidates:
             for name in in_message_order(self.policies)
             for policy in versions.get(name) or [self.policies[name]] * n_folds
         ]
-        fields: dict[str, Any] = packed(policies, self.study)
-        return ValueAcrossFolds(**fields)
+        packed_policies = packed(policies, self.study)
+        return {"split": RowSplit.TRAINING, "versions": n_folds, **packed_policies}
 
-    def _checked_names(self, beside: Mapping[str, Policy] | None) -> list[str]:
+    def _held_out(self, beside: Mapping[str, Policy]) -> Fields:
+        """The fields with all candidates and further policies, on held-out rows."""
+        return {
+            "split": RowSplit.EVALUATION,
+            **self.fields(self._checked_names(beside), beside),
+        }
+
+    def _checked_names(self, beside: Mapping[str, Policy]) -> list[str]:
         names, most = self.names(), most_in_query(self.study)
-        if len(names) + len(beside or {}) > most:
+        if len(names) + len(beside) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
         return names
-
-    def _query(self, split: RowSplit, beside: Mapping[str, Policy] | None = None) -> EstimateValues:
-        return EstimateValues(split=split, **self.fields(self._checked_names(beside), beside))
 
 
 def room_for_policies(setting: Setting, n_asked: int) -> int:

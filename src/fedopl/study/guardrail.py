@@ -95,8 +95,8 @@ def check_guardrails(study: "Study") -> None:
     plan = study.evaluation
     if study.privacy:
         message = "with differential privacy only one outcome is valued; leave guardrails out"
-    elif plan.is_cross_fitted or not plan.share:
-        message = "guardrails are judged on held-out rows; hold some out (evaluation.share)"
+    elif not plan.claims_values:
+        message = "guardrails are judged by values, and none are claimed; hold rows out"
     elif plan.splits > 1:
         message = "guardrails are judged under one split; leave evaluation.splits out"
     else:

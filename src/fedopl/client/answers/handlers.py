@@ -17,11 +17,8 @@ from fedopl.client.answers import (
 )
 from fedopl.client.answers.transporting import balance_contexts, tell_contexts, value_at_target
 from fedopl.client.answers.valuing import (
-    cross_fitting,
-    estimate_values,
     spending_path,
     value_leaves,
-    value_outcome,
     value_personal,
 )
 from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
@@ -42,7 +39,6 @@ _ANSWERING: tuple[Handler, ...] = (
     learning.slope_of_value,
     sum_cells.count_bins,
     sum_cells.sum_cells,
-    estimate_values.answer,
     describe.answer,
     value_leaves.answer,
     tell_models.answer,
@@ -51,22 +47,18 @@ _ANSWERING: tuple[Handler, ...] = (
     tell_moments.answer,
     tell_fit.answer,
     tell_interactions.answer,
-    cross_fitting.sum_by_fold,
-    cross_fitting.value_across_folds,
+    learning.sum_by_fold,
     learning.tell_weight,
     sum_near_thresholds.answer,
     learning.train_network,
     screen_terms.screen_products,
     screen_terms.take_found,
     screen_terms.screen_jumps,
-    value_outcome.answer,
     spending_path.value_prices,
     spending_path.value_trees,
     spending_path.value_spending,
     value_personal.sum_contrasts,
     value_personal.answer,
-    value_personal.answer_with_tree,
-    value_personal.answer_with_choice,
     value_at_target.answer_as_source,
     balance_contexts.answer,
     value_at_target.answer_jointly,

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import frozen
 from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.local.fold_policies import means_by_fold
 from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.local.network_steps import LOSSES, Steps, dealt, losses, trained
 from fedopl.client.local.score_means import (
@@ -21,6 +22,7 @@ from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePoli
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
@@ -64,6 +66,23 @@ def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
         raise RefusedError(RefusalCode.MALFORMED)
     space.new_scores = space.scored_with(_models_in(query))
     return _as_added(space, ScoreSums(**vars(space.score_means(space.new_scores))))
+
+
+def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
+    """Sums of scores by fold; zeros for folds without rows, and by the rule on terms."""
+    sizes = space.rows_by_fold_action.sum(axis=1)
+    # Groups stay together: if all rows are in one fold, nothing is learned without it.
+    if sizes.max() == sizes.sum():
+        raise RefusedError(RefusalCode.TOO_FEW_ROWS)
+    rows = space.study_rows
+    found = means_by_fold(
+        space.scored.of(rows.chunks_in_terms()),
+        rows,
+        space.blocks,
+        complete=bool(space.scored.is_complete) and not space.scored.hidden.any(),
+        squares=lambda: rows.squares_by_fold,
+    )
+    return found if space.adds_terms else found.without_sums()
 
 
 def _as_added(space: Workspace, sums: ScoreSums) -> ScoreSums:

@@ -186,7 +186,7 @@ class FileLedger:
         *lines, unfinished = content.split(b"\n")
         try:
             read_to = position + len(content) - len(unfinished)
-            return [_read(line) for line in lines], read_to
+            return [as_entry(json.loads(line)) for line in lines], read_to
         except (ValueError, TypeError):
             raise StorageError(f"{self.path}: was changed by something else") from None
 
@@ -200,9 +200,8 @@ class FileLedger:
         return locked(self.path, WAIT_SECONDS)
 
 
-def _read(line: bytes) -> Entry:
-    """The entry in a line, without what earlier versions said of it and this one does not."""
-    found = json.loads(line)
+def as_entry(found: dict[str, Any]) -> Entry:
+    """The entry that was written so, without what earlier versions said and this one does not."""
     return Entry(**{name: found[name] for name in found if name in Entry.__dataclass_fields__})
 
 

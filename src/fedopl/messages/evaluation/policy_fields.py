@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+import numpy as np
+
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
@@ -24,16 +26,25 @@ class AsksAboutPolicies(Query[AnswerType]):
 
     @property
     def n_policies(self) -> int:
-        """How many policies it asks about."""
+        """How many policies it carries."""
         return sum(len(getattr(self, field)) for field in POLICY_FIELDS)
+
+    @property
+    def n_asked(self) -> int:
+        """How many candidates it asks about."""
+        return self.n_policies
+
+    def of_kind(self, kind: str) -> FloatArray:
+        """The policies of one kind, as numbers."""
+        return np.asarray(getattr(self, KINDS[kind].message_field))
 
     def arrays(self) -> list[FloatArray]:
         """All but the policies: whatever their numbers are, they come to actions and no more."""
         return [held for name, held in self.named_arrays() if name not in POLICY_FIELDS]
 
     def is_plausible(self, study: Study) -> bool:
-        """Of all kinds together, no more policies than the study can need."""
-        return self.n_policies <= most_in_query(study) and super().is_plausible(study)
+        """Of all kinds together, no more candidates than the study can need."""
+        return self.n_asked <= most_in_query(study) and super().is_plausible(study)
 
 
 @message

@@ -9,12 +9,14 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.others_learned import MOST_PERSONAL, CarriesOthers
 from fedopl.messages.evaluation.policy_fields import (
     AsksAboutPolicies,
     AsksAboutSplit,
 )
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
 from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK, fault_in_moments
+from fedopl.study.guardrail import guarded_columns
 from fedopl.study.mixture import BestSkew, Minimax
 from fedopl.study.study import Study
 
@@ -56,36 +58,74 @@ class Values(Message, code=72):
 @message
 class EstimateValues(
     AsksAboutPolicies[Values],
+    CarriesOthers[Values],
     AsksAboutSplit[Values],
-    code=8,
+    code=142,
     asked=Asked.EACH,
     permission="values",
 ):
-    """Ask what these policies are worth on rows of this split."""
+    """Ask what these policies are worth on rows of this split, by an outcome of the study.
+
+    A candidate may have a version for each fold: as many policies, side by side in the order of
+    folds, each for the rows of its fold. If what all others learned comes along, the client moves
+    it toward its own rows, and tells what its personal policy is worth, too.
+    """
 
     title = "What policies are worth"
     content = "means of values, and how precise they are"
 
+    outcome: int = 0  # what the study is about; from 1 on, the columns that guardrails are about
+    versions: int = 1  # of each candidate
+
     @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Unless values are of policies by fold."""
-        return not study.evaluation.is_cross_fitted
+    def content_in(cls, study: Study) -> str:
+        """With guardrails, by their columns, too; and never a client's personal policy."""
+        guarded = guarded_columns(study)
+        also = f"; also by {', '.join(guarded)}" if guarded else ""
+        never = "; never the personal policy itself" if study.personalises else ""
+        return cls.content + also + never
 
     @classmethod
     def most(cls, study: Study) -> int:
-        """Those of held-out rows, and values to choose by, if a policy is chosen by values."""
+        """Those of valued rows, by each outcome, and values to choose by if they choose."""
         plan = study.mixture
         found = 1 + study.policy.compares_candidates + (study.linear.oracle == "direct")
+        found += len(guarded_columns(study)) + study.personalises * (MOST_PERSONAL - 1)
         if isinstance(plan, Minimax):
             found += plan.steps + MOST_TRIED
         if isinstance(plan, BestSkew):
             found += len(plan.alphas) + 2
         return found + (MOST_COMPARED if study.joining.diagnose else 0)
 
+    @property
+    def n_asked(self) -> int:
+        """How many candidates it asks about."""
+        return self.n_policies // self.versions
+
+    @property
+    def n_candidates(self) -> int:
+        """How many values it asks for."""
+        return self.n_asked + self.is_personal + N_OWN_CANDIDATES
+
+    def is_plausible(self, study: Study) -> bool:
+        """An outcome that there is, whole candidates, and others' numbers that fit the study."""
+        if not 0 <= self.outcome <= len(guarded_columns(study)):
+            return False
+        if self.is_personal and (self.outcome or self.split is not RowSplit.EVALUATION):
+            return False
+        if self.versions != 1:
+            folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 1
+            if self.versions != folds or self.n_policies % folds:
+                return False
+            if self.split is not RowSplit.TRAINING:
+                return False
+        return self.fits(study, self) and super().is_plausible(study)
+
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
-        n_candidates = self.n_policies + N_OWN_CANDIDATES
-        return fault_in_values(answer, n_candidates, self.split, study, n_rows)
+        if self.outcome:  # whose range nobody declared
+            study = study.model_copy(update={"declared": type(study.declared)()})
+        return fault_in_values(answer, self.n_candidates, self.split, study, n_rows)
 
 
 def fault_in_values(

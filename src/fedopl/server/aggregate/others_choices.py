@@ -34,7 +34,7 @@ def choice_fields_for_each(
         if client in weights
     }
     return {
-        client: {"others": others[client], "likelihoods": mean_of_others(curves, client)}
+        client: {"others": others[client][None], "likelihoods": mean_of_others(curves, client)}
         for client in sorted(weights)
     }
 

@@ -37,7 +37,6 @@ def leaf_fields_for_each(
     curves = _likelihoods(setting, sums, others)
     return {
         name: {
-            "tree": policy.numbers(),
             "others": np.maximum(others[name], -LARGEST_ASKED),
             "likelihoods": mean_of_others(curves, name),
         }

@@ -190,7 +190,7 @@ def _gains(
 
 def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Study) -> str | None:
     """√E Γ̂(π)² ≤ √Σ_a E Γ̂(a)² on the rows of the sums."""
-    if query.split is not RowSplit.TRAINING:
+    if query.split is not RowSplit.TRAINING or query.outcome or query.versions > 1:
         return None
     valued = answer.means[: query.n_policies]
     if (np.abs(valued) > (1 + CELL_TOLERANCE) * np.sqrt(sums.squares.sum())).any():

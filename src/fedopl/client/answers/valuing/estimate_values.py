@@ -7,19 +7,20 @@ from functools import partial, reduce
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
+from fedopl.client.answers.asked_policies import deciders, policies_in
+from fedopl.client.answers.valuing.versions import Versions, decided_in, widened
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.passes import Pass, totals_of
+from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.study_scores import StudyScores
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.policy import Policy
+from fedopl.study.guardrail import guarded_columns
 from fedopl.study.study import Study
 
 # Values may leave out at most this share of held-out rows: rows that have no score for a policy's
@@ -27,28 +28,23 @@ from fedopl.study.study import Study
 MOST_UNSCORED = 0.05
 
 
-def answer(space: Workspace, query: EstimateValues) -> Values:
-    """The values of the policies in the query, of the logging policy and of the local policy."""
-    return values_on_split(space, query, query.split)
-
-
-def values_on_split(
-    space: Workspace,
-    query: AsksAboutPolicies[Values],
-    split: RowSplit,
-    further: Sequence[Policy] = (),
-    again: Sequence[int] = (),
+def values_by_query(
+    space: Workspace, query: EstimateValues, further: Sequence[Versions] = ()
 ) -> Values:
-    """The values of the policies in a query, and of further policies, on the rows of a split.
+    """The values of the policies in a query, and of further ones, by the outcome that it names.
 
-    The query's policies at the places `again` come once more after them.
+    What was done comes behind them, and last the client's own policy.
     """
-    found = estimate_candidates(space, query, split, further, again)
-    return as_values(space, found, split)
+    if query.outcome:
+        space = OutcomeWorkspace(space, guarded_columns(space.study)[query.outcome - 1])
+    asked = deciders(space, policies_in(query))
+    versions = [asked[at : at + query.versions] for at in range(0, len(asked), query.versions)]
+    return values_of(space, query.split, [*versions, *further])
 
 
-def as_values(space: Workspace, found: JointEstimate, split: RowSplit) -> Values:
-    """The estimates as an answer, where enough rows have scores for what policies decide."""
+def values_of(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> Values:
+    """The values of these candidates, if enough rows have scores for what they decide."""
+    found = estimate(space, split, asked)
     check_not_selected(space, split, found.n_rows)
     return Values(
         n_rows=found.n_rows,
@@ -70,32 +66,26 @@ def check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
         raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
 
-def estimate_candidates(
-    space: Workspace,
-    query: AsksAboutPolicies[Values],
-    split: RowSplit,
-    further: Sequence[Policy] = (),
-    again: Sequence[int] = (),
-) -> JointEstimate:
-    """Estimate the policies asked about, then the logging policy, then the client's own policy."""
-    if split is RowSplit.EVALUATION:
+def estimate(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> JointEstimate:
+    """Estimate these candidates, then what was done, then the client's own policy."""
+    is_by_fold = any(len(versions) > 1 for versions in asked)
+    own: list[Versions] = []
+    if is_by_fold:
+        own = [[policy.at(space.client).decide for policy in space.local_policies_by_fold]]
+    elif split is RowSplit.EVALUATION:
         space.check_held_out()
-    own: list[Decides] = []
-    if split is RowSplit.EVALUATION:
-        own = [space.local_policy.at(space.client).decide]
-    valued = deciders(space, policies_in(query))
-    valued += [policy.at(space.client).decide for policy in further]
-    valued += [valued[place] for place in again]
-    summed = partial(_summed, space.study, split, valued, own)
-    found = together(totals_of(by_workers(space, space.chunks()), summed)).estimate()
+        own = [[space.local_policy.at(space.client).decide]]
+    scored = space.scored.evaluated(space.unscored_chunks()) if is_by_fold else space.chunks()
+    summed = partial(_summed, space.study, split, asked, own)
+    found = together(totals_of(by_workers(space, scored), summed)).estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if split is RowSplit.EVALUATION and space.scored.adds_variance:
-        rows = space.whole.rows(RowSplit.EVALUATION)
-        contexts = space.data.contexts[rows]
-        decided = np.column_stack([decide(contexts) for decide in (*valued, *own)])
-        found = with_excess(found, space.scored, decided, space.whole.weights(rows))
-    return with_events(found, space.event_spread)
+    if own and space.scored.adds_variance:  # of rows in memory
+        whole, rows = space.whole, space.whole.rows(split)
+        decided = np.column_stack([decided_in(whole, rows, one) for one in (*asked, *own)])
+        found = with_excess(found, space.scored, decided, whole.weights(rows))
+    found = with_events(found, space.event_spread)
+    return widened(space, found, [*asked, (), *own]) if is_by_fold else found
 
 
 def by_workers(space: Workspace, chunks: Pass[ScoredChunk]) -> Pass[ScoredChunk]:
@@ -115,16 +105,20 @@ def together(totals: Iterable[JointSums]) -> JointSums:
 def _summed(
     study: Study,
     split: RowSplit,
-    valued: Sequence[Decides],
-    own: Sequence[Decides],
+    asked: Sequence[Versions],
+    own: Sequence[Versions],
     chunks: Iterable[ScoredChunk],
 ) -> JointSums:
+    """The scores of what candidates decide, the rewards, and those of the client's own policy."""
     sums = JointSums()
     for chunk in chunks:
         rows = chunk.rows(split)
-        rewards = net_rewards(chunk.data, rows, study)
-        values = _values(chunk, rows, rewards, valued, own)
-        sums.add(values, chunk.weights(rows), chunk.data.groups_of(rows))
+        scores, rewards = chunk.scores[rows], net_rewards(chunk.data, rows, study)
+        row = np.arange(len(scores))
+        columns = [scores[row, decided_in(chunk, rows, one)] for one in asked]
+        columns.append(rewards)
+        columns += [scores[row, decided_in(chunk, rows, one)] for one in own] or [rewards]
+        sums.add(np.column_stack(columns), chunk.weights(rows), chunk.data.groups_of(rows))
     return sums
 
 
@@ -149,19 +143,3 @@ def with_excess(
     covariances = np.array(found.covariances)
     covariances[np.ix_(places, places)] += added
     return replace(found, covariances=covariances)
-
-
-def _values(
-    chunk: ScoredChunk,
-    rows: slice,
-    rewards: FloatArray,
-    valued: Sequence[Decides],
-    own: Sequence[Decides],
-) -> FloatArray:  # (n_rows, n_policies + 2)
-    """The scores of the policies' decisions, the rewards, and the scores of the local policy."""
-    contexts, scores = chunk.data.contexts[rows], chunk.scores[rows]
-    row = np.arange(len(scores))
-    columns = [scores[row, decide(contexts)] for decide in valued]
-    columns.append(rewards)
-    columns += [scores[row, decide(contexts)] for decide in own] or [rewards]
-    return np.column_stack(columns)

@@ -1,20 +1,15 @@
-"""The client's personal policy and its value beside others; the policy itself never leaves."""
+"""Values of policies, the client's personal one among them; that policy itself never leaves."""
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.client.answers.asked_policies import policies_in
+from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
-from fedopl.client.answers.valuing.estimate_values import values_on_split
+from fedopl.client.answers.valuing.estimate_values import values_by_query, values_of
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.personal_values import (
-    ValuePersonal,
-    ValuePersonalChoice,
-    ValuePersonalTree,
-)
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import EstimateValues, Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.cautious import CautiousPolicy
@@ -35,31 +30,26 @@ def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     return ContrastSquares(squares=client_sums(space.chunks, space.study_rows).squares)
 
 
-def answer(space: Workspace, query: ValuePersonal) -> Values:
-    """Solve for the personal policy, value it beside the others, and store it at the client."""
-    policy = personal_policy(space, query)
-    values = values_on_split(space, query, RowSplit.EVALUATION, further=(policy,))
+def answer(space: Workspace, query: EstimateValues) -> Values:
+    """The values of the policies asked about and, if others' numbers came along, of its personal.
+
+    That one is made here, valued behind the others, and stored at the client.
+    """
+    if not query.is_personal:
+        return values_by_query(space, query)
+    if space.study.policy.kind == "finite":
+        chosen = policies_in(query)[personal_choice(space, query)]
+        values = values_by_query(space, query, [deciders(space, [chosen])])
+        space.keep_candidate(chosen)
+        return values
+    is_tree = space.study.policy.kind == "tree"
+    policy = personal_tree(space, query) if is_tree else personal_policy(space, query)
+    values = values_by_query(space, query, [[policy.at(space.client).decide]])
     space.keep_personal(policy)
     return values
 
 
-def answer_with_tree(space: Workspace, query: ValuePersonalTree) -> Values:
-    """The same with the shared tree; in its leaves the client may have other actions."""
-    policy = personal_tree(space, query)
-    values = values_on_split(space, query, RowSplit.EVALUATION, further=(policy,))
-    space.keep_personal(policy)
-    return values
-
-
-def answer_with_choice(space: Workspace, query: ValuePersonalChoice) -> Values:
-    """The same among candidates: the value of the client's own choice is repeated at the end."""
-    chosen = personal_choice(space, query)
-    values = values_on_split(space, query, RowSplit.EVALUATION, again=(chosen,))
-    space.keep_candidate(policies_in(query)[chosen])
-    return values
-
-
-def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
+def personal_policy(space: Workspace, query: EstimateValues) -> Policy:
     """The policy of all others, moved toward own rows as far as own and others' rows support it."""
     study = space.study
     is_cautious, width = study.is_cautious, len(query.scale)
@@ -76,7 +66,7 @@ def personal_policy(space: Workspace, query: ValuePersonal) -> Policy:
     return task.solve()
 
 
-def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
+def personal_tree(space: Workspace, query: EstimateValues) -> TreePolicy:
     """The shared tree with the actions that own rows and others' rows support."""
     alone = space.local_policy
     if not isinstance(alone, TreePolicy):
@@ -86,7 +76,9 @@ def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
         study=space.study,
         scored=(space.scored_rows, *own),
         n_rows=space.n_training,
-        root=from_array(query.tree, space.study.columns, range(space.study.n_actions)),
+        root=from_array(
+            query.of_kind("tree")[0], space.study.columns, range(space.study.n_actions)
+        ),
         own_root=alone.root,
         others=_with_never(query.others),
         likelihoods=query.likelihoods,
@@ -94,15 +86,16 @@ def personal_tree(space: Workspace, query: ValuePersonalTree) -> TreePolicy:
     return task.solve()
 
 
-def personal_choice(space: Workspace, query: ValuePersonalChoice) -> int:
+def personal_choice(space: Workspace, query: EstimateValues) -> int:
     """The place of the candidate that own training rows and others' values support."""
-    found = values_on_split(space, query, RowSplit.TRAINING)
+    asked = deciders(space, policies_in(query))
+    found = values_of(space, RowSplit.TRAINING, [[one] for one in asked])
     n = query.n_policies
     path = ChoicePath(
         own=found.means[:n],
         covariances=found.covariances[:n, :n],
         n_rows=found.n_rows,
-        others=query.others,
+        others=query.others[0],
     )
     strengths = Strengths(own=path.log_likelihoods(), others=query.likelihoods)
     return int(np.argmax(path.mean(strengths.weights)))

@@ -1,0 +1,61 @@
+"""What all others learned, from which a client makes its personal policy, valued beside others."""
+
+from dataclasses import field
+from typing import Annotated, Any
+
+import numpy as np
+
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
+from fedopl.messages.message import AnswerType, Array, Axis, Query, message
+from fedopl.policies.trees.nodes import from_array, leaves_of
+from fedopl.study.study import Study
+
+# Different ones that a study may send: a run's, and others after clients came or left.
+MOST_PERSONAL = 3
+
+
+@message
+class CarriesOthers(Query[AnswerType]):
+    """For a client with a personal policy, what all others learned; nothing for other clients.
+
+    Of a linear policy, θ₋c and, with caution, doubts, and how terms are standardised; of a tree,
+    what actions are worth in the leaves of the first one that is asked about; of candidates, what
+    these are worth. And how likely each strength is by the others' rows.
+    """
+
+    others: Annotated[Array, (Axis.OTHERS, Axis.OTHERS_NUMBERS)] = field(
+        default_factory=lambda: np.empty((0, 0))
+    )
+    centre: Annotated[Array, (Axis.OTHERS_TERMS,)] = field(default_factory=lambda: np.empty(0))
+    # Zero for terms that nobody uses.
+    scale: Annotated[Array, (Axis.OTHERS_TERMS,)] = field(default_factory=lambda: np.empty(0))
+    # The mean of the others' logarithms.
+    likelihoods: Annotated[Array, (Axis.STRENGTHS,)] = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether the client is to make its personal policy."""
+        return len(self.likelihoods) > 0
+
+    def fits(self, study: Study, asked: AsksAboutPolicies[Any]) -> bool:
+        """Whether what comes along, if anything, is of the kind of policy that the study wants."""
+        if not self.is_personal:
+            return not (self.others.size or self.centre.size or self.scale.size)
+        if not study.personalises:
+            return False
+        if study.policy.kind == "linear":
+            return self.others.size > 0 and self._can_be_standardised()
+        if study.policy.kind == "finite":
+            return self.others.shape == (1, asked.n_policies)
+        try:
+            root = from_array(asked.of_kind("tree")[0], study.columns, range(study.n_actions))
+        except (ValueError, IndexError):
+            return False
+        return self.others.shape == (study.n_actions, len(leaves_of(root)))
+
+    def _can_be_standardised(self) -> bool:
+        """Whether each term can be, and the intercept stays as it is."""
+        if not len(self.centre) or self.scale.min() < 0:
+            return False
+        unused, others = self.scale == 0, self.others[:, : len(self.scale)]
+        return bool(self.centre[-1] == 0 and self.scale[-1] == 1 and not others[:, unused].any())
