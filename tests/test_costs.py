@@ -27,7 +27,6 @@ from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, run_in_memory
 from fedopl.messages import codec, vocabulary
-from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import Axis
@@ -45,7 +44,6 @@ from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.messages.vocabulary import MESSAGES
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 
@@ -214,7 +212,6 @@ AXES = {
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
     Axis.PRICES: "64",
-    Axis.PATH_TREES: "16 + d",
     Axis.CURVE_POINTS: "65 + d",
     Axis.STRENGTHS: "47",
     Axis.OTHERS: "d",
@@ -252,10 +249,7 @@ OWN_AXES = {
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
 # The same of answers, by what they answer.
-ANSWERED_AXES = {
-    ValueTrees: {Axis.CURVE_POINTS: "17 + d"},
-    ValueSpending: {Axis.CURVE_POINTS: "v + d + 1"},
-}
+ANSWERED_AXES = {}
 
 
 def encoded(message, letters, query=None):

@@ -28,12 +28,11 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
-from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, ValuePrices
+from fedopl.messages.evaluation.price_curve import N_PRICES, ValueSpending
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
@@ -58,7 +57,6 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
@@ -76,8 +74,8 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 # The last one is of studies that set none apart.
 ON_ROWS_SET_APART = (
-    *(EstimateValues, ValuePrices, ValueTrees, ValueLeaves, TellFit),
-    *(ValueAtTarget, ValueSpending, TellInteractions, BalanceContexts, ValueJointly),
+    *(EstimateValues, ValueSpending, ValueLeaves, TellFit),
+    *(ValueAtTarget, TellInteractions, BalanceContexts, ValueJointly),
     SumByFold,
 )
 ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
@@ -106,10 +104,8 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
     policy = fedopl.Linear(oracle=oracle, training=plan)
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
-    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves, ValueTrees):
+    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves):
         options["policy"] = "tree"
-    if kind is ValueSpending:
-        options["policy"] = "finite"
     if kind is TrainNetwork:
         options["policy"] = fedopl.Neural(hidden=(2,), rounds=2)
     options["joining"] = kind in ON_MODELS
@@ -124,7 +120,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["evaluation"] = "cross-fitted"
     if kind is SumContrasts:
         options["personal"] = "ridge"
-    if kind in (ValuePrices, ValueTrees, ValueSpending):
+    if kind is ValueSpending:
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
         options["target"] = TargetPlan(client="new")
@@ -156,7 +152,6 @@ def with_harm(data):
 def query_of(kind, agreed, exchange=1, **changes):
     """A query of this kind that a client of the study has no reason to refuse."""
     shape = (agreed.n_actions, agreed.n_features + 1)
-    n_trees = N_TREES + agreed.n_actions
     jointly = {
         "centres": np.zeros(shape[1]),
         "scales": np.ones(shape[1]),
@@ -183,13 +178,12 @@ def query_of(kind, agreed, exchange=1, **changes):
             **packed([], agreed),
             "split": RowSplit(2 - agreed.evaluation.is_cross_fitted),
         },
-        ValuePrices: {
+        ValueSpending: {
+            **packed([], agreed),
+            "linear": np.zeros((1, *shape)),
             "prices": np.linspace(0, 1, N_PRICES),
             "against": 0,
-            "parameters": np.zeros(shape),
         },
-        ValueSpending: {**packed([], agreed), "against": 0},
-        ValueTrees: {"against": 0, "trees": np.array([as_array(Leaf(0))] * n_trees)},
         ValueAtTarget: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),

@@ -82,8 +82,7 @@ def test_no_axis_counts_rows():
     assert set(axis_sizes(study)) == set(Axis)
     public = {Axis.TREE_NODES, Axis.FINE_CUTS, Axis.FINE_BINS, Axis.THRESHOLDS, Axis.CELLS}
     public |= {Axis.CLIENTS, Axis.TARGETS, Axis.NEAR_CUTS, Axis.NEAR_BINS, Axis.JUMPS_TOLD}
-    public |= {Axis.CURVE_POINTS, Axis.PRICES, Axis.PATH_TREES}
-    public |= {Axis.CURVE_POINTS, Axis.STRENGTHS}
+    public |= {Axis.CURVE_POINTS, Axis.PRICES, Axis.STRENGTHS}
     sizes = axis_sizes(study)
     assert max(max(size) for axis, size in sizes.items() if axis not in public) < 10
     assert max(sizes[Axis.CELLS]) == 3 * 32**2 + 3 * 32  # of the grid: 32 bins of three columns

@@ -10,10 +10,10 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.price_curve import n_points
+from fedopl.messages.evaluation.price_curve import N_TREES, ValueSpending
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.trees.tree_path import ValueTrees
+from fedopl.policies.kinds import packed
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.page import render
@@ -137,8 +137,9 @@ def test_trees_that_cannot_have_a_budget_are_refused_in_words(changes, said):
 def test_a_second_path_of_trees_is_not_answered():
     study = study_with(budget=Budget(shares={"pill": 0.2}), evaluation=0.5, policy="tree")
     server = LyingServer(rows(600), study).score()
-    trees = np.array([TreePolicy.of(Leaf(0), study).numbers()] * (n_points(study) - 1))
-    assert not isinstance(server.ask(ValueTrees, against=0, trees=trees), Refusal)
-    assert server.ask(ValueTrees, against=1, trees=trees).reason.name == "ASKED_ALREADY"
-    fewer = LyingServer(rows(600), study).score()
-    assert fewer.ask(ValueTrees, against=0, trees=trees[1:]).reason.name == "MALFORMED"
+    trees = [TreePolicy.of(Leaf(0), study)] * N_TREES
+    asked, fewer = packed(trees, study), packed(trees[1:], study)
+    assert not isinstance(server.ask(ValueSpending, against=0, **asked), Refusal)
+    assert server.ask(ValueSpending, against=1, **asked).reason.name == "ASKED_ALREADY"
+    other = LyingServer(rows(600), study).score()
+    assert other.ask(ValueSpending, against=0, **fewer).reason.name == "MALFORMED"

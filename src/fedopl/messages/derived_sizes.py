@@ -78,8 +78,6 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.FOLDS: folds,
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
-        Axis.PRICES: N_PRICES,
-        Axis.PATH_TREES: N_TREES + n_actions,
         Axis.CURVE_POINTS: n_points(study),
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
@@ -136,6 +134,9 @@ def axis_sizes(study: Study) -> Sizes:
     at_once = most * folds if study.evaluation.is_cross_fitted else most
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
+    if study.budget and study.policy.on_grid:
+        sizes[Axis.TREES] = range(0, max(at_once, N_TREES) + 1)
+    sizes[Axis.PRICES] = range(0, N_PRICES + 1, N_PRICES)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
     sizes |= _sizes_of_others(study, most)
     beside = N_OWN_CANDIDATES + study.personalises

@@ -86,9 +86,8 @@ class Axis(enum.Enum):
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair; or what is gained, and what is spent
     NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names
-    PATH_TREES = "trees of a path"  # at prices, then a leaf for each action
     PRICES = "prices"  # of a unit that is spent
-    CURVE_POINTS = "curve points"  # at prices, every action for everybody, what was done
+    CURVE_POINTS = "curve points"  # policies at prices, every action for everybody, what was done
     OTHERS = "others"  # of what all others learned: actions, or one line of candidates; or nothing
     OTHERS_NUMBERS = "others' numbers"  # linear numbers, leaves or candidates; or nothing
     OTHERS_TERMS = "others' terms"  # as `TERMS`, or nothing

@@ -7,12 +7,11 @@ from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.client_models import TellModels
 from fedopl.messages.diagnosis.model_shifts import CompareModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
-from fedopl.messages.evaluation.candidate_spending import ValueSpending
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.evaluation.price_curve import ValuePrices
+from fedopl.messages.evaluation.price_curve import ValueSpending
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
@@ -47,7 +46,6 @@ from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.study.study import Study
 
 # In the order of their codes; a new one comes last.
@@ -84,8 +82,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TakeRoster,
     ScreenJumps,
     Unmask,
-    ValuePrices,
-    ValueTrees,
     SumContrasts,
     MeasureNumbers,
     TakeRanges,
@@ -93,11 +89,11 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ValueAtTarget,
     ValueApart,
     ShareSecrets,
-    ValueSpending,
     TellInteractions,
     BalanceContexts,
     ValueJointly,
     EstimateValues,
+    ValueSpending,
 )
 # Queries that come before the study's terms and units of measurement are known.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedopl.messages.evaluation.candidate_spending import ValueSpending
+from fedopl.messages.evaluation.price_curve import ValueSpending
 from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.priced_candidates import corners
 from fedopl.results.sums.finite_statistics import FiniteStatistics

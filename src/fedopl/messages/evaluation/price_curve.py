@@ -1,11 +1,13 @@
-"""What a linear policy gains and spends at each of many prices, on held-out rows."""
+"""What policies gain and spend: one at each of many prices, trees along a path, or candidates."""
 
+from dataclasses import field
 from typing import Annotated
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import (
     LARGEST_ASKED,
@@ -13,7 +15,6 @@ from fedopl.messages.message import (
     Asked,
     Axis,
     Message,
-    Query,
     RowSplit,
     message,
 )
@@ -36,7 +37,7 @@ def n_points(study: Study) -> int:
 class PriceCurve(Message, code=109):
     """Means of what is gained over one action for all and of what is spent, and their covariances.
 
-    At every price, then for every action given to everybody, then of what was done.
+    Of every policy, at every price; then of every action given to everybody, then of what was done.
     """
 
     n_rows: Annotated[int, PerClient]  # that have scores for what is decided
@@ -47,8 +48,46 @@ class PriceCurve(Message, code=109):
 
 
 @message
-class AsksForCurve(Query[PriceCurve]):
-    """What queries about gains and spending share."""
+class ValueSpending(
+    AsksAboutPolicies[PriceCurve],
+    code=143,
+    asked=Asked.EACH,
+    permission="values",
+):
+    """Ask what these policies gain over one action for all, and spend.
+
+    At a price μ, a linear policy decides by argmax_a θ_aᵀφ(x) − μ·c_a(x), with the study's costs c.
+    """
+
+    title = "What policies gain and spend"
+    content = "means of gains and of costs, and how precise they are"
+
+    against: int  # the action that gains are over
+    # Rising from zero; empty for policies that have no price in them.
+    prices: Annotated[Array, (Axis.PRICES,)] = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Where a policy that can meet a budget has one."""
+        policy = study.policy
+        can_meet = policy.kind == "linear" or policy.on_grid or policy.compares_candidates
+        return study.budget is not None and can_meet
+
+    def arrays(self) -> list[FloatArray]:
+        """None: prices are looked at apart."""
+        return []
+
+    def is_plausible(self, study: Study) -> bool:
+        """As many policies or prices as the study has, and an action that there is."""
+        n_told = self.n_policies * max(1, len(self.prices)) + study.n_actions + 1
+        if n_told != n_points(study) or not 0 <= self.against < study.n_actions:
+            return False
+        return not len(self.prices) or self._rise(study)
+
+    def _rise(self, study: Study) -> bool:
+        """Whether there is one linear policy, at prices that rise from zero."""
+        rise = self.prices[0] == 0 and bool((np.diff(self.prices) > 0).all())
+        return rise and self.prices[-1] <= LARGEST_ASKED and study.policy.kind == "linear"
 
     def fault_in(self, answer: PriceCurve, study: Study, n_rows: int) -> str | None:
         """What cannot be true of a path of policies and of every action for everybody."""
@@ -59,38 +98,3 @@ class AsksForCurve(Query[PriceCurve]):
         if not 0 <= answer.degrees_of_freedom < answer.n_rows:
             return "more degrees of freedom than rows"
         return fault_in_moments(answer.covariances)
-
-
-@message
-class ValuePrices(
-    AsksForCurve,
-    code=44,
-    asked=Asked.EACH,
-    permission="values",
-):
-    """Ask what this policy gains over one action for all, and spends, at each of these prices.
-
-    At a price μ it decides by argmax_a θ_aᵀφ(x) − μ·c_a(x), with the study's costs c.
-    """
-
-    title = "What a policy gains and spends at prices"
-    content = "means of gains and of costs at 64 prices, and how precise they are"
-
-    prices: Annotated[Array, (Axis.PRICES,)]  # rising from zero
-    against: int  # the action that gains are over
-    parameters: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Where a linear policy has a budget."""
-        return study.budget is not None and study.policy.kind == "linear"
-
-    def arrays(self) -> list[FloatArray]:
-        """None: whatever a policy's numbers are, they come to actions and no more."""
-        return []
-
-    def is_plausible(self, study: Study) -> bool:
-        """Prices that rise from zero, and an action that there is."""
-        rise = self.prices[0] == 0 and bool((np.diff(self.prices) > 0).all())
-        are_prices = rise and self.prices[-1] <= LARGEST_ASKED
-        return are_prices and 0 <= self.against < study.n_actions

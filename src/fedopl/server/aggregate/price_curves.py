@@ -1,16 +1,16 @@
 """A policy within a budget: clients report once what it gains and spends at several prices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.price_curve import N_TREES, PriceCurve, ValuePrices
-from fedopl.messages.trees.tree_path import ValueTrees
+from fedopl.messages.evaluation.price_curve import N_TREES, PriceCurve, ValueSpending
+from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.nodes import Leaf
+from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.priced_trees import tree_path
 from fedopl.results.spending.weighed_curve import ClientCurve
@@ -29,7 +29,7 @@ def ask_for_curve(
     costs = _mean_costs(setting, _spent(setting.study))
     against = cheapest_action(setting)
     prices = _prices(policy, setting, costs)
-    query = ValuePrices(prices=prices, against=against, parameters=policy.numbers())
+    query = ValueSpending(prices=prices, against=against, **_asked([policy], setting.study))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     return curve_of(setting, prices.tolist(), against, answers)
 
@@ -43,11 +43,14 @@ def ask_for_tree_curve(
     path = tree_path(statistics, setting.weights, costs, N_TREES)
     # The query has a fixed number of trees, so the last one is repeated if there are fewer.
     trees = [one.tree for one in path] + [path[-1].tree] * (N_TREES - len(path))
-    trees += [TreePolicy.of(Leaf(action), study) for action in range(study.n_actions)]
-    query = ValueTrees(against=against, trees=np.array([one.numbers() for one in trees]))
+    query = ValueSpending(against=against, **_asked(trees, study))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     curve = curve_of(setting, [one.price for one in path], against, answers)
     return replace(curve, in_steps=True)
+
+
+def _asked(policies: Sequence[Policy], study: Study) -> dict[str, Any]:
+    return {**packed(policies, study)}
 
 
 def cheapest_action(setting: Setting) -> int:

@@ -1,49 +1,71 @@
-"""Paths of policies that spend less and less: the decisions, gains and costs of each."""
+"""What policies gain and spend on the client's held-out rows, at prices or as they are."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
+from fedopl.client.answers.valuing.estimate_values import check_not_selected
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.corrections.corrected_scores import variance_of_changes
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
-from fedopl.client.scoring.values import JointEstimate
+from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.candidate_spending import ValueSpending
-from fedopl.messages.evaluation.price_curve import ValuePrices
+from fedopl.messages.evaluation.price_curve import PriceCurve, ValueSpending, n_points
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.trees.tree_path import ValueTrees
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.linear import LinearPolicy
 
 _HELD_OUT = RowSplit.EVALUATION
 
 
-class PricedPath(ABC):
+def answer(space: Workspace, query: ValueSpending) -> PriceCurve:
+    """Means and covariances of gains and costs."""
+    space.check_held_out()
+    path = _Path(space, query)
+    sums = [JointSums() for _ in range(n_points(space.study))]
+    for chunk in space.chunks():
+        rows = chunk.rows(_HELD_OUT)
+        known, decided = path.known(chunk, rows), list(path.decided(chunk, rows))
+        weights, groups = chunk.weights(rows), chunk.data.groups_of(rows)
+        for own, columns in zip(sums, path.columns(chunk, rows, decided), strict=True):
+            own.add(np.where(known[:, None], columns, np.nan), weights, groups)
+    found = [one for own in sums if (one := own.estimate())]
+    if len(found) < len(sums):
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    if space.scored.adds_variance:
+        found = path.with_excess(found, space)
+    check_not_selected(space, _HELD_OUT, found[0].n_rows)
+    return PriceCurve(
+        n_rows=found[0].n_rows,
+        of_rows=space.n_rows(_HELD_OUT),
+        degrees_of_freedom=found[0].degrees_of_freedom,
+        means=np.array([one.means for one in found]),
+        covariances=np.array([one.covariances for one in found]),
+    )
+
+
+class _Path:
     """The decisions at every price, and their gains and costs."""
 
-    def __init__(self, space: Workspace, against: int) -> None:
+    def __init__(self, space: Workspace, query: ValueSpending) -> None:
         study = space.study
         if study.budget is None:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        self._against, self._study = against, study
+        self._against, self._study, self._prices = query.against, study, query.prices
         self._spent, self._n_actions = study.budget.spent(study), study.n_actions
         # An action without scores is given to nobody. For giving it to all, only the cost is
         # released.
         self._hidden, self._obeyed = space.scored.hidden, space.obeyed
-        if self._hidden[against]:
+        if self._hidden[query.against]:
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
-
-    @abstractmethod
-    def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """The decisions (n_rows,) at every price."""
+        priced = query.of_kind("linear") if len(self._prices) else ()
+        self._priced = [LinearPolicy.from_numbers(one, study) for one in priced]
+        self._decide = [] if len(self._prices) else deciders(space, policies_in(query))
 
     def costs(self, chunk: ScoredChunk, rows: slice) -> FloatArray:  # (n_rows, n_actions)
         """The cost of each action in each row."""
@@ -65,7 +87,7 @@ class PricedPath(ABC):
     def decided(self, chunk: ScoredChunk, rows: slice) -> Iterator[IntArray]:  # (n_rows,) each
         """The decisions at every price, then each action for everybody, then the logged actions."""
         contexts = chunk.data.contexts[rows]
-        yield from self.along(contexts, self.costs(chunk, rows))
+        yield from self._along(contexts, self.costs(chunk, rows))
         for action in range(self._n_actions):
             yield self.alike(action, contexts)
         yield np.asarray(chunk.data.actions[rows])
@@ -102,55 +124,17 @@ class PricedPath(ABC):
             wider.append(replace(one, covariances=covariances))
         return wider
 
-
-class AtPrices(PricedPath):
-    """A linear policy, argmax_a θ_aᵀφ(x) − μ·c_a(x)."""
-
-    def __init__(self, space: Workspace, query: ValuePrices) -> None:
-        super().__init__(space, query.against)
-        try:
-            self._policy = LinearPolicy.from_numbers(query.parameters, space.study)
-        except ValueError:
-            raise RefusedError(RefusalCode.MALFORMED) from None
-        self._prices = query.prices
-
-    def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """The allowed action with the largest index after its cost at each price."""
-        closed = self._hidden | self.forbidden(contexts)
-        if closed.all(axis=1).any():
-            raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
-        indices = np.where(closed, -np.inf, self._policy.linear(contexts))
-        for price in self._prices:
-            yield np.argmax(indices - price * costs, axis=1)
-
-
-class GivenPath(PricedPath):
-    """Policies that are given, whatever they cost."""
-
-    def __init__(self, space: Workspace, against: int, policies: Sequence[Arrays]) -> None:
-        super().__init__(space, against)
-        self._decide = deciders(space, policies)
-
-    def along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """The decisions of each policy; refused where it gives an action without scores."""
-        del costs
+    def _along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
+        """The decisions of each policy, with a price in the scores of those that have one."""
         for decide in self._decide:
             codes = decide(contexts)
             if self._hidden[codes].any():
                 raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
             yield codes
-
-
-class TreePath(GivenPath):
-    """Trees that were found at prices."""
-
-    def __init__(self, space: Workspace, query: ValueTrees) -> None:
-        n_trees = len(query.trees) - space.study.n_actions
-        super().__init__(space, query.against, [{"trees": one} for one in query.trees[:n_trees]])
-
-
-class CandidatePath(GivenPath):
-    """The candidates of a study."""
-
-    def __init__(self, space: Workspace, query: ValueSpending) -> None:
-        super().__init__(space, query.against, policies_in(query))
+        for policy in self._priced:
+            closed = self._hidden | self.forbidden(contexts)
+            if closed.all(axis=1).any():
+                raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
+            indices = np.where(closed, -np.inf, policy.linear(contexts))
+            for price in self._prices:
+                yield np.argmax(indices - price * costs, axis=1)
