@@ -81,6 +81,7 @@ class Job:
     changes: dict[str, str] = field(default_factory=dict)  # text of study.toml, old to new
     add: str = ""  # at the end of study.toml
     clients: dict[str, dict[str, str]] = field(default_factory=dict)  # of client.toml, old to new
+    secrets: dict[str, str] = field(default_factory=dict)  # of clients, as hexadecimal digits
     only: tuple[str, ...] = ()  # clients that take part; everybody if none is named
     own_limits: bool = False  # those of its files, also where those of other jobs are open
     commands: tuple[str, ...] = (RUN,)
@@ -163,7 +164,7 @@ JOBS = (
         add='[policy]\noracle = "csoaa-sgd"\n'
         "[plan]\nrounds = 8\nlocal_steps = 10\nbatch_size = 64\nclients_per_round = 2\n"
         "proximal = 0.01\nmomentum = 0.5\n",
-        clients={"west": {'"made-up rows need none"': '"a coat of many colours"'}},
+        secrets={"west": "5ec2e7" * 11},
     ),
     Job(
         name="csoaa-sgd in blocks, rounds averaged",
@@ -353,6 +354,9 @@ class Side:
                 shutil.copytree(source, client, ignore=own)
                 file = client / "client.toml"
                 text = _changed(file.read_text(encoding="utf-8"), job.clients.get(source.name, {}))
+                if source.name in job.secrets:
+                    secret = f'secret = "{job.secrets[source.name]}"'
+                    text = re.sub(r'^secret = ".*"', secret, text, count=1, flags=re.M)
                 if self.limits and not job.own_limits:
                     text = with_limits(text, self.limits)
                 file.write_text(text, encoding="utf-8")
