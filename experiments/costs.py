@@ -202,7 +202,7 @@ QUERIES = {
     "Unmask": Message(62, "7·C + 1"),
     "MeasureNumbers": Message(48, "0"),
     "TakeRanges": Message(57, "2·p"),  # if all features are numbers
-    "ValueSpending": Message(106, "W + i + 1"),
+    "ValueSpending": Message(106, "W + i + 2"),
     "SumContrasts": Message(48, "0"),
     "TellContexts": Message(48, "0"),
     "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),

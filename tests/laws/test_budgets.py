@@ -1,5 +1,7 @@
 """Budgets: what clients tell of prices is what all rows in one place say, and budgets hold."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,8 @@ from fedopl.report.page import render
 from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.budget_words import point_in_words
 from fedopl.results.spending.weighed_curve import ClientCurve
+from fedopl.server import learn_policy
+from fedopl.server.learn_by_fold import learn_by_fold
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -84,6 +88,51 @@ def test_the_curve_from_clients_is_the_one_of_all_rows(run):
 
 def _apart(run):
     return run.curve.clients.items()
+
+
+def test_the_curve_across_folds_is_of_policies_that_have_not_seen_each_fold(monkeypatch):
+    versions = []
+
+    def spy(setting):
+        versions[:] = learn_by_fold(setting)
+        return versions
+
+    monkeypatch.setattr(learn_policy, "learn_by_fold", spy)
+    run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.3, evaluation="cross-fitted", **PLAN)
+    price = run.within_budget().price
+    assert price > 0
+    for name, told in run.curve.clients.items():
+        draws = PrivateDraws(0, name, SEED_ALONE)
+        space = Workspace(CLIENTS[name], run.study, Limits.open(), draws)
+        space.keep(space.scored_with(GivenModels(np.empty(0))))
+        whole = space.scored.for_evaluation(space.whole)
+        x, scores, row = whole.data.contexts, whole.scores, np.arange(900)
+        costs = _spent(x)
+        assert (told.n_rows, told.of_rows) == (900, 900)
+
+        def at(price, x=x, costs=costs, whole=whole):
+            """What versions decide, and in each row the one for its fold."""
+            decided = [(p.linear(x) - price * costs).argmax(axis=1) for p in versions]
+            own = [decided[fold][rows] for fold, rows in enumerate(whole.fold_slices)]
+            return decided, np.concatenate(own)
+
+        for place, one in enumerate(run.curve.prices):
+            decided, own = at(one)
+            gain = scores[row, own] - scores[:, 0]
+            assert told.gains[place] == pytest.approx(gain.mean(), abs=1e-9)
+            assert told.costs[place] == pytest.approx(costs[row, own].mean(), abs=1e-9)
+            apart = np.mean([decided[a] != decided[b] for a, b in combinations(range(5), 2)])
+            factors = np.sqrt([1 + 2 * apart, 1 + 1.5 * apart])
+            expected = np.cov(gain, costs[row, own]) / 900 * np.outer(factors, factors)
+            found = told.variances[place]
+            np.testing.assert_allclose(found, expected[np.triu_indices(2)], atol=1e-10)
+        value = scores[row, at(price)[1]].mean()
+        assert run.values.of("learned", name).value == pytest.approx(value, abs=1e-9)
+    x = _contexts(100_000, 7)
+    spent = _spent(x)[np.arange(100_000), run.policy.decide(x)].mean()
+    point = run.within_budget()
+    assert abs(spent - 0.3) < 4 * point.spending.standard_error
+    assert "decision, on rows." in render(run)
 
 
 def test_the_policy_keeps_to_the_budget_on_new_rows_and_nearly_nothing_is_lost(run):
@@ -283,8 +332,7 @@ def _of_flags(seed, n_rows=900):
             {"policy": fedopl.Linear(caution=0.5), "nuisances": "federated"},
             "a cautious policy has no prices",
         ),
-        ({"evaluation": 0}, "spending is measured on held-out rows"),
-        ({"evaluation": "cross-fitted"}, "spending is measured on held-out rows"),
+        ({"evaluation": 0}, "spending is measured as values are, and none are claimed"),
         ({"diagnose": True}, "joining is judged by policies without a budget"),
         ({"mixture": "minimax"}, "found with policies that ignore the budget"),
         (

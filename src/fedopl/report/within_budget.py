@@ -42,7 +42,7 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
     intro = (
         f"The budget is {budget_in_words(record)}. {spending_in_words(point, 'The policy')}"
         f"{who_told(record)} The gain is over giving everybody '{curve.against}', in {unit} per "
-        f"decision, on held-out rows. {_price(point)}"
+        f"decision, on {record.study.evaluation.valued('rows')}. {_price(point)}"
     )
     how = _STEPS if curve.in_steps else _LINES
     return (

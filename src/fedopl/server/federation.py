@@ -219,7 +219,9 @@ def _finish(
         policy = type(policy).from_numbers(policy.numbers(), study)
     solved = without_each(learned) if study.evaluation.share else {}
     candidates.beside = asked_beside(setting, solved, candidates.names())
-    evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
+    evaluated = candidates.evaluate(
+        setting, conversation, learned.chosen, describe=describe, price=learned.price
+    )
     told, places = evaluated.everything, candidates.places()
     reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(

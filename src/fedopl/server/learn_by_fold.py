@@ -5,20 +5,26 @@ from dataclasses import replace
 
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.policy import Policy
+from fedopl.results.spending.budget_curve import at_price
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.study.mixture import renormalised
 
 
-def learn_by_fold(setting: Setting) -> list[Policy]:
-    """One policy for each fold, learned from the other folds of all clients; no client is asked."""
+def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
+    """One policy for each fold, learned from the other folds of all clients; no client is asked.
+
+    With a price on what the budget of the study is about.
+    """
     by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
     weights, policies = renormalised(setting.weights, by_fold.keys()), list[Policy]()
     for others, statistics in _without_each_fold(setting):
         by_noise = statistics.noise_weights(weights)
         choice = choose_terms(setting.study, by_fold, weights, others, by_noise)
-        policies.append(replace(statistics, choice=choice).solve(weights))
+        found = replace(statistics, choice=choice).solve(weights)
+        budget = setting.study.budget
+        policies.append(at_price(found, price, budget.spent(setting.study)) if budget else found)
     return policies
 
 

@@ -22,6 +22,7 @@ from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_cur
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.candidate_curve import ask_for_candidates
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.mixtures.minimax import (
     Ascent,
     Regrets,
@@ -87,7 +88,8 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
         price = curve.price_for(study.budget)
         priced: Policy = tree_at(learned.tree, setting.weights, price, spent[:, -1])
     elif isinstance(policy, LinearPolicy):
-        curve = ask_for_curve(policy, setting, task.conversation)
+        versions = learn_by_fold(setting) if study.evaluation.is_cross_fitted else [policy]
+        curve = ask_for_curve(policy, versions, setting, task.conversation)
         price = curve.price_for(study.budget)
         priced = at_price(policy, price, spent)
     else:

@@ -138,11 +138,13 @@ class Candidates:
         *,
         describe: bool,
         asked: Collection[str] | None = None,
+        price: float = 0.0,
     ) -> Evaluated:
         """Values on rows not used for learning, and how decisions split, in one round trip.
 
         Without held-out rows there are no values, unless each fold is valued by policies that were
-        learned without it. All clients of the setting are asked, unless `asked` names some.
+        learned without it. All clients of the setting are asked, unless `asked` names some. The
+        policy was learned at a price of what it spends, if there is a budget.
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
@@ -151,13 +153,14 @@ class Candidates:
         if by_fold and {*arms_by_fold(setting)} != {setting.best_arm}:
             self.policies[BEST_ARM] = self._arm(setting.best_arm)
         if by_fold or self.study.evaluation.share:
-            fields = self._by_fold(setting, chosen) if by_fold else self._held_out(self.beside)
+            across = self._by_fold(setting, chosen, price) if by_fold else None
+            fields = across or self._held_out(self.beside)
             queries["values"] = (
                 {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
                 if self.others
                 else EstimateValues(**fields)
             )
-            fields = fields if by_fold else self._held_out({})
+            fields = across or self._held_out({})
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
         if describe:
@@ -265,10 +268,10 @@ class Candidates:
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
-    def _by_fold(self, setting: Setting, chosen: str) -> Fields:
+    def _by_fold(self, setting: Setting, chosen: str, price: float) -> Fields:
         """The fields with all candidates for every fold; learned ones and the best arm differ."""
         n_folds = self.study.nuisances.folds
-        versions: dict[str, list[Policy]] = {chosen: learn_by_fold(setting)}
+        versions: dict[str, list[Policy]] = {chosen: learn_by_fold(setting, price)}
         if BEST_ARM in self.policies:
             versions[BEST_ARM] = [self._arm(action) for action in arms_by_fold(setting)]
         policies = [

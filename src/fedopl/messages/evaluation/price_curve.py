@@ -41,7 +41,7 @@ class PriceCurve(Message, code=109):
     """
 
     n_rows: Annotated[int, PerClient]  # that have scores for what is decided
-    of_rows: Annotated[int, PerClient]  # that are held out
+    of_rows: Annotated[int, PerClient]  # that are held out, or all
     degrees_of_freedom: Annotated[int, PerClient]
     means: Annotated[Array, (Axis.CURVE_POINTS, Axis.TWO), PerClient]
     covariances: Annotated[Array, (Axis.CURVE_POINTS, Axis.TWO, Axis.TWO), PerClient]
@@ -63,6 +63,7 @@ class ValueSpending(
     content = "means of gains and of costs, and how precise they are"
 
     against: int  # the action that gains are over
+    versions: int = 1  # of each policy, side by side: one for each fold, or one for all rows
     # Rising from zero; empty for policies that have no price in them.
     prices: Annotated[Array, (Axis.PRICES,)] = field(default_factory=lambda: np.empty(0))
 
@@ -79,7 +80,10 @@ class ValueSpending(
 
     def is_plausible(self, study: Study) -> bool:
         """As many policies or prices as the study has, and an action that there is."""
-        n_told = self.n_policies * max(1, len(self.prices)) + study.n_actions + 1
+        folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 1
+        if self.versions != folds or self.n_policies % folds:
+            return False
+        n_told = self.n_policies // folds * max(1, len(self.prices)) + study.n_actions + 1
         if n_told != n_points(study) or not 0 <= self.against < study.n_actions:
             return False
         return not len(self.prices) or self._rise(study)
@@ -93,7 +97,8 @@ class ValueSpending(
         """What cannot be true of a path of policies and of every action for everybody."""
         if len(answer.means) != n_points(study) or len(answer.covariances) != n_points(study):
             return f"told of {len(answer.means)} policies and actions of {n_points(study)}"
-        if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, RowSplit.EVALUATION, n_rows):
+        split = RowSplit.TRAINING if self.versions > 1 else RowSplit.EVALUATION
+        if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, split, n_rows):
             return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
         if not 0 <= answer.degrees_of_freedom < answer.n_rows:
             return "more degrees of freedom than rows"

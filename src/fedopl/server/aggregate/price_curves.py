@@ -23,13 +23,21 @@ from fedopl.study.study import Study
 
 
 def ask_for_curve(
-    policy: LinearPolicy, setting: Setting, conversation: Conversation
+    policy: LinearPolicy, versions: Sequence[Policy], setting: Setting, conversation: Conversation
 ) -> BudgetCurve:
-    """What the policy gains and spends at every price, at each client, on held-out rows."""
+    """What the policy gains and spends at every price, at each client, on rows it has not seen.
+
+    On held-out rows there is one version, the policy itself; else one that has not seen each fold.
+    """
     costs = _mean_costs(setting, _spent(setting.study))
     against = cheapest_action(setting)
     prices = _prices(policy, setting, costs)
-    query = ValueSpending(prices=prices, against=against, **_asked([policy], setting.study))
+    query = ValueSpending(
+        prices=prices,
+        against=against,
+        versions=len(versions),
+        **_asked(versions, setting.study),
+    )
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     return curve_of(setting, prices.tolist(), against, answers)
 

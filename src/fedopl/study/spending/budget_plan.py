@@ -94,8 +94,8 @@ class Budget(Checked):
             "column of costs; give costs as numbers, or learn a linear policy": (
                 study.policy.on_grid and study.costs is not None and bool(study.costs.columns)
             ),
-            "spending is measured on held-out rows; hold some out ([evaluation] share)": (
-                study.evaluation.share == 0
+            "spending is measured as values are, and none are claimed; hold rows out": (
+                not study.evaluation.claims_values
             ),
             "a cautious policy has no prices for what it spends; set caution = 0": (
                 study.is_cautious or study.doubts_leaves
