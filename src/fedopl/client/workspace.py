@@ -95,9 +95,9 @@ class Workspace:
         """The same with their scores."""
         return self.scored.of(self.unscored_chunks())
 
-    def scored_rows(self) -> Iterable[ScoredRows]:
-        """The training rows with their scores, to learn a tree from."""
-        return self.obeyed.to_sum(self.chunks)
+    def scored_rows(self, without: int | None = None) -> Iterable[ScoredRows]:
+        """The training rows with scores to learn from; without those of a fold if it is given."""
+        return self.obeyed.to_sum(self.chunks, without)
 
     @property
     def training(self) -> slice:

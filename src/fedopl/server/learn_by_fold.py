@@ -12,7 +12,12 @@ from fedopl.study.mixture import renormalised
 
 
 def learn_by_fold(setting: Setting) -> list[Policy]:
-    """One policy for each fold, learned from the other folds of all clients; no client is asked."""
+    """One policy for each fold, learned from the other folds of all clients; no client is asked.
+
+    Trees were learned together with the one of all rows.
+    """
+    if setting.trees_by_fold:
+        return list(setting.trees_by_fold)
     by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
     weights, policies = renormalised(setting.weights, by_fold.keys()), list[Policy]()
     for others, statistics in _without_each_fold(setting):

@@ -124,15 +124,21 @@ def _tree(task: Task) -> Learned:
     setting, plan, search = task.setting, task.setting.study.mixture, None
     if task.alone is not None:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
-    searched = tree_search.learn(setting, task.conversation)
+    versions, counts = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        found = searched.statistics
+        found = versions[-1].statistics
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
-        searched = replace(searched, policy=found.solve(setting.weights))
+        versions = [tree_search.Searched(found.solve(setting.weights), found)]
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
-    policy, found = tree_search.look_twice(searched, setting, task.conversation)
-    return Learned(setting=setting, policy=policy, statistics=found, search=search, tree=found)
+    *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
+    return Learned(
+        setting=replace(setting, trees_by_fold=[own.policy for own in by_fold]),
+        policy=last.policy,
+        statistics=last.statistics,
+        search=search,
+        tree=last.statistics,
+    )
 
 
 def _finite(task: Task) -> Learned:

@@ -60,7 +60,9 @@ def value_across_folds(space: Workspace, query: ValueAcrossFolds) -> ValuesAcros
     policies = policies_in(query)
     each = deciders(space, policies)
     valued = [each[start : start + n_folds] for start in range(0, len(each), n_folds)]
-    alone = local_policies_by_fold(space.own_chunks, space.study_rows, space.study, space.blocks)
+    alone = local_policies_by_fold(
+        space.own_chunks, space.study_rows, space.study, space.blocks, space.obeyed
+    )
     candidates: list[Sequence[Decides]] = [*valued, [one.at(space.client).decide for one in alone]]
     chunks = by_workers(space, space.scored.evaluated(space.unscored_chunks()))
     found = together(totals_of(chunks, partial(_summed, space.study, candidates))).estimate()
