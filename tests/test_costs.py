@@ -31,7 +31,7 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
-from fedopl.messages.private.noised_gains import LookPrivately
+from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
 from fedopl.messages.private.noised_scores import NoisedScores
 from fedopl.messages.private.noised_values import (
     NoisedValues,
@@ -192,12 +192,13 @@ AXES = {
     Axis.FINE_CUTS: "255",
     Axis.FINE_BINS: "256",
     Axis.THRESHOLDS: "T",
-    Axis.OPEN_NODES: "o",
+    Axis.VERSIONS: "V",
+    Axis.OPEN_NODES: "V·o",
     Axis.CELLS: "G",
     Axis.FIT_NUMBERS: "8",
     Axis.CELL_NUMBERS: "x",
     Axis.LEAVES: "L",
-    Axis.QUESTIONS: "q",
+    Axis.QUESTIONS: "V·q",
     Axis.NEAR_CUTS: "31",
     Axis.NEAR_BINS: "32",
     Axis.CLIENTS: "C",
@@ -246,6 +247,7 @@ OWN_AXES = {
     ValuesApart: {Axis.CANDIDATES: "3"},
     NoisedCells: {Axis.CELLS: "8·c·(c − 1)"},  # every two columns have 16, if all are numbers
     LookPrivately: {Axis.TREE_NODES: "2·q + 1"},
+    NoisedGains: {Axis.QUESTIONS: "q"},
     NoisedScores: {Axis.CANDIDATES: "v"},
 }
 # The same of answers, by what they answer.
@@ -270,7 +272,7 @@ def encoded(message, letters, query=None):
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
-    more["m"] = 3
+    more |= {"m": 3, "V": folds + 1}
     if query is EstimateValues:  # with a personal policy, in a cautious study
         more["D"] = (p + 1) * (p + 2) // 2
         more["z"] = d * (p + 1 + more["D"]) + 2 * (p + 1) + 47

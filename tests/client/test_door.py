@@ -60,7 +60,7 @@ from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
-from fedopl.policies.trees.nodes import Branch, Leaf, as_array
+from fedopl.policies.trees.nodes import Branch, Leaf, as_array, as_arrays
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
@@ -208,15 +208,15 @@ def query_of(kind, agreed, exchange=1, **changes):
         },
         CountBins: {"cuts": np.tile(np.linspace(-3, 3, N_FINE_BINS - 1), (agreed.n_features, 1))},
         SumCells: {
-            "partition": as_array(Leaf(0)),
+            "partitions": as_arrays([Leaf(0)] * len(agreed.left_out)),
             "n_cuts": np.full(agreed.n_features, 3.0),
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
         },
         SumNearThresholds: {
-            "tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1))),
+            "trees": as_arrays([Branch(0, 0.0, Leaf(0), Leaf(1))] * len(agreed.left_out)),
             "n_cuts": np.full(agreed.n_features, 3.0),
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
-            "near": np.linspace(-0.75, 0.75, NEAR_BINS - 1)[None],
+            "near": np.tile(np.linspace(-0.75, 0.75, NEAR_BINS - 1), (len(agreed.left_out), 1)),
         },
         TakeFound: {name: getattr(TakeFound.of(agreed), name) for name in ("pairs", "thresholds")},
         ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
@@ -653,6 +653,17 @@ STUDIES = {
     "cross-fitted": (
         study_of(SumByFold),
         {SumOutcomes, *DESCRIBING, SumByFold},
+    ),
+    "cross-fitted trees": (
+        study_of(evaluation="cross-fitted", policy="tree"),
+        {
+            SumOutcomes,
+            *DESCRIBING,
+            SumByFold,
+            CountBins,
+            SumCells,
+            SumNearThresholds,
+        },
     ),
     "personal": (
         study_of(SumContrasts),

@@ -38,7 +38,7 @@ def open_tree_study(depth=2):
 def sum_cells(door, partition=EVERYBODY, grid=CUTS, **changes):
     own = [grid.get(name, ()) for name in door.study.features]
     fields = {
-        "partition": partition,
+        "partitions": partition[None],
         "n_cuts": np.array([len(one) for one in own], float),
         "cuts": np.array([cut for one in own for cut in one], float),
     }
@@ -176,7 +176,7 @@ def test_numbers_that_are_not_finite_are_malformed(draw):
     door = scored(door_to(draw(), tree_study(depth=3), limits=GUARDED))
     for value in (np.nan, np.inf):
         for changes in (
-            {"partition": as_array(Branch(0, value, Leaf(0), Leaf(1)))},
+            {"partitions": as_array(Branch(0, value, Leaf(0), Leaf(1)))[None]},
             {"cuts": np.array([-0.5, value, 0.0])},
             {"n_cuts": np.array([2, value, 0, 0, 0])},
         ):

@@ -214,6 +214,13 @@ def test_a_study_says_why_its_clients_are_fixed(kind):
         raise AssertionError(why_fixed(study))
 
 
+def test_trees_without_each_fold_keep_newcomers_out_alone(rows):
+    run = learned(some(rows, "abc"), policy="tree", evaluation="cross-fitted")
+    with pytest.raises(OptionError, match="a newcomer's values need the trees without each fold"):
+        run.join({"d": rows["d"]})
+    assert sorted(run.leave("c").tree.cells) == ["a", "b"]
+
+
 def test_code_that_was_plugged_in_keeps_newcomers_out_alone():
     plan = fedopl.NuisancePlan(outcome="plugged-in")
     study = fedopl.Study(actions=("a0", "a1"), features=("x0",), nuisances=plan)

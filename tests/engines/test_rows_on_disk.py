@@ -208,15 +208,16 @@ def test_a_diagnosis_fits_models_to_some_of_many_rows_on_disk(both, monkeypatch)
     assert all("propensit" in path or "actions" in path for path in differ), differ
 
 
-def test_cross_fitted_values_of_rows_on_disk_are_those_of_rows_in_memory(both):
-    plan = fedopl.EvaluationPlan(kind="cross-fitted", share=0)
+@pytest.mark.parametrize("policy", ["linear", "tree"])
+def test_cross_fitted_values_of_rows_on_disk_are_those_of_rows_in_memory(both, policy):
+    plan = {"evaluation": "cross-fitted", "policy": policy}
     in_memory, on_disk = (
-        fedopl.learn(data, basis="linear", nuisances=MARGINAL, evaluation=plan).values
-        for data in both()
+        fedopl.learn(data, basis="linear", nuisances=MARGINAL, **plan).values for data in both()
     )
     for own, other in zip(on_disk.rows, in_memory.rows, strict=True):
         assert own.policy == other.policy
-        assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-9)
+        if (policy, own.policy) != ("tree", "local policy"):  # with quantiles of some rows only
+            assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-9)
 
 
 def test_half_the_digits_give_nearly_the_same(both, tmp_path):

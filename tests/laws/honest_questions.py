@@ -41,6 +41,7 @@ STUDIES = {
     "network": {"policy": fedopl.Neural(hidden=(3,), rounds=2, local_steps=2)},
     "tree": {"policy": TREE},
     "cross-fitted": {"evaluation": "cross-fitted"},
+    "cross-fitted tree": {"policy": TREE, "evaluation": "cross-fitted"},
     "path": {"mixture": fedopl.mixture.path("north")},
     "joining": {"diagnose": True},
     "guardrail": {"guardrails": HARM},

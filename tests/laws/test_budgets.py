@@ -93,8 +93,8 @@ def _apart(run):
 def test_the_curve_across_folds_is_of_policies_that_have_not_seen_each_fold(monkeypatch):
     versions = []
 
-    def spy(setting):
-        versions[:] = learn_by_fold(setting)
+    def spy(setting, price):
+        versions[:] = learn_by_fold(setting, price)
         return versions
 
     monkeypatch.setattr(learn_policy, "learn_by_fold", spy)

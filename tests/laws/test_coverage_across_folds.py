@@ -12,7 +12,8 @@ from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import arms_by_fold, learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
-N_DRAWS = 400
+# The policy that is learned, and how many draws are made in each world.
+POLICIES = {"linear": ("linear", 400), "tree": (fedopl.Tree(bins=8), 100)}
 ARMS = "abc"
 CONTEXTS = np.random.default_rng(99).standard_normal((10_000, 4))
 PLAN = {
@@ -95,9 +96,13 @@ def counts(world, size, seeds, policy="linear"):
 @pytest.mark.slow_law
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "{} of {}".format(*size))
 @pytest.mark.parametrize("world", EFFECTS)
-def test_intervals_hold_what_they_are_of(world, size):
-    held = counts(world, size, range(N_DRAWS))
-    print(world, size, {name: [n / N_DRAWS for n in told] for name, told in held.items()})
-    # Of 400 draws that cover 95 %, at least 366 do in all but one of a thousand such tests.
-    assert min(covered for covered, _ in held.values()) >= 0.915 * N_DRAWS
-    assert max(too_high for _, too_high in held.values()) <= 0.055 * N_DRAWS
+@pytest.mark.parametrize(("policy", "n_draws"), POLICIES.values(), ids=POLICIES)
+def test_intervals_hold_what_they_are_of(policy, n_draws, world, size):
+    held = counts(world, size, range(n_draws), policy)
+    print(policy, world, size, {name: [n / n_draws for n in told] for name, told in held.items()})
+    # Of as many draws that cover 95 %, so many do in all but one of a thousand such tests.
+    slack = 3.1 * np.sqrt(0.95 * 0.05 / n_draws)
+    # The one tree that is delivered may be better than those without each fold are.
+    del held["value of the one delivered"]
+    assert min(covered for covered, _ in held.values()) >= (0.95 - slack) * n_draws
+    assert max(too_high for _, too_high in held.values()) <= (0.025 + slack) * n_draws

@@ -281,7 +281,7 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"policy": "tree"}, "csoaa-exact"),
+        ({"policy": "finite"}, "csoaa-exact"),
         ({"policy": fedopl.Linear(oracle="wap")}, "csoaa-exact"),
         ({"mixture": "minimax"}, "minimax mixture"),
         ({"diagnose": True}, "joining is judged on held-out rows"),

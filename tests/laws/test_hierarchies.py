@@ -93,11 +93,13 @@ def alike(one, other):
 
 BY_ROWS = Linear(precision="rows")
 PLAIN = {"nuisances": KNOWN, "personal": "none", "basis": "linear", "policy": BY_ROWS}
+TREE = PLAIN | {"policy": Tree(depth=1, cuts={"x0": (-1, 0, 1), "x1": (0,), "x2": (0,)})}
 SETTINGS = {
     "linear": PLAIN,
     "basis": PLAIN | {"basis": "hinges"},
-    "tree": PLAIN | {"policy": Tree(depth=1, cuts={"x0": (-1, 0, 1), "x1": (0,), "x2": (0,)})},
+    "tree": TREE,
     "cross-fitted": PLAIN | {"evaluation": "cross-fitted"},
+    "cross-fitted tree": TREE | {"evaluation": "cross-fitted"},
     "pairs": PLAIN | {"policy": Linear(oracle="wap")},
 }
 

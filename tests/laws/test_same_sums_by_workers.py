@@ -94,6 +94,7 @@ PLANS = {
     "terms, described": {"basis": "auto", "evaluation": fedopl.EvaluationPlan()},
     "tree": {"policy": "tree"},
     "cross-fitted": {"evaluation": fedopl.EvaluationPlan(kind="cross-fitted", describe=False)},
+    "cross-fitted tree": {"policy": "tree", "evaluation": "cross-fitted"},
     "logistic": {"nuisances": fedopl.NuisancePlan(propensity="logistic", kind="local")},
 }
 

@@ -49,9 +49,9 @@ ASKED: dict[str, Any] = {
         split=RowSplit.EVALUATION, **packed([constant_policy("a", ("a", "b"), ("x", "y"))], STUDY)
     ),
     "bins": CountBins(cuts=np.zeros((2, 255))),
-    "cells": asking_for_cells(GRID),
+    "cells": asking_for_cells(STUDY, GRID),
     "gains": SumNearThresholds(
-        tree=TREE.numbers(),
+        trees=TREE.numbers()[None],
         n_cuts=np.zeros(2),
         cuts=np.zeros(0),
         near=np.zeros((1, NEAR_BINS - 1)),

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 UNTRUE = re.compile(r"h(?:eld|old)s?\b.{0,30}\bout\b|held-out", re.IGNORECASE)
 
 
-@pytest.fixture(scope="module")
-def crossed():
+@pytest.fixture(scope="module", params=["linear", "tree"])
+def crossed(request):
     clients = {"north": patients(1), "south": patients(2), "west": patients(3, 100)}
-    return fedopl.learn(clients, basis="linear", evaluation="cross-fitted")
+    return fedopl.learn(clients, policy=request.param, basis="linear", evaluation="cross-fitted")
 
 
 def without_values(run):

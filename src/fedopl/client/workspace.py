@@ -96,9 +96,9 @@ class Workspace:
         """The same with their scores."""
         return self.scored.of(self.unscored_chunks())
 
-    def scored_rows(self) -> Iterable[ScoredRows]:
-        """The training rows with their scores, to learn a tree from."""
-        return self.obeyed.to_sum(self.chunks)
+    def scored_rows(self, without: int | None = None) -> Iterable[ScoredRows]:
+        """The training rows with scores to learn from; without those of a fold if it is given."""
+        return self.obeyed.to_sum(self.chunks, without)
 
     @property
     def training(self) -> slice:
@@ -249,7 +249,9 @@ class Workspace:
     @computed_once
     def local_policies_by_fold(self) -> Sequence[Policy]:
         """The policies that this client would have learned alone without each fold."""
-        return local_policies_by_fold(self.own_chunks, self.study_rows, self.study, self.blocks)
+        return local_policies_by_fold(
+            self.own_chunks, self.study_rows, self.study, self.blocks, self.obeyed
+        )
 
     def keep_personal(self, policy: Policy) -> None:
         """Store the client's personal policy, for its own use."""

@@ -321,8 +321,11 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
         ),
     }
     if isinstance(query, SumNearThresholds | LookPrivately):
-        named = TreePolicy(query.look(study).root, study.actions, study.features, study.encoding)
-        labels[Axis.QUESTIONS] = tuple(map(named.question, branches_of(named.root)))
+        looks = query.looks(study) if isinstance(query, SumNearThresholds) else [query.look(study)]
+        trees = [TreePolicy.of(look.root, study) for look in looks]
+        labels[Axis.QUESTIONS] = tuple(
+            tree.question(branch) for tree in trees for branch in branches_of(tree.root)
+        )
     if isinstance(query, SumCellsPrivately):
         tables = PrivateSetting(study).tables
         cells = tuple(cell_names(tables.grid, study.columns))

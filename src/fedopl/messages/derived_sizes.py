@@ -76,6 +76,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.REGRESSION: study.n_terms + 2,
         Axis.FEATURES: own + 1,
         Axis.FOLDS: folds,
+        Axis.VERSIONS: len(study.left_out),
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
         Axis.CURVE_POINTS: n_points(study),
@@ -121,8 +122,9 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
     sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
     sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)
-    sizes[Axis.QUESTIONS] = range(1, 2**study.tree.depth)
-    sizes[Axis.OPEN_NODES] = range(1, 2 ** (n_levels(study.tree.depth) - 1) + 1)
+    versions = len(study.left_out)
+    sizes[Axis.QUESTIONS] = range(1, versions * (2**study.tree.depth - 1) + 1)
+    sizes[Axis.OPEN_NODES] = range(1, versions * 2 ** (n_levels(study.tree.depth) - 1) + 1)
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
     basis = study.basis
     sizes[Axis.FOUND_PAIRS] = range(0, (basis.screened_pairs if basis else 0) + 1)
@@ -135,7 +137,7 @@ def axis_sizes(study: Study) -> Sizes:
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
     if study.budget and study.policy.on_grid:
-        sizes[Axis.TREES] = range(0, max(at_once, N_TREES) + 1)
+        sizes[Axis.TREES] = range(0, max(at_once, N_TREES * folds) + 1)
     sizes[Axis.PRICES] = range(0, N_PRICES + 1, N_PRICES)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
     sizes |= _sizes_of_others(study, most)

@@ -64,14 +64,17 @@ class Axis(enum.Enum):
     FINE_CUTS = "fine cuts"
     FINE_BINS = "fine bins"  # below, between and above the fine cuts
     THRESHOLDS = "thresholds"  # of all columns, one behind the other
-    OPEN_NODES = "open nodes"  # of a tree that is not finished
+    VERSIONS = "versions"  # of a tree: without each fold, to be valued on it, and of all rows
+    OPEN_NODES = (
+        "open nodes"  # of a tree that is not finished; of its versions, one after the other
+    )
     CELLS = "cells"  # of every two columns' bins, one table behind the other
     FIT_NUMBERS = "fit numbers"  # what is told of how well models fit for an action
     PRODUCTS_TOLD = "products told"  # of an action, the strongest first
     INTERACTION_NUMBERS = "interaction numbers"  # which features, and how strong
     CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
     LEAVES = "leaves"  # of a finished tree
-    QUESTIONS = "questions"  # of a tree, each before those below it
+    QUESTIONS = "questions"  # of a tree, each before those below it; of its versions, likewise
     NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one
     NEAR_BINS = "near bins"  # below, between and above them
     CLIENTS = "clients"  # whose models are compared

@@ -124,7 +124,7 @@ def score(
         along["by fold"] = SumByFold()
     if cells_come_along(study):
         grid = agreed_grid(study.tree, study.columns, {})
-        along["cells"] = tree_search.asking_for_cells(grid)
+        along["cells"] = tree_search.asking_for_cells(study, grid)
     if personal and SumContrasts.needed(study):
         along["contrasts"] = SumContrasts()
     answers, *others = conversation.together(rows, enrolled.query, *along.values())

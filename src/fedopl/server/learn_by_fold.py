@@ -15,8 +15,11 @@ from fedopl.study.mixture import renormalised
 def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
     """One policy for each fold, learned from the other folds of all clients; no client is asked.
 
-    With a price on what the budget of the study is about.
+    With a price on what the budget of the study is about. Trees were learned together with the one
+    of all rows.
     """
+    if setting.trees_by_fold:
+        return setting.trees_by_fold(price)
     by_fold: Mapping[str, ScoreSumsByFold] = setting.by_fold or {}
     weights, policies = renormalised(setting.weights, by_fold.keys()), list[Policy]()
     for others, statistics in _without_each_fold(setting):

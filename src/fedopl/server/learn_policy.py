@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import Values
@@ -84,17 +85,24 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     if isinstance(learned.statistics, FiniteStatistics):
         return _affordable_candidate(learned, learned.statistics, task)
     if learned.tree:
-        curve = ask_for_tree_curve(learned.tree, setting, task.conversation)
+        curve = ask_for_tree_curve(
+            learned.tree, partial(_versions, setting), setting, task.conversation
+        )
         price = curve.price_for(study.budget)
         priced: Policy = tree_at(learned.tree, setting.weights, price, spent[:, -1])
     elif isinstance(policy, LinearPolicy):
-        versions = learn_by_fold(setting) if study.evaluation.is_cross_fitted else [policy]
+        versions = _versions(setting, 0.0) or [policy]
         curve = ask_for_curve(policy, versions, setting, task.conversation)
         price = curve.price_for(study.budget)
         priced = at_price(policy, price, spent)
     else:
         return learned
     return replace(learned, policy=priced, curve=curve, price=price)
+
+
+def _versions(setting: Setting, price: float) -> list[Policy]:
+    """The policies without each fold at a price; none if values are of held-out rows."""
+    return learn_by_fold(setting, price) if setting.study.evaluation.is_cross_fitted else []
 
 
 def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: Task) -> Learned:
@@ -126,15 +134,23 @@ def _tree(task: Task) -> Learned:
     setting, plan, search = task.setting, task.setting.study.mixture, None
     if task.alone is not None:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
-    searched = tree_search.learn(setting, task.conversation)
+    versions, counts = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        found = searched.statistics
+        found = versions[-1].statistics
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
-        searched = replace(searched, policy=found.solve(setting.weights))
+        versions = [tree_search.Searched(found.solve(setting.weights), found)]
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
-    policy, found = tree_search.look_twice(searched, setting, task.conversation)
-    return Learned(setting=setting, policy=policy, statistics=found, search=search, tree=found)
+    *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
+    if by_fold:
+        setting = replace(setting, trees_by_fold=partial(tree_search.at_price, by_fold, setting))
+    return Learned(
+        setting=setting,
+        policy=last.policy,
+        statistics=last.statistics,
+        search=search,
+        tree=last.statistics,
+    )
 
 
 def _finite(task: Task) -> Learned:

@@ -33,7 +33,7 @@ def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
     means = private.scales.outcome_unit * started.totals.required(query, "cells")
     numbers = np.ones((private.tables.grid.n_cells, FIRST_ACTION + study.n_actions))
     numbers[:, FIRST_ACTION:] = agreeing_cells(means, private.tables.grid, private.tables.released)
-    policy = grown_tree(study, private.tables.grid, lambda _: [numbers])
+    policy = grown_tree(study, private.tables.grid, numbers)
     policy = _moved(started.totals, policy, models)
     arm = arm_as_tree(policy, setting.best_arm)
     valued = {LEARNED: policy, arm_name(setting.best_arm): arm}

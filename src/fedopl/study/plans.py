@@ -227,8 +227,11 @@ def check_values(study: "Study") -> None:
 
 def _check_cross_fitted(study: "Study") -> None:
     """Refuse policies that cannot be learned without each fold from the available sums."""
-    if not study.policy.can_be_resolved:
-        message = "cross-fitted values are of linear policies by csoaa-exact; hold rows out"
+    if not (study.policy.can_be_resolved or study.policy.on_grid):
+        message = (
+            "cross-fitted values are of linear policies by csoaa-exact and trees on a grid; hold "
+            "rows out"
+        )
     elif study.mixture.kind in FOUND:
         message = f"a {study.mixture.kind} mixture is found on separate rows; hold rows out"
     elif study.joining.diagnose:

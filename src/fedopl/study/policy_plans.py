@@ -66,8 +66,10 @@ class KindOfPlan(Checked):
     def check_joining(self) -> None:
         """Raise a PlacedError unless the worth of joining can be measured with such policies."""
 
-    def check_columns(self, _columns: tuple[Column, ...], _actions: tuple[str, ...]) -> None:
-        """Raise a PlacedError unless the policy can be learned for these columns and actions."""
+    def check_columns(
+        self, _columns: tuple[Column, ...], _actions: tuple[str, ...], _n_versions: int
+    ) -> None:
+        """Raise a PlacedError unless it can be learned for these columns and actions, so often."""
 
     @property
     def linear(self) -> "Linear":
@@ -216,7 +218,9 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
                 "at most, and thresholds on a grid",
             )
 
-    def check_columns(self, columns: tuple[Column, ...], actions: tuple[str, ...]) -> None:
+    def check_columns(
+        self, columns: tuple[Column, ...], actions: tuple[str, ...], n_versions: int
+    ) -> None:
         """Check that the plan's names exist, and that the sums over its grid fit into a message."""
         try:
             self.check(columns, actions)
@@ -231,7 +235,7 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
                 "released; name the columns it may ask about, or lower bins"
             )
             raise PlacedError("tree", message, ("policy", "tree"))
-        n_open = 2 ** (n_levels(self.depth) - 1)
+        n_open = n_versions * 2 ** (n_levels(self.depth) - 1)
         n_numbers = n_open * most_cells * (2 + len(actions) * (2 if self.caution else 1))
         if n_numbers > MOST_NUMBERS:
             message = (

@@ -137,7 +137,7 @@ class Study(Checked):
         if self.privacy:
             check_private(self, self.privacy)
         check_message_sizes(self)
-        self.policy.check_columns(self.columns, self.actions)
+        self.policy.check_columns(self.columns, self.actions, len(self.left_out))
         if self.permissions:
             self.permissions.check(self.columns, self.actions)
         return self
@@ -283,6 +283,14 @@ class Study(Checked):
     def values_leaves(self) -> bool:
         """Whether a run ends with values of the leaves of its tree."""
         return self.policy.has_leaves and self.evaluation.describe and self.evaluation.share > 0
+
+    @property
+    def left_out(self) -> tuple[int | None, ...]:
+        """The fold that each version of a tree is learned without; last the one of all rows, None.
+
+        Only if values are cross-fitted is there a version without each fold, to be valued on it.
+        """
+        return (*(range(self.nuisances.folds) if self.evaluation.is_cross_fitted else ()), None)
 
     @property
     def most_cells(self) -> int:

@@ -161,8 +161,6 @@ def test_without_a_quorum_the_tree_stays_on_the_grid(clients):
     on_grid = replace(run.policy, root=run.tree.closer.look.root)
     cuts = {name: np.linspace(-3, 3, 255) for name in run.study.features}
     counts = Counts(cuts, dict.fromkeys(cuts, np.ones(256)))
-    searched = Searched(on_grid, replace(run.tree, closer=None), counts)
+    searched = Searched(on_grid, replace(run.tree, closer=None))
     nobody = SimpleNamespace(each=lambda *_: {}, has_quorum=lambda _: False)
-    policy, found = look_twice(searched, SimpleNamespace(study=run.study), nobody)
-    assert policy is on_grid
-    assert found.closer is None
+    assert look_twice([searched], counts, SimpleNamespace(study=run.study), nobody) == [searched]

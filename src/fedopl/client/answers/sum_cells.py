@@ -7,14 +7,14 @@ from fedopl.client.answers.asked_policies import tree_of
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.local.cell_doubts import doubted_rows
-from fedopl.client.local.cell_tables import Binning, cell_sums
+from fedopl.client.local.cell_tables import Binning, cell_sums, widened
 from fedopl.client.local.local_tree import as_shares
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.bin_counts import BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.growing import DONE
+from fedopl.policies.trees.growing import DONE, FINISHED
 from fedopl.policies.trees.nodes import Node, branches_of, depth_of, leaves_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
@@ -38,30 +38,49 @@ def count_bins(space: Workspace, query: CountBins) -> BinCounts:
 
 
 def sum_cells(space: Workspace, query: SumCells) -> CellSums:
-    """The sums of every open node; bins of a few rows are merged, and nodes of a few left out."""
+    """The sums of every open node; bins of a few rows are merged, and nodes of a few left out.
+
+    Which bins are merged follows from all training rows, also for trees without one of the folds.
+    """
     try:
         grid = query.grid(space.study)
     except ValueError:  # the study does not allow this grid
         raise RefusedError(RefusalCode.MALFORMED) from None
-    minimum = space.limits.minimum_cell
-    if minimum > 1:
+    if space.limits.minimum_cell > 1:
         space.history.require_first("grid", n_cuts=query.n_cuts, cuts=query.cuts)
-    binning = Binning(
-        columns=space.study.columns,
-        grid=grid,
-        partition=_partition(space, query.partition, grid),
-        merged=merged_columns(space, grid),
-    )
-    cells = cell_sums(space.scored_rows(), binning)
+    partitions = [_partition(space, own, grid) for own in query.partitions]
+    columns, merged = space.study.columns, merged_columns(space, grid)
+    versions = [
+        (without, Binning(columns=columns, grid=grid, partition=partition, merged=merged))
+        for without, partition in zip(space.study.left_out, partitions, strict=True)
+        if partition != FINISHED
+    ]
+    if not versions:
+        raise RefusedError(RefusalCode.MALFORMED)
+    found = [cell_sums(space.scored_rows(without), binning) for without, binning in versions]
+    widest = max(cells.shape[-1] for cells in found)
+    told = [
+        _told(space, widened(cells, widest), binning, without)
+        for cells, (without, binning) in zip(found, versions, strict=True)
+    ]
+    return CellSums(cells=np.concatenate(told))
+
+
+def _told(
+    space: Workspace, cells: FloatArray, binning: Binning, without: int | None
+) -> FloatArray:  # (n_open, n_cells, n_numbers)
+    """What is told of these sums over a version's rows: shares of all weight; none of a few."""
+    grid = binning.grid
     weight = float(cells[:, grid.whole, WEIGHT].sum())
     told = as_shares(cells, grid)
     if space.study.doubts_leaves:
-        told = np.concatenate([told, _doubts(space, binning) / (weight or 1.0) ** 2], axis=-1)
+        doubts = _doubts(space, binning, without) / (weight or 1.0) ** 2
+        told = np.concatenate([told, doubts], axis=-1)
     rows = cells[:, grid.whole, ROWS].sum(axis=-1)
-    told[rows < minimum] = 0.0
+    told[rows < space.limits.minimum_cell] = 0.0
     if space.study.tree.cell_numbers == "float32":
         told = told.astype(np.float32)
-    return CellSums(cells=told[: binning.n_open])
+    return told[: binning.n_open]
 
 
 def merged_columns(space: Workspace, grid: Grid) -> list[IntArray] | None:
@@ -77,10 +96,12 @@ def merged_columns(space: Workspace, grid: Grid) -> list[IntArray] | None:
     return [merged_bins(own, minimum) for own in counts]
 
 
-def _doubts(space: Workspace, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_actions)
+def _doubts(
+    space: Workspace, binning: Binning, without: int | None
+) -> FloatArray:  # (n_parts, n_cells, n_actions)
     """Σ w²/ê(x; a) by cell and action."""
     shares = space.rows_per_action / max(space.n_training, 1)
-    rows = doubted_rows(space.chunks, space.propensities.of, shares, space.obeyed)
+    rows = doubted_rows(space.chunks, space.propensities.of, shares, space.obeyed, without)
     n_actions = space.study.n_actions
     return cell_sums(rows, binning)[..., FIRST_ACTION : FIRST_ACTION + n_actions]
 
@@ -90,7 +111,7 @@ def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:
     root = tree_of(space, numbers, range(DONE, len(numbers)))
     opened = sorted(leaf.action for leaf in leaves_of(root) if leaf.action != DONE)
     if (
-        not opened
+        (not opened and root != FINISHED)
         or opened != [*range(len(opened))]
         or depth_of(root) > max(space.study.tree.depth - LOOK_AHEAD, 0)
         or any(split.cut not in grid.cuts[split.column] for split in branches_of(root))

@@ -26,16 +26,18 @@ def doubted_rows(
     propensities: Predict,
     shares: FloatArray,
     obeyed: ObeyedScores,
+    without: int | None = None,
 ) -> Iterable[ScoredRows]:
     """Training rows with doubts in place of scores, and their squared weights.
 
     `shares` (n_actions,) of rows that took each action replace propensities that are not known.
+    Rows of a fold are left out if it is given.
     """
 
     def in_doubt() -> Iterable[ScoredChunk]:
         return mapped(partial(_doubted, propensities, shares), chunks())
 
-    return mapped(_with_squared_weights, obeyed.to_sum(in_doubt))
+    return mapped(_with_squared_weights, obeyed.to_sum(in_doubt, without))
 
 
 def _doubted(propensities: Predict, shares: FloatArray, chunk: ScoredChunk) -> ScoredChunk:

@@ -107,12 +107,17 @@ def _sums_in(binning: Binning, parts: Iterable[ScoredRows]) -> FloatArray:
 def _added(total: FloatArray, found: FloatArray) -> FloatArray:
     if total.shape[-1] < found.shape[-1]:
         total, found = found, total
-    n_lacking = total.shape[-1] - found.shape[-1]  # as many as actions, or none
-    if n_lacking:
-        known = np.repeat(found[..., 1:2], n_lacking, axis=-1)  # the weight of every row
-        found = np.concatenate([found, known], axis=-1)
-    total += found
+    total += widened(found, total.shape[-1])
     return total
+
+
+def widened(sums: FloatArray, n_numbers: int) -> FloatArray:  # (…, n_numbers)
+    """The sums, also with the weight of rows that have each score, which may be all of them."""
+    n_lacking = n_numbers - sums.shape[-1]  # as many as actions, or none
+    if not n_lacking:
+        return sums
+    known = np.repeat(sums[..., 1:2], n_lacking, axis=-1)  # the weight of every row
+    return np.concatenate([sums, known], axis=-1)
 
 
 def _sums_of(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_cells, n_numbers)

@@ -1,15 +1,19 @@
 """What one client learns without each of its folds: sums by fold, and policies from them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.client.local.local_tree import best_local_tree
+from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.local.score_means import ScoreTotals
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
-from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
+from fedopl.policies.tree import TreePolicy
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.study.study import Study
@@ -60,8 +64,11 @@ def local_policies_by_fold(
     rows: StudyRows,
     study: Study,
     columns: list[IntArray] | None,
-) -> list[LinearPolicy]:
+    obeyed: ObeyedScores,
+) -> Sequence[Policy]:
     """What the client would learn alone without each fold, from scores that use only its rows."""
+    if study.policy.local_kind == TreePolicy.kind:
+        return _local_trees(own, rows, study, obeyed)
     complete = all(np.isfinite(chunk.scores[chunk.training]).all() for chunk in own())
     parts = (
         part.with_scores(chunk.scores[which])
@@ -83,3 +90,20 @@ def local_policies_by_fold(
         )
         policies.append(statistics.solve(ALONE))
     return policies
+
+
+def _local_trees(
+    own: Callable[[], Iterable[ScoredChunk]], rows: StudyRows, study: Study, obeyed: ObeyedScores
+) -> list[TreePolicy]:
+    """The same where the policy is a tree."""
+    found = own
+    if not rows.given.is_on_disk:
+        whole = list(own())  # scored once, and used for every fold and level
+        found = lambda: iter(whole)  # noqa: E731
+    trees = [
+        best_local_tree(
+            partial(obeyed.to_sum, found, fold), study.tree, study.columns, study.actions
+        )
+        for fold in range(rows.folds_as_given.n_folds)
+    ]
+    return [TreePolicy.of(root, study) for root in trees]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -45,10 +46,15 @@ class ObeyedScores:
         instead = np.argmin(forbidden, axis=1)  # the first action that is not forbidden
         return np.where(forbidden, scores[np.arange(len(scores)), instead][:, None], scores)
 
-    def to_sum(self, chunks: Callable[[], Iterable[ScoredChunk]]) -> Iterable[ScoredRows]:
-        """Training rows with these scores, to learn a tree from and to release sums of."""
-        return mapped(self._summed, chunks())
+    def to_sum(
+        self, chunks: Callable[[], Iterable[ScoredChunk]], without: int | None = None
+    ) -> Iterable[ScoredRows]:
+        """Training rows with these scores, to learn a tree from and to release sums of.
 
-    def _summed(self, chunk: ScoredChunk) -> ScoredRows:
-        rows = chunk.scored_rows()
+        Those of a fold are left out if it is given.
+        """
+        return mapped(partial(self._summed, without), chunks())
+
+    def _summed(self, without: int | None, chunk: ScoredChunk) -> ScoredRows:
+        rows = chunk.scored_rows(without)
         return replace(rows, scores=self.effective(rows.contexts, rows.scores))

@@ -94,6 +94,11 @@ class ScoredRows:
     scores: FloatArray  # (n_rows, n_actions), NaN where there is none
     weights: FloatArray | None  # (n_rows,)
 
+    def taken(self, which: BoolArray) -> "ScoredRows":
+        """Some of the rows."""
+        weights = None if self.weights is None else self.weights[which]
+        return ScoredRows(contexts=self.contexts[which], scores=self.scores[which], weights=weights)
+
     @computed_once
     def usable(self) -> BoolArray:  # (n_rows,)
         """The rows that have any score."""
@@ -106,12 +111,13 @@ class ScoredChunk(Chunk):
 
     scores: FloatArray  # (n_rows, n_actions), NaN where there is none
 
-    def scored_rows(self) -> ScoredRows:
-        """The training rows and their scores, to learn a tree from."""
+    def scored_rows(self, without: int | None = None) -> ScoredRows:
+        """The training rows with scores to learn from; without those of a fold if it is given."""
         rows = self.training
-        return ScoredRows(
+        found = ScoredRows(
             contexts=self.data.contexts[rows], scores=self.scores[rows], weights=self.weights(rows)
         )
+        return found if without is None else found.taken(self.folds.of_row[rows] != without)
 
 
 def sorted_order(

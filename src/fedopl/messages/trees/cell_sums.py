@@ -1,5 +1,6 @@
 """Sums of scores over the cells of a tree's grid, for every node that is still open."""
 
+from itertools import accumulate, pairwise
 from typing import Annotated
 
 import numpy as np
@@ -19,9 +20,10 @@ from fedopl.study.study import Study
 class CellSums(Message, code=127):
     """By cell: rows, their share of all weight, and by action the share of the mean score.
 
-    If not every row has every score, the shares of weight that have one follow. In a cautious study
-    the last are doubts, by action: Σ w²/ê(x; a) over the square of all weight. Cells are kept by
-    client, so that the tree of any mixture can be searched for again.
+    All rows, and all weight, are those that a version of the tree is learned from. If not every row
+    has every score, the shares of weight that have one follow. In a cautious study the last are
+    doubts, by action: Σ w²/ê(x; a) over the square of all weight. Cells are kept by client, so that
+    the tree of any mixture can be searched for again.
     """
 
     cells: Annotated[Array, (Axis.OPEN_NODES, Axis.CELLS, Axis.CELL_NUMBERS), PerClient]
@@ -33,12 +35,16 @@ def fewest_numbers(study: Study) -> int:
 
 
 @message
-class SumCells(Query[CellSums], code=11, asked=Asked.EACH):
-    """Ask for sums of scores over every two columns' bins, separately for each open node."""
+class SumCells(Query[CellSums], code=138, asked=Asked.EACH):
+    """Ask for sums of scores over every two columns' bins, separately for each open node.
+
+    If values are cross-fitted, a tree is grown without each fold, and one of all rows. The cells of
+    a version's open nodes are of the rows that it is learned from.
+    """
 
     title = "Sums over a grid"
     content = "sums of scores over the cells of every two columns"
-    partition: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+    partitions: Annotated[Array, (Axis.VERSIONS, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
     n_cuts: Annotated[Array, (Axis.COLUMNS,)]  # how many of the thresholds are each column's
     cuts: Annotated[Array, (Axis.THRESHOLDS,)]
 
@@ -55,12 +61,11 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH):
     def fault_in(self, answer: CellSums, study: Study, n_rows: int) -> str | None:
         """Check that every two columns divide the same rows, which are no more than there are.
 
-        Scaled shares would gain weight, so the shares of all nodes may not exceed one.
+        Scaled shares would gain weight, so the shares of a version's nodes may not exceed one.
         """
         grid = self.grid(study)
-        n_open = 1 + int(self.partition[self.partition[:, 0] == LEAF, 1].max())
         n_nodes, n_cells, n_numbers = answer.cells.shape
-        if (n_nodes, n_cells) != (n_open, grid.n_cells):
+        if (n_nodes, n_cells) != (sum(self.n_open), grid.n_cells):
             return "the cells are not those of the grid"
         if n_numbers - fewest_numbers(study) not in (0, study.n_actions):
             return "the numbers of a cell are not those of the actions"
@@ -73,10 +78,21 @@ class SumCells(Query[CellSums], code=11, asked=Asked.EACH):
         spread = np.ptp(totals, axis=0)  # (n_nodes, 2): all tables divide the same rows
         if (spread > CELL_TOLERANCE * (1 + totals.max(axis=0))).any():
             return "two columns divide different rows"
-        rows, weight = totals[0].sum(axis=0)
-        if rows > n_rows * (1 + CELL_TOLERANCE) or weight > 1 + CELL_TOLERANCE:
-            return "counts more rows than there are"
+        for nodes in self.nodes:
+            rows, weight = totals[0, nodes].sum(axis=0)
+            if rows > n_rows * (1 + CELL_TOLERANCE) or weight > 1 + CELL_TOLERANCE:
+                return "counts more rows than there are"
         return None
+
+    @property
+    def n_open(self) -> list[int]:
+        """How many nodes of each version are open; none, where a version is finished."""
+        return [1 + int(own[own[:, 0] == LEAF, 1].max()) for own in self.partitions]
+
+    @property
+    def nodes(self) -> list[slice]:
+        """The positions of each version's open nodes in an answer."""
+        return [slice(*ends) for ends in pairwise([0, *accumulate(self.n_open)])]
 
     def grid(self, study: Study) -> Grid:
         """The grid of these thresholds; a ValueError unless the study allows it."""

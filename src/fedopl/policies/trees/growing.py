@@ -5,7 +5,7 @@ searched on the next level. On the last level the whole depth-two tree is kept. 
 least as good as the exact one of depth two, but beyond that depth it need not be the best of all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.trees.grid import Grid
@@ -17,6 +17,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 # In a partition, a leaf with nothing left to search; open leaves are counted from zero.
 DONE = -1
 EVERYBODY = Leaf(0)
+FINISHED = Leaf(DONE)
 NO_TREE = (
     "no tree keeps to the rules: lower tree.minimum_leaf, or let tree.allowed leave an action to "
     "everybody that a leaf may hold"
@@ -27,39 +28,72 @@ Path = tuple[AnswerOnPath, ...]
 CellsOf = Callable[[Node], list[FloatArray] | None]
 
 
+class GrowingTree:
+    """A tree that is searched for level by level, and its value so far."""
+
+    def __init__(self, grid: Grid, depth: int, rules: Rules) -> None:
+        self.value = 0.0
+        self._grid, self._depth, self._rules = grid, depth, rules
+        self._decided: dict[Path, Node] = {}
+        self._questions: dict[Path, Branch] = {}
+        self._ahead: dict[Path, Node] = {}
+        self._opened: list[Path] = [()]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to search."""
+        return not self._opened
+
+    @property
+    def partition(self) -> Node:
+        """A tree whose leaves say which open node a row belongs to, or DONE."""
+        if self.is_finished:
+            return FINISHED
+        opened = {path: n for n, path in enumerate(self._opened)}
+        return _built((), self._decided, self._questions, opened)
+
+    @property
+    def root(self) -> Node:
+        """The finished tree."""
+        return simplified(_built((), self._decided, self._questions, {}))
+
+    def grow(self, sums: Sequence[FloatArray] | None) -> None:
+        """Search one level further in the sums of every open node.
+
+        Without sums, the tree ends with the best tree seen from the level above.
+        """
+        if sums is None:
+            self._decided |= {path: self._ahead[path] for path in self._opened}
+            self._opened = []
+            return
+        below: list[Path] = []
+        for path, cells in zip(self._opened, sums, strict=True):
+            remaining = self._depth - len(path)
+            own = _rules_along(path, self._grid, self._rules)
+            found = best_tree(cells, self._grid, min(remaining, LOOK_AHEAD), own)
+            if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
+                self._decided[path] = found.node
+                self.value = self.value + found.value
+                continue
+            question = found.node
+            self._questions[path] = question
+            self.value = self.value - self._rules.split_cost
+            for yes, node in ((True, question.yes), (False, question.no)):
+                below.append((*path, (question.column, question.cut, yes)))
+                self._ahead[below[-1]] = node
+        self._opened = below
+
+
 def grow_tree(grid: Grid, depth: int, rules: Rules, cells_of: CellsOf) -> tuple[Node, float]:
     """The tree and its value.
 
-    `cells_of` is called once for each level. Its argument is a partition: a tree whose leaves say
-    which open node a row belongs to, or DONE. It returns the sums of every open node. If it returns
-    none, the tree ends with the best tree seen from the level above.
+    `cells_of` is called once for each level, with the partition of the rows. It returns the sums of
+    every open node, or none, where the tree has to end.
     """
-    decided: dict[Path, Node] = {}
-    questions: dict[Path, Branch] = {}
-    ahead: dict[Path, Node] = {}
-    value = 0.0
-    opened: list[Path] = [()]
-    while opened:
-        remaining = depth - len(opened[0])
-        partition = _built((), decided, questions, {path: n for n, path in enumerate(opened)})
-        below: list[Path] = []
-        sums = cells_of(partition)
-        if sums is None:
-            decided |= {path: ahead[path] for path in opened}
-            break
-        for path, cells in zip(opened, sums, strict=True):
-            own = _rules_along(path, grid, rules)
-            found = best_tree(cells, grid, min(remaining, LOOK_AHEAD), own)
-            if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
-                decided[path], value = found.node, value + found.value
-                continue
-            question = found.node
-            questions[path], value = question, value - rules.split_cost
-            for yes, node in ((True, question.yes), (False, question.no)):
-                below.append((*path, (question.column, question.cut, yes)))
-                ahead[below[-1]] = node
-        opened = below
-    return simplified(_built((), decided, questions, {})), value
+    tree = GrowingTree(grid, depth, rules)
+    while not tree.is_finished:
+        tree.grow(cells_of(tree.partition))
+    return tree.root, tree.value
 
 
 def simplified(node: Node) -> Node:

@@ -1,6 +1,6 @@
 """The nodes of a tree policy: branches and leaves, how to walk them, and their array form."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +103,12 @@ def as_array(root: Node, n_nodes: int | None = None) -> FloatArray:  # (n_nodes,
     add(root)
     filling = [[float(NOTHING), 0.0, 0.0, 0.0]] * ((n_nodes or len(rows)) - len(rows))
     return np.array(rows + filling, np.float64)
+
+
+def as_arrays(roots: Sequence[Node]) -> FloatArray:  # (n_trees, n_nodes, 4)
+    """The trees as numbers, padded to as many nodes as the largest one has."""
+    most = max(len(list(nodes_of(root))) for root in roots)
+    return np.stack([as_array(root, most) for root in roots])
 
 
 def from_array(array: FloatArray, columns: tuple[Column, ...], actions: range) -> Node:

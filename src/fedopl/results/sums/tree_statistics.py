@@ -1,7 +1,7 @@
 """Score sums over a grid's cells, which give the best tree for any mixture."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,7 +13,7 @@ from fedopl.messages.combining import plain_sum, weighted_sum
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import rules_of
-from fedopl.policies.trees.growing import NO_TREE, CellsOf, grow_tree
+from fedopl.policies.trees.growing import NO_TREE, GrowingTree, grow_tree
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.second_look import SecondLook
@@ -23,6 +23,9 @@ from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
+
+# By partition of the rows, one for each tree: the sums of every open node.
+CellsOfAll = Callable[[Sequence[Node]], Sequence[Sequence[FloatArray]] | None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,14 +68,16 @@ class TreeStatistics:
         If clients were asked about thresholds close to the tree's own, its thresholds move;
         otherwise they stay on the grid.
         """
-        shares = renormalised(weights, self.cells.keys())
-        mixed = mixed_cells(self.cells, shares)
-        if self.doubts:
-            mixed = np.hstack([mixed, self.doubts.squared(shares)])
-        found = grown_tree(self.study, self.grid, lambda _: [mixed])
+        found = grown_tree(self.study, self.grid, self.mixed(weights))
         if self.closer is None or found.root != self.closer.look.root:
             return found
         return replace(found, root=self.closer.moved(weights, self.roomy(self.closer.look)))
+
+    def mixed(self, weights: Weights) -> FloatArray:  # (n_cells, n_numbers)
+        """The cells in the mixture, followed by the numbers that caution needs."""
+        shares = renormalised(weights, self.cells.keys())
+        mixed = mixed_cells(self.cells, shares)
+        return np.hstack([mixed, self.doubts.squared(shares)]) if self.doubts else mixed
 
     def is_looked_at_twice(self, weights: Weights) -> bool:
         """Whether clients were asked about thresholds close to those of the tree for these weights.
@@ -169,14 +174,27 @@ class ThresholdsMoved:
         return look.moved(weighted_sum(renormalised(own, own.keys()), self.gains))
 
 
-def grown_tree(study: Study, grid: Grid, cells_of: CellsOf) -> TreePolicy:
-    """The tree by the study's rules, from the mixture's cells of every level."""
+def grown_tree(study: Study, grid: Grid, cells: FloatArray) -> TreePolicy:
+    """The tree of depth two at most by the study's rules, from the mixture's cells."""
+    return grown_trees(study, grid, 1, lambda _: [[cells]])[0]
+
+
+def grown_trees(study: Study, grid: Grid, n_trees: int, cells_of: CellsOfAll) -> list[TreePolicy]:
+    """Trees by the study's rules, all of which are searched one level further at a time.
+
+    `cells_of` takes every tree's partition of the rows and returns the mixture's sums of its open
+    nodes; or none at all, where trees have to end.
+    """
     rules = rules_of(study.tree, study.columns, grid, study.actions)
     rules = replace(rules, is_doubted=study.doubts_leaves)
-    root, value = grow_tree(grid, study.tree.depth, rules, cells_of)
-    if not np.isfinite(value):
+    trees = [GrowingTree(grid, study.tree.depth, rules) for _ in range(n_trees)]
+    while not all(tree.is_finished for tree in trees):
+        found = cells_of([tree.partition for tree in trees])
+        for place, tree in enumerate(trees):
+            tree.grow(None if found is None else found[place])
+    if not all(np.isfinite(tree.value) for tree in trees):
         raise FederationError(NO_TREE)
-    return TreePolicy.of(root, study)
+    return [TreePolicy.of(tree.root, study) for tree in trees]
 
 
 def mixed_cells(cells: Mapping[str, FloatArray], weights: Weights) -> FloatArray:

@@ -1,6 +1,6 @@
 """A policy within a budget: clients report once what it gains and spends at several prices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,15 +43,23 @@ def ask_for_curve(
 
 
 def ask_for_tree_curve(
-    statistics: TreeStatistics, setting: Setting, conversation: Conversation
+    statistics: TreeStatistics,
+    versions: Callable[[float], list[Policy]],
+    setting: Setting,
+    conversation: Conversation,
 ) -> BudgetCurve:
-    """What every tree that is best at some price gains and spends, on held-out rows."""
+    """What every tree that is best at some price gains and spends, on rows it has not seen.
+
+    `versions` are those without each fold at a price; there are none where rows are held out.
+    """
     study, costs = setting.study, _spent(setting.study)[:, -1]
     against = _cheapest(setting, costs)
     path = tree_path(statistics, setting.weights, costs, N_TREES)
     # The query has a fixed number of trees, so the last one is repeated if there are fewer.
-    trees = [one.tree for one in path] + [path[-1].tree] * (N_TREES - len(path))
-    query = ValueSpending(against=against, **_asked(trees, study))
+    each = [versions(one.price) or [one.tree] for one in path]
+    each += [each[-1]] * (N_TREES - len(path))
+    trees = [tree for own in each for tree in own]
+    query = ValueSpending(against=against, versions=len(each[0]), **_asked(trees, study))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     curve = curve_of(setting, [one.price for one in path], against, answers)
     return replace(curve, in_steps=True)

@@ -163,11 +163,11 @@ def _slope(query: SlopeOfValue, answer: Slope, sums: ScoreSums, study: Study) ->
 
 def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> str | None:
     """The cells of the whole grid must add up to the mean scores that were reported before."""
-    if len(answer.cells) != 1:
+    if query.n_open[-1] != 1:  # of the version of all rows
         return None
     first = query.grid(study).whole
     scores = slice(FIRST_ACTION, FIRST_ACTION + study.n_actions)
-    totals = answer.cells[0, first, scores].sum(axis=0)
+    totals = answer.cells[-1, first, scores].sum(axis=0)
     expected = sums.shares * sums.products[:, -1]
     # For an action that some may not get, cells hold the action given in its place.
     limited = study.permissions.limited(study.actions) if study.permissions else ()

@@ -12,8 +12,6 @@ from fedopl.base.errors import FederationError
 from fedopl.messages.refusal import in_words
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.trees.grid_rules import thresholds_of
-from fedopl.policies.trees.nodes import as_array
 from fedopl.results.membership import Change, policy_digest
 from fedopl.results.record import Record
 from fedopl.results.round import Round
@@ -106,7 +104,7 @@ def _with_cells(
 ) -> TreeStatistics:
     """The sums over the run's grid, with the newcomers' own."""
     if cells is None:
-        query = asking_for_cells(tree.grid)
+        query = asking_for_cells(tree.study, tree.grid)
         cells = conversation.each(query, conversation.transport.clients)
     _require_all(conversation, cells)
     return replace(
@@ -128,9 +126,7 @@ def _with_second_look(record: Record, conversation: Conversation) -> Record:
     if not tree.is_looked_at_twice(setting_of(record).weights):
         return record
     look = tree.closer.look
-    n_cuts, cuts = thresholds_of(look.grid)
-    query = SumNearThresholds(tree=as_array(look.root), n_cuts=n_cuts, cuts=cuts, near=look.near)
-    answers = conversation.each(query, conversation.transport.clients)
+    answers = conversation.each(SumNearThresholds.of([look]), conversation.transport.clients)
     gains = _sorted({**tree.closer.gains, **{name: own.gains for name, own in answers.items()}})
     return replace(record, tree=replace(tree, closer=ThresholdsMoved(look, gains)))
 

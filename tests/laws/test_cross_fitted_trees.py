@@ -1,0 +1,268 @@
+"""Law: cross-fitted values of trees are those of a plain loop over folds, on the pooled rows."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import fedopl
+from fedopl.client.answers.handlers import HANDLERS
+from fedopl.client.answers.valuing import estimate_values
+from fedopl.client.answers.valuing.versions import widened
+from fedopl.client.disclosure.limits import Limits
+from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.policies.trees.nodes import Branch, Leaf, branches_of, leaf_positions, leaves_of
+from fedopl.results.value_tables import BEST_ARM
+from fedopl.server import policy_comparison
+from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.solvers.prediction_errors import outcome_noise
+
+CUTS = {"x0": (-0.6, 0.1, 0.7), "x1": (-0.4, 0.3), "x2": (0.0,)}
+QUESTIONS = [(column, cut) for column, cuts in enumerate(CUTS.values()) for cut in cuts]
+NUISANCES = fedopl.NuisancePlan(propensity="marginal")
+ROWS = {"x": 110, "y": 163, "z": 240}
+
+
+def logged(rng, n_rows, effect=1.0, **given):
+    """A trial with three arms, the best of which depends on two features together."""
+    contexts = rng.standard_normal((n_rows, 3))
+    actions = rng.integers(0, 3, n_rows)
+    worth = effect * np.sign(contexts[:, 0] - 0.1) * np.sign(contexts[:, 1] - 0.3) * (actions - 1)
+    rewards = worth + rng.standard_normal(n_rows)
+    return fedopl.LoggedData(contexts, actions, rewards, action_names="abc", **given)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Each client's workspace, what it answered, and what was learned without each fold."""
+    found = {"spaces": {}, "together": [], "covariances": {}, "looks": []}
+
+    def together(setting, price):
+        found["together"] = learn_by_fold(setting, price)
+        return found["together"]
+
+    def valued(space, estimate, candidates):
+        found["spaces"][space.client] = space
+        wider = widened(space, estimate, candidates)
+        found["covariances"][space.client] = estimate.covariances, wider.covariances
+        return wider
+
+    near = HANDLERS[SumNearThresholds]
+
+    def looked(space, query):
+        found["looks"] = query.looks(space.study)
+        return near(space, query)
+
+    monkeypatch.setattr(policy_comparison, "learn_by_fold", together)
+    monkeypatch.setattr(estimate_values, "widened", valued)
+    monkeypatch.setitem(HANDLERS, SumNearThresholds, looked)
+    return found
+
+
+def learned(clients, plan, **options):
+    options = {"evaluation": "cross-fitted", "basis": "linear", **options}
+    return fedopl.learn(clients, policy=plan, nuisances=NUISANCES, **options)
+
+
+# --- a plain search, over every tree on the grid --------------------------------------------------
+
+
+def best(contexts, gains, depth, doubts=None):
+    """The best tree of depth two at most, and its value, for weighted scores (n_rows, n_actions).
+
+    With caution, the root of the sum of doubts is subtracted in every leaf.
+    """
+    doubts = np.zeros_like(gains) if doubts is None else doubts
+    totals = gains.sum(axis=0) - np.sqrt(doubts.sum(axis=0))
+    found = Leaf(int(totals.argmax())), totals.max()
+    for column, cut in QUESTIONS if depth else ():
+        yes = contexts[:, column] <= cut
+        sides = [best(contexts[own], gains[own], depth - 1, doubts[own]) for own in (yes, ~yes)]
+        value = sum(value for _, value in sides)
+        if value > found[1] + 1e-12:
+            found = Branch(column, cut, *(node for node, _ in sides)), value
+    return found
+
+
+def grown(contexts, gains, depth):
+    """The same for any depth: beyond two, as one party with all of these rows would search."""
+    if depth <= 2:
+        return best(contexts, gains, depth)[0]
+    return fedopl.search_tree(contexts, gains, fedopl.Tree(depth=depth, cuts=CUTS)).root
+
+
+def grown_without(spaces, fold, scores_of, depth):
+    contexts, gains = without(spaces, fold, scores_of)
+    return grown(contexts, gains, depth)
+
+
+def decided(root, study, contexts):
+    leaves = np.array([leaf.action for leaf in leaves_of(root)])
+    return leaves[leaf_positions(root, study.columns, contexts)]
+
+
+def without(spaces, fold, scores_of):
+    """The other folds' rows of all clients, and their scores, weighted as clients count."""
+    contexts, gains = [], []
+    for space in spaces.values():
+        whole, scores = space.whole, scores_of(space)
+        others = whole.folds.of_row != fold
+        weights = whole.data.weights_of(slice(None))[others]
+        share = space.n_training / sum(own.n_training for own in spaces.values())
+        contexts.append(whole.data.contexts[others])
+        gains.append(scores[others] * (share * weights / weights.sum())[:, None])
+    return np.vstack(contexts), np.vstack(gains)
+
+
+def shared_scores(space):
+    return space.scores
+
+
+def own_scores(space):
+    (chunk,) = space.own_chunks()
+    return chunk.scores
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("depth", "weighted"), [(1, False), (2, False), (2, True), (4, False)])
+def test_each_fold_is_valued_by_the_best_tree_of_the_pooled_others(depth, weighted, seen):
+    """Under the limits that clients have unless they say otherwise."""
+    rng = np.random.default_rng(depth)
+    given = {"weights": rng.integers(1, 4, max(ROWS.values())) / 2} if weighted else {}
+    clients = {
+        name: logged(rng, n_rows, 0.2, **{key: own[:n_rows] for key, own in given.items()})
+        for name, n_rows in ROWS.items()
+    }
+    run = learned(clients, fedopl.Tree(depth=depth, cuts=CUTS), limits=Limits())
+    assert not run.refusals
+    roots = [grown_without(seen["spaces"], fold, shared_scores, depth) for fold in range(5)]
+    assert len(set(roots)) > 1  # each fold matters
+    total = 0.0
+    for name, space in seen["spaces"].items():
+        alone = [grown_without({name: space}, fold, own_scores, depth) for fold in range(5)]
+        for policy, versions in (("learned", roots), ("local policy", alone)):
+            value = value_by_fold(space, versions)
+            assert run.values.of(policy, name).value == pytest.approx(value, rel=1e-9)
+            total += (policy == "learned") * ROWS[name] / sum(ROWS.values()) * value
+    assert run.values.of("learned").value == pytest.approx(total, rel=1e-9)
+    assert run.values.of("learned").n_rows == sum(ROWS.values())
+
+
+def test_with_caution_leaves_are_doubted_by_the_outcomes_of_the_other_folds(seen):
+    rng = np.random.default_rng(2)
+    clients = {"x": logged(rng, 200, 0.3)}
+    learned(clients, fedopl.Tree(depth=2, cuts=CUTS, caution=2.0))
+    (space,) = seen["spaces"].values()
+    sums, squared = space.outcome_sums()
+    (chunk,) = space.chunks()
+    for fold, tree in enumerate(seen["together"]):
+        contexts, gains = without(seen["spaces"], fold, shared_scores)
+        others = [other for other in range(5) if other != fold]
+        noise = outcome_noise(sums[others].sum(axis=0), squared[others].sum(axis=0))
+        chances = space.propensities.of(chunk)[space.whole.folds.of_row != fold]
+        doubts = 2.0**2 * noise / (chances * len(chances) ** 2)
+        expected = decided(best(contexts, gains, 2, doubts)[0], space.study, contexts)
+        assert np.array_equal(tree.decide(contexts), expected)
+    careless = [grown_without(seen["spaces"], fold, shared_scores, 2) for fold in range(5)]
+    assert len({*careless, *(tree.root for tree in seen["together"])}) > 1
+
+
+def value_by_fold(space, roots):
+    """The mean score of all rows' decisions, by the tree for their fold."""
+    whole, worth = space.whole, np.empty(space.n_training)
+    for root, rows in zip(roots, whole.fold_slices, strict=True):
+        decisions = decided(root, space.study, whole.data.contexts[rows])
+        worth[rows] = whole.scores[rows][np.arange(len(decisions)), decisions]
+    return np.average(worth, weights=whole.data.weights_of(slice(None)))
+
+
+PLANS = {
+    "on a grid that is found": {"bins": 8, "refine": False},
+    "between its thresholds": {"bins": 8},
+    "of depth one": {"depth": 1, "bins": 8},
+    "deeper": {"depth": 4, "bins": 6},
+    "in short numbers": {"bins": 8, "cell_numbers": "float32"},
+    "with caution": {"bins": 8, "caution": 1.0},
+    "with large leaves": {"bins": 8, "minimum_leaf": 60},
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_the_tree_that_is_delivered_is_the_one_of_all_rows(plan):
+    rng = np.random.default_rng(7)
+    clients = {name: logged(rng, n_rows, 0.3) for name, n_rows in ROWS.items()}
+    crossed = learned(clients, fedopl.Tree(**plan), limits=Limits())
+    whole = learned(clients, fedopl.Tree(**plan), evaluation=0, limits=Limits())
+    assert crossed.policy.root == whole.policy.root
+    for name, cells in whole.tree.cells.items():
+        assert np.array_equal(crossed.tree.cells[name], cells)
+    assert crossed.rounds[-1].trip == whole.rounds[-1].trip
+
+
+def test_thresholds_move_where_they_gain_most_without_each_fold(seen):
+    """Each version's threshold is the best of those close to it, on the rows of other folds."""
+    rng = np.random.default_rng(3)
+    clients = {name: logged(rng, n_rows, 0.3) for name, n_rows in ROWS.items()}
+    run = learned(clients, fedopl.Tree(depth=1, bins=5))
+    columns, moved = run.study.columns, 0
+    for fold, (tree, look) in enumerate(zip(seen["together"], seen["looks"][:-1], strict=True)):
+        contexts, gains = without(seen["spaces"], fold, shared_scores)
+        (question,) = branches_of(look.root)
+
+        def worth(cut, question=question, contexts=contexts, gains=gains):
+            yes = columns[question.column].values(contexts) <= cut
+            return gains[yes, question.yes.action].sum() + gains[~yes, question.no.action].sum()
+
+        most = max(worth(cut) for cut in look.near[0])
+        assert worth(tree.root.cut) == pytest.approx(most, rel=1e-9)
+        moved += tree.root.cut != question.cut
+        assert worth(question.cut) < most + 1e-12
+    assert moved > 2
+
+
+def test_each_rows_arm_is_the_best_one_of_the_other_folds(seen):
+    rng = np.random.default_rng(1)
+    clients = {name: logged(rng, n_rows, 0.0) for name, n_rows in ROWS.items()}
+    run = learned(clients, fedopl.Tree(depth=1, cuts=CUTS))
+    arms = [
+        Leaf(int(without(seen["spaces"], fold, shared_scores)[1].sum(0).argmax()))
+        for fold in range(5)
+    ]
+    assert len(set(arms)) > 1
+    found = sum(
+        ROWS[name] / sum(ROWS.values()) * value_by_fold(space, arms)
+        for name, space in seen["spaces"].items()
+    )
+    assert run.values.of(BEST_ARM).value == pytest.approx(found, rel=1e-9)
+
+
+def test_variances_of_trees_are_larger_by_twice_how_often_versions_differ(seen):
+    rng = np.random.default_rng(1)
+    learned({"x": logged(rng, 200, 0.3)}, fedopl.Tree(depth=2, cuts=CUTS))
+    contexts = seen["spaces"]["x"].data.contexts
+    decisions = [tree.decide(contexts) for tree in seen["together"]]
+    pairs = list(combinations(range(5), 2))
+    apart = np.mean([decisions[one] != decisions[other] for one, other in pairs])
+    plain, wider = seen["covariances"]["x"]
+    assert apart > 0
+    learned_one = -3  # before what was done and what is local
+    factor = (wider / plain)[learned_one, learned_one]
+    assert (1 + 2 * apart) * (1 - 1e-9) < factor < (1 + 2 * apart) * 1.05
+
+
+def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(seen):
+    rng = np.random.default_rng(0)
+    groups = {"one": np.zeros(150, int), "thirty": np.arange(150) % 30}
+    clients = {name: logged(rng, 150, 0.3, groups=own) for name, own in groups.items()}
+    plan = fedopl.Tree(depth=2, cuts=CUTS)
+    run = learned(clients, plan, quorum=0.5)
+    assert {r.query: r.refused for r in run.rounds}["SumByFold"] == {"one": "TOO_FEW_ROWS"}
+    assert run.values.of("learned").n_rows == 150
+    assert sorted(run.tree.cells) == ["one", "thirty"]
+    own = {"thirty": seen["spaces"]["thirty"]}
+    for fold, tree in enumerate(seen["together"]):
+        contexts, gains = without(own, fold, shared_scores)
+        expected = decided(best(contexts, gains, 2)[0], run.study, contexts)
+        assert np.array_equal(tree.decide(contexts), expected)
