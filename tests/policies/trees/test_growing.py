@@ -112,6 +112,20 @@ def test_where_nobody_tells_more_the_tree_ends_with_what_was_seen_ahead():
     assert root == simplified(exact)
 
 
+def test_a_part_of_which_nobody_tells_anything_ends_with_what_was_seen_ahead():
+    class Silent(Asked):
+        def __call__(self, partition):
+            found = super().__call__(partition)
+            return [np.zeros_like(found[0]), *found[1:]] if len(found) > 1 else found
+
+    rules = Rules(n_actions=3)
+    exact, _ = grow_tree(GRID, 2, rules, Asked(1))
+    root, value = grow_tree(GRID, 3, rules, Silent(1))
+    assert (root.column, root.cut, root.yes) == (exact.column, exact.cut, exact.yes)
+    assert root.no != exact.no  # the other part was searched further
+    assert np.isfinite(value)
+
+
 def test_a_question_that_changes_nothing_is_left_out():
     same = Branch(0, 1.0, Leaf(1), Leaf(1))
     assert simplified(same) == Leaf(1)

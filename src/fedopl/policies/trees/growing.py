@@ -7,6 +7,8 @@ least as good as the exact one of depth two, but beyond that depth it need not b
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
@@ -60,7 +62,8 @@ class GrowingTree:
     def grow(self, sums: Sequence[FloatArray] | None) -> None:
         """Search one level further in the sums of every open node.
 
-        Without sums, the tree ends with the best tree seen from the level above.
+        Without sums, the tree ends with the best tree seen from the level above; so does a node of
+        which no row is reported.
         """
         if sums is None:
             self._decided |= {path: self._ahead[path] for path in self._opened}
@@ -71,6 +74,9 @@ class GrowingTree:
             remaining = self._depth - len(path)
             own = _rules_along(path, self._grid, self._rules)
             found = best_tree(cells, self._grid, min(remaining, LOOK_AHEAD), own)
+            if path and not np.isfinite(found.value):  # so few rows that no client reports them
+                self._decided[path] = self._ahead[path]
+                continue
             if remaining <= LOOK_AHEAD or isinstance(found.node, Leaf):
                 self._decided[path] = found.node
                 self.value = self.value + found.value
