@@ -211,11 +211,13 @@ AXES = {
     Axis.REPEATS: "6",
     Axis.TARGETS: "a",
     Axis.MOMENTS: "d + 1",
+    Axis.SCREENINGS: "z",
     Axis.FEATURE_PAIRS: "p·(p − 1)/2",
     Axis.FOUND_PAIRS: "u",
     Axis.JUMPS_TOLD: "32",
     Axis.JUMP_NUMBERS: "6",
     Axis.FOUND_THRESHOLDS: "y",
+    Axis.FOUND_TERMS: "u + y",
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
     Axis.PRICES: "64",
@@ -283,7 +285,7 @@ def encoded(message, letters, query=None):
 @pytest.mark.parametrize(("p", "d", "folds", "n_clients"), SHAPES)
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
-    more["m"] = 3
+    more |= {"m": 3, "z": folds + 1}
     if query is ValuePersonal:
         more["D"] = (p + 1) * (p + 2) // 2
     letters = WAYS["csoaa-exact"].letters(

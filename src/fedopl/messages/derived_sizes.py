@@ -76,6 +76,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.REGRESSION: study.n_terms + 2,
         Axis.FEATURES: own + 1,
         Axis.FOLDS: folds,
+        Axis.SCREENINGS: study.n_screenings,
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
         Axis.PRICES: N_PRICES,
@@ -128,8 +129,11 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.OPEN_NODES] = range(1, 2 ** (n_levels(study.tree.depth) - 1) + 1)
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
     basis = study.basis
-    sizes[Axis.FOUND_PAIRS] = range(0, (basis.screened_pairs if basis else 0) + 1)
-    sizes[Axis.FOUND_THRESHOLDS] = range(0, (basis.screened_thresholds if basis else 0) + 1)
+    pairs = study.n_screenings * basis.screened_pairs if basis else 0
+    thresholds = study.n_screenings * basis.screened_thresholds if basis else 0
+    sizes[Axis.FOUND_PAIRS] = range(0, pairs + 1)
+    sizes[Axis.FOUND_THRESHOLDS] = range(0, thresholds + 1)
+    sizes[Axis.FOUND_TERMS] = range(0, pairs + thresholds + 1)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     fewest = fewest_numbers(study)
     sizes[Axis.CELL_NUMBERS] = range(fewest, fewest + n_actions + 1)

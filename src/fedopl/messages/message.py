@@ -78,11 +78,13 @@ class Axis(enum.Enum):
     REPEATS = "repeats"  # a model without each part of the rows, and one from all of them
     TARGETS = "targets"  # clients whose contexts are distinguished from all others'
     MOMENTS = "moments"  # of the largest score of a row, then of each action's
+    SCREENINGS = "screenings"  # without each fold if values are cross-fitted; then, of all rows
     FEATURE_PAIRS = "feature pairs"  # every two features
     FOUND_PAIRS = "found pairs"  # those of them that are taken
     JUMPS_TOLD = "jumps told"  # of an action, the strongest first
     JUMP_NUMBERS = "jump numbers"  # which numbers, where, and how strong
     FOUND_THRESHOLDS = "found thresholds"
+    FOUND_TERMS = "found terms"  # the pairs that are taken, then the thresholds
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair; or what is gained, and what is spent
     NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names

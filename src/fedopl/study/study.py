@@ -332,7 +332,13 @@ class Study(Checked):
         """
         if self.basis is None or self.is_screened:
             return self.n_terms
-        return self.n_terms + 2 * self.basis.screened_pairs + 3 * self.basis.screened_thresholds
+        found = 2 * self.basis.screened_pairs + 3 * self.basis.screened_thresholds
+        return self.n_terms + self.n_screenings * found
+
+    @property
+    def n_screenings(self) -> int:
+        """How often terms are screened for: with all rows and, for cross-fitted values, by fold."""
+        return 1 + self.nuisances.folds * self.evaluation.is_cross_fitted
 
     @property
     def stacked_sizes(self) -> tuple[int, ...]:

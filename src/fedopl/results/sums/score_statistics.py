@@ -42,6 +42,7 @@ class ScoreStatistics:
     sums: Mapping[str, ScoreSums]
     rows: Mapping[str, float]  # that the sums rest on, by client
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
+    left_out: tuple[int, ...] = ()  # folds of which nothing may be used
     borrowed: Borrowed = field(default_factory=dict)
     taken: TakenRows | None = None  # where a study is cautious
     # Cached by clients, as many mixtures are solved for; statistics of fewer clients share it.
@@ -88,7 +89,7 @@ class ScoreStatistics:
             return policy
         # With the rows of clients that count, and on the terms of the policy.
         counting = [name for name in self.sums if weights.get(name)]
-        errors = self.taken.errors(counting, (self.choice or plain_terms(self.study)).n_terms)
+        errors = self.taken.errors(counting, self._used)
         return CautiousPolicy.doubting(policy, self.study.linear.caution * errors)
 
     def _solved(self, means: Pooled) -> FloatArray:  # (n_actions, n_columns)
@@ -99,15 +100,21 @@ class ScoreStatistics:
         if self.study.terms is None:
             return solve_scores(*means, intercept=self.study.has_intercept)
         grams, products, _, shares = means
-        choice = self.choice or plain_terms(self.study)
+        penalties = (self.choice or plain_terms(self.study)).penalties
         _, apart = contrasts_of(means)
-        solved = shrunk_solution(grams, apart, choice.n_terms, choice.penalties)
+        solved = shrunk_solution(grams, apart, self._used, penalties)
         if len(grams) == 1:
             common = (products - apart)[[np.argmax(shares)]]
-            solved += shrunk_solution(
-                grams, common, choice.n_terms, choice.penalties.min(keepdims=True)
-            )
+            solved += shrunk_solution(grams, common, self._used, penalties.min(keepdims=True))
         return never_taken(solved, shares <= 0)
+
+    @property
+    def _used(self) -> IntArray:  # (n_used,)
+        """The places of the terms that were chosen, and were found without what is left out."""
+        study, n_terms = self.study, (self.choice or plain_terms(self.study)).n_terms
+        if study.terms is None:
+            return np.arange(n_terms)
+        return study.terms.usable(n_terms, self.left_out or (-1,))
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """The weights of clients in learning; None if they count as in the mixture."""
