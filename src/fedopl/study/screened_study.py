@@ -80,7 +80,7 @@ def with_most_found(study: Study) -> Study:
     # No two screenings find the same, while there are others.
     most = [
         FoundTerms(
-            tuple(islice(pairs, n * basis.screened_pairs, (n + 1) * basis.screened_pairs))
+            tuple(pairs[n * basis.screened_pairs :][: basis.screened_pairs])
             if basis.screened_pairs
             else None,
             next(thresholds) if basis.screened_thresholds else None,

@@ -26,7 +26,7 @@ from fedopl.results.sums.term_choice import (
 )
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import never_taken, residual_variances, solve_scores
-from fedopl.solvers.nested_ridge import shrunk_solution
+from fedopl.solvers.nested_ridge import narrowed, shrunk_solution
 from fedopl.study.mixture import FOUND, Weights, renormalised
 from fedopl.study.study import Study
 
@@ -110,11 +110,15 @@ class ScoreStatistics:
 
     @property
     def _used(self) -> IntArray:  # (n_used,)
-        """The places of the terms that were chosen, and were found without what is left out."""
-        study, n_terms = self.study, (self.choice or plain_terms(self.study)).n_terms
-        if study.terms is None:
-            return np.arange(n_terms)
-        return study.terms.usable(n_terms, self.left_out or (-1,))
+        """The places of the terms that were chosen and may be used."""
+        return self._usable((self.choice or plain_terms(self.study)).n_terms)
+
+    def _usable(self, n_terms: int) -> IntArray:
+        """The places of the first terms, less those not found without what is left out."""
+        terms = self.study.terms
+        return (
+            np.arange(n_terms) if terms is None else terms.usable(n_terms, self.left_out or (-1,))
+        )
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """The weights of clients in learning; None if they count as in the mixture."""
@@ -127,10 +131,23 @@ class ScoreStatistics:
         weights = renormalised(weights, self.sums.keys())
         counting = tuple(name for name, weight in weights.items() if weight > 0)
         if counting not in self._noise:
-            own, blocks = Restricted(self.sums, counting), self.blocks is not None
+            own, blocks = self._of_usable(counting), self.blocks is not None
             self._noise[counting] = ClientNoise.of(own, self.rows, self.borrowed, blocks=blocks)
         found = self._noise[counting]
         return found.weights_for(weights, self.study.mixture.largest_share) if found else None
+
+    def _of_usable(self, names: Collection[str]) -> Mapping[str, ScoreSums]:
+        """The sums of these clients, over the terms that were found without what is left out."""
+        own, terms = Restricted(self.sums, names), self.study.terms
+        if terms is None or terms.basis.found_by_fold is None:
+            return own
+        used = self._usable(terms.n_terms)
+        return {
+            name: replace(
+                sums, grams=narrowed(sums.grams, used), products=narrowed(sums.products, used)
+            )
+            for name, sums in own.items()
+        }
 
     def _solved_by_noise(
         self, weights: Weights, parameters: FloatArray, by_noise: NoiseWeights
