@@ -210,6 +210,7 @@ AXES = {
     Axis.JUMPS_TOLD: "32",
     Axis.JUMP_NUMBERS: "6",
     Axis.FOUND_THRESHOLDS: "y",
+    Axis.FOUND_TERMS: "u + y",
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
     Axis.PRICES: "64",

@@ -86,9 +86,9 @@ def test_the_preview_names_pairs_and_check_counts_what_may_come(screened):
 
 def test_what_does_not_fit_is_refused_in_the_files_own_words(screened, tmp_path):
     tiny = write_tiny(tmp_path / "tiny")
-    tiny.add(SCREENED + '\n[evaluation]\nkind = "cross-fitted"\n')
-    assert "every row influences which pairs are found" in tiny.check().text
-    tiny.edit('kind = "cross-fitted"', "share = 0.25")
+    tiny.add(SCREENED + "\n[evaluation]\nsplits = 3\n")
+    assert "another split may find other pairs" in tiny.check().text
+    tiny.edit("splits = 3", "share = 0.25")
     tiny.edit("screened_pairs = 2", 'pairs = [["age", "age"]]')
     assert "expected two features, each pair once" in tiny.check().text
     tiny.edit('["age", "age"]', '["age", "height"]')

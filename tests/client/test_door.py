@@ -218,7 +218,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "cuts": np.tile([-1.0, 0.0, 1.0], agreed.n_features),
             "near": np.tile(np.linspace(-0.75, 0.75, NEAR_BINS - 1), (len(agreed.left_out), 1)),
         },
-        TakeFound: {name: getattr(TakeFound.of(agreed), name) for name in ("pairs", "thresholds")},
+        TakeFound: dict(TakeFound.of(agreed).named_arrays()),
         ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},

@@ -284,8 +284,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         fedopl.read_logged(path, schema(), on_disk=path / "inside")
 
 
+@pytest.mark.parametrize("without", [None, 2])
 @pytest.mark.parametrize("more", ROWS.values(), ids=ROWS)
-def test_products_are_screened_alike_in_memory_and_on_disk(both, more):
+def test_products_are_screened_alike_in_memory_and_on_disk(both, more, without):
     told = []
     for clients in both(**more):
         data = clients["east"]
@@ -293,7 +294,10 @@ def test_products_are_screened_alike_in_memory_and_on_disk(both, more):
         study = fedopl.Study(actions=data.action_names, features=data.feature_names, basis=basis)
         space = Door("east", data, study, secret=SEED_ALONE)._space
         terms = study.terms
-        tests = product_tests(space.unscored_chunks, terms.scaled, 3, data.n_features)
+        asked = (space.unscored_chunks, terms.scaled, 3, data.n_features)
+        tests = product_tests(*asked, without=without)
+        left_out = 0 if without is None else space.rows_by_fold_action[without]
+        assert (tests.n_rows == space.rows_per_action - left_out).all()
         assert np.abs(tests.statistics).max() > 1
         told.append(tests)
     np.testing.assert_allclose(told[1].statistics, told[0].statistics, rtol=1e-6, atol=1e-8)

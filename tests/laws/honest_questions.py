@@ -35,6 +35,7 @@ STUDIES = {
     "weights": {"weights": True, "mixture": fedopl.mixture.empirical(count="weight")},
     "hinges": {"basis": fedopl.Basis(kind="hinges", knots=KNOTS)},
     "screened": {"basis": SCREENED},
+    "screened by fold": {"basis": SCREENED, "evaluation": "cross-fitted"},
     "pairs": {"policy": fedopl.Linear(oracle="wap")},
     "steps": {"policy": fedopl.Linear(oracle="csoaa-sgd", training=STEPS)},
     "slopes": {"policy": fedopl.Linear(oracle="direct")},

@@ -142,8 +142,7 @@ def test_a_client_goes_on_with_the_first_terms_and_no_others(tmp_path, restarted
         if restarted:
             server.door = LyingServer(rows(), agreed, store=FolderStore(tmp_path)).door
         server.study = after_screening(agreed, FoundTerms(pairs=pairs))
-        asked = TakeFound.of(server.study)
-        return server.ask(TakeFound, pairs=asked.pairs, thresholds=asked.thresholds)
+        return server.ask(TakeFound, **dict(TakeFound.of(server.study).named_arrays()))
 
     assert isinstance(going_on(("x1", "x2")), FoundTaken)
     for others in ((("x2", "x3"),), (), (("x1", "x2"), ("x2", "x3"))):

@@ -26,7 +26,7 @@ STUDY = Study(actions=("a", "b", "c"), features=("x0", "x1"), policy=Finite(cand
 NEURAL = Study(actions=STUDY.actions, features=STUDY.features, policy=Neural(hidden=(2,)))
 OF_NETWORKS = (Axis.NEURAL_POLICIES, Axis.NEURAL_NUMBERS, Axis.NETWORK_NUMBERS)
 SIZES = {**axis_sizes(STUDY), **{axis: axis_sizes(NEURAL)[axis] for axis in OF_NETWORKS}}
-SIZES[Axis.FOUND_THRESHOLDS] = range(4)
+SIZES |= {Axis.FOUND_THRESHOLDS: range(4), Axis.FOUND_TERMS: range(7)}
 SIZES[Axis.FOUND_PAIRS] = range(4)  # of a study that screens for three pairs at most
 SIZES |= {Axis.PARTIES: range(3, 4), Axis.MASKED: range(9)}  # of one that adds up under masks
 PERSONAL = Study(actions=STUDY.actions, features=STUDY.features, personal="ridge")

@@ -13,6 +13,7 @@ from fedopl.client.screening.product_statistics import product_tests
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.policies.basis import Basis
+from fedopl.policies.terms import Terms
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.federation import evaluate_policies
@@ -175,7 +176,6 @@ def test_clients_count_by_their_rows_and_pairs_come_by_strength():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"evaluation": "cross-fitted"}, "every row influences"),
         ({"evaluation": fedopl.EvaluationPlan(splits=3)}, "another split may find other pairs"),
         ({"features": ("a",)}, "pairs of 2 to 200 features"),
     ],
@@ -190,8 +190,13 @@ def test_screening_is_refused_where_values_would_not_be_honest(changes, said):
 def test_a_wide_draft_screens_unless_it_may_not():
     rng = np.random.default_rng(0)
     columns = {name: [rng.standard_normal(300)] for name in NAMES}
-    assert drafted_basis(columns, may_screen=True).screened_pairs == 60
-    assert drafted_basis(columns, may_screen=True, most_terms=100).screened_pairs == 10
+    assert drafted_basis(columns, n_screenings=1).screened_pairs == 60
+    assert drafted_basis(columns, n_screenings=1, most_terms=100).screened_pairs == 10
+    assert drafted_basis(columns, n_screenings=6).screened_pairs == 60  # each time
+    assert drafted_basis(columns, n_screenings=6, most_terms=100).screened_pairs == 1
     assert drafted_basis(columns).screened_pairs == 0
     few = dict(list(columns.items())[:5])
-    assert drafted_basis(few, may_screen=True).products == tuple(few)
+    assert drafted_basis(few, n_screenings=1).products == tuple(few)
+    of_few = [drafted_basis(few, n_screenings=n, most_terms=80) for n in (0, 1, 6)]
+    assert [own.screened_thresholds for own in of_few] == [0, 6, 1]
+    assert [Terms(own, tuple(few)).n_terms for own in of_few] == [45, 45, 45]

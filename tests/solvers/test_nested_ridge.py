@@ -36,10 +36,10 @@ def means_of(x, y):
 
 def test_losses_are_those_of_rows_held_out():
     fitted, held_out = drawn(0), drawn(1)
-    losses = held_out_losses(means_of(*fitted), means_of(*held_out), 4)
+    losses = held_out_losses(means_of(*fitted), means_of(*held_out), np.arange(4))
     for place in (0, 20, 40):
         grams, products = means_of(*fitted)
-        theta = shrunk_solution(grams, products, 4, PENALTIES[[place]])[0]
+        theta = shrunk_solution(grams, products, np.arange(4), PENALTIES[[place]])[0]
         assert not theta[4:-1].any()
         predicted = held_out[0] @ theta[:-1] + theta[-1]
         expected = np.mean((held_out[1] - predicted) ** 2 - held_out[1] ** 2)
@@ -53,7 +53,7 @@ def test_without_a_penalty_features_that_do_not_vary_have_no_say():
     columns = np.column_stack([x, np.zeros(80), x[:, 0], np.ones(80)])  # a constant, and a twin
     scores = x @ [1.0, -2.0] + rng.standard_normal(80)
     grams, products = (columns.T @ columns / 80)[None], (columns.T @ scores / 80)[None]
-    solved = shrunk_solution(grams, products, 4, np.zeros(1))[0]
+    solved = shrunk_solution(grams, products, np.arange(4), np.zeros(1))[0]
     assert solved[2] == 0
     expected = np.linalg.lstsq(columns[:, [0, 1, 4]], scores)[0]
     np.testing.assert_allclose(columns @ solved, columns[:, [0, 1, 4]] @ expected, atol=1e-8)

@@ -25,7 +25,7 @@ def drafted_basis(
     kind: str = "auto",
     most_terms: float = math.inf,
     *,
-    may_screen: bool = False,
+    n_screenings: int = 0,
     seed: int = 0,
 ) -> Basis | None:
     """The basis for features with these values, one array per client; None if nothing bends.
@@ -34,6 +34,7 @@ def drafted_basis(
     by its rows. So no knot stands for anybody's value. With "auto" there are at most `most_terms`
     terms: products are left out first, and then everything. If there are too many products,
     screening finds those that matter. If screening is not possible, products are of numbers only.
+    There is room for all that this many screenings may find, each of them something else.
     There are waves only if `kind` asks for them, and the seed draws them.
     """
     kinds = [family for family in FAMILIES if family != "thresholds"]
@@ -47,15 +48,16 @@ def drafted_basis(
     waves = {"waves": USUAL_WAVES, "wave_seed": seed} if kind == "waves" else {}
     names, plain = tuple(columns), Basis.model_validate({"kind": kind, "knots": knots} | waves)
     most = math.inf if kind != "auto" else most_terms
-    room = min((most - Terms(plain, names).n_terms) / 2, MOST_PRODUCTS)
-    if may_screen and kind != "hinges" and math.comb(len(names), 2) > MOST_PRODUCTS and room >= 1:
+    room = min((most - Terms(plain, names).n_terms) / 2 / max(n_screenings, 1), MOST_PRODUCTS)
+    if n_screenings and kind != "hinges" and math.comb(len(names), 2) > MOST_PRODUCTS and room >= 1:
         return plain.model_copy(update={"screened_pairs": math.floor(room)})
     for products in dict.fromkeys((_multiplied(names, knots), ())):
         basis = plain.model_copy(update={"products": products})
         # A corner of two thresholds takes three terms.
-        left = math.floor(min((most - Terms(basis, names).n_terms) / 3, MOST_THRESHOLDS))
+        left = (most - Terms(basis, names).n_terms) / 3
         if left >= 0:
-            screened = left if may_screen and kind == "auto" else 0
+            screens = n_screenings > 0 and kind == "auto"
+            screened = math.floor(min(left / n_screenings, MOST_THRESHOLDS)) if screens else 0
             return basis.model_copy(update={"screened_thresholds": screened})
     return None
 

@@ -21,7 +21,7 @@ from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.contract import EXACT
-from fedopl.study.plans import CROSS_FITTED, EvaluationPlan
+from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
 
 # Marks a line that a person has to confirm.
 CONFIRM = "CONFIRM"
@@ -174,7 +174,8 @@ def study_lines(
         yield from _private_basis(used, privacy)
         yield from privacy.lines(f"{CONFIRM}: ")
     else:
-        yield from _basis(used, room, fewest, may_screen=not is_small)
+        n_screenings = 1 + is_small * NuisancePlan().folds  # small ones are cross-fitted, below
+        yield from _basis(used, room, fewest, n_screenings)
     if drafted and private is None:
         yield from drafted.commented()
     elif roles.weight:
@@ -226,15 +227,15 @@ def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iter
 
 
 def _basis(
-    features: Sequence[Profile], room: "_Room", fewest: int, *, may_screen: bool
+    features: Sequence[Profile], room: "_Room", fewest: int, n_screenings: int
 ) -> Iterator[str]:
     """Where numbers may bend, with as many terms as the rows of every client allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
     terms_by_row = _ROOM * (1 - EvaluationPlan().share) * Limits().parameter_share
     others = room.n_features - len(numbers)
-    may_screen &= room.n_features <= MOST_TO_SCREEN
+    n_screenings *= room.n_features <= MOST_TO_SCREEN
     most_terms = fewest * terms_by_row - 1 - others
-    basis = drafted_basis(numbers, most_terms=most_terms, may_screen=may_screen)
+    basis = drafted_basis(numbers, most_terms=most_terms, n_screenings=n_screenings)
     yield from basis_lines(basis, CONFIRM)
     if basis is None and (least := fewest_terms(numbers)):
         needed = math.ceil((least + others + 1) / terms_by_row)

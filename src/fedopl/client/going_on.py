@@ -23,8 +23,8 @@ def study_gone_on_as(
     if kept := history.first(kind):
         if study.privacy:
             return TakeRanges(ranges=kept["ranges"]).study_after(study)
-        found = TakeFound(pairs=kept["pairs"], thresholds=kept["thresholds"])
-        return found.study_after(study)
+        pairs, thresholds, found = kept["pairs"], kept["thresholds"], kept["found"]
+        return TakeFound(pairs=pairs, thresholds=thresholds, found=found).study_after(study)
     told = _told(content, decoder)
     after = None if told is None else told.study_after(study)
     if told is None or after is None or after.digest != study_asked_about(content):

@@ -53,10 +53,10 @@ def basis_for(
         name: [contexts[:, place] for contexts in some] for place, name in enumerate(study.features)
     }
     plan = study.evaluation
-    may_screen = not plan.is_cross_fitted and plan.splits == 1
-    may_screen &= study.n_features <= MOST_TO_SCREEN and study.target is None
+    may_screen = plan.splits == 1 and study.n_features <= MOST_TO_SCREEN and study.target is None
     may_screen &= not study.aggregators
-    return drafted_basis(columns, kind, most, may_screen=may_screen, seed=study.seed)
+    n_screenings = len(study.left_out) if may_screen else 0
+    return drafted_basis(columns, kind, most, n_screenings=n_screenings, seed=study.seed)
 
 
 def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)

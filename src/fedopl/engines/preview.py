@@ -306,6 +306,9 @@ def _labels(study: Study, query: Message) -> dict[Axis, tuple[str, ...]]:
             f"{study.actions[a]} over {study.actions[b]}" for a, b in action_pairs(study.n_actions)
         ),
         Axis.FEATURES: terms,
+        Axis.VERSIONS: tuple(
+            "all rows" if fold is None else f"without fold {fold + 1}" for fold in study.left_out
+        ),
         Axis.FEATURE_PAIRS: tuple(f"{a} × {b}" for a, b in feature_pairs(study)),
         Axis.JUMP_NUMBERS: JUMP_NUMBERS,
         Axis.NUMBERS: study.privacy.measured if study.privacy else (),

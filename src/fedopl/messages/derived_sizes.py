@@ -127,8 +127,11 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.OPEN_NODES] = range(1, versions * 2 ** (n_levels(study.tree.depth) - 1) + 1)
     sizes[Axis.THRESHOLDS] = range(0, len(study.columns) * MOST_BINS)
     basis = study.basis
-    sizes[Axis.FOUND_PAIRS] = range(0, (basis.screened_pairs if basis else 0) + 1)
-    sizes[Axis.FOUND_THRESHOLDS] = range(0, (basis.screened_thresholds if basis else 0) + 1)
+    pairs = len(study.left_out) * basis.screened_pairs if basis else 0
+    thresholds = len(study.left_out) * basis.screened_thresholds if basis else 0
+    sizes[Axis.FOUND_PAIRS] = range(0, pairs + 1)
+    sizes[Axis.FOUND_THRESHOLDS] = range(0, thresholds + 1)
+    sizes[Axis.FOUND_TERMS] = range(0, pairs + thresholds + 1)
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     fewest = fewest_numbers(study)
     sizes[Axis.CELL_NUMBERS] = range(fewest, fewest + n_actions + 1)

@@ -64,7 +64,7 @@ class Axis(enum.Enum):
     FINE_CUTS = "fine cuts"
     FINE_BINS = "fine bins"  # below, between and above the fine cuts
     THRESHOLDS = "thresholds"  # of all columns, one behind the other
-    VERSIONS = "versions"  # of a tree: without each fold, to be valued on it, and of all rows
+    VERSIONS = "versions"  # without each fold, if values are cross-fitted; then, of all rows
     OPEN_NODES = (
         "open nodes"  # of a tree that is not finished; of its versions, one after the other
     )
@@ -86,6 +86,7 @@ class Axis(enum.Enum):
     JUMPS_TOLD = "jumps told"  # of an action, the strongest first
     JUMP_NUMBERS = "jump numbers"  # which numbers, where, and how strong
     FOUND_THRESHOLDS = "found thresholds"
+    FOUND_TERMS = "found terms"  # the pairs that are taken, then the thresholds
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
     TWO = "two"  # features of a pair; or what is gained, and what is spent
     NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names

@@ -5,7 +5,7 @@ agrees on these functions before anything is summed. So the sums of all clients 
 and models and policies are still solved from sums.
 """
 
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from typing import Any, Literal, Self
 
 from pydantic import (
@@ -75,6 +75,12 @@ class Basis(Checked):
     found_thresholds: tuple[Threshold, ...] | None = Field(
         default=None, description="what screening found; a run fills it in"
     )
+    found_by_fold: tuple[tuple[int, ...], ...] | None = Field(
+        default=None,
+        min_length=2,
+        description="if values are cross-fitted, the terms found without each fold and, last, with "
+        "all rows: their places among all that were found, pairs first; a run fills it in",
+    )
 
     waves: int = Field(
         default=0,
@@ -112,6 +118,7 @@ class Basis(Checked):
             "found_pairs": (None,),
             "screened_thresholds": (0,),
             "found_thresholds": (None,),
+            "found_by_fold": (None,),
             "waves": (0,),
             "wave_width": (USUAL_WIDTH,),
             "wave_seed": (0,),
@@ -129,13 +136,27 @@ class Basis(Checked):
                     message = f"{quoted(pair)} {fault}; expected two features, each pair once"
                     raise PlacedError(field, message, (field,))
                 seen.add(both)
-        if len(self.found_pairs or ()) > self.screened_pairs:
-            message = f"more than screened_pairs, {self.screened_pairs}"
-            raise PlacedError("found_pairs", message, ("found_pairs",))
         return self
 
     @model_validator(mode="after")
-    def _has_found_thresholds_on_the_grid(self) -> Self:
+    def _has_found_what_it_screened_for(self) -> Self:
+        found = (*(self.found_pairs or ()), *(self.found_thresholds or ()))
+        by_fold = self.found_by_fold
+        if by_fold is not None and {*chain(*by_fold)} != {*range(len(found))}:
+            message = f"expected each place among {len(found):,} terms, and no other"
+            raise PlacedError("found_by_fold", message, ("found_by_fold",))
+        for own in map(self.of_screening, range(len(by_fold or ((),)))):
+            own._check_found_thresholds()
+            for field in ("pairs", "thresholds"):
+                most = getattr(self, f"screened_{field}")
+                if len(getattr(own, f"found_{field}") or ()) > most:
+                    message = f"more than screened_{field}, {most}"
+                    raise PlacedError(f"found_{field}", message, (f"found_{field}",))
+        if len({*found}) < len(found):
+            raise PlacedError("found_thresholds", "one is named twice", ("found_thresholds",))
+        return self
+
+    def _check_found_thresholds(self) -> None:
         seen: set[tuple[NamedCut | str, ...]] = set()
         for found in self.found_thresholds or ():
             names = tuple(name for name, _ in found)
@@ -145,10 +166,6 @@ class Basis(Checked):
                 message = f"{quoted(names)} {fault}"
                 raise PlacedError("found_thresholds", message, ("found_thresholds",))
             seen.add(key)
-        if len(self.found_thresholds or ()) > self.screened_thresholds:
-            message = f"more than screened_thresholds, {self.screened_thresholds}"
-            raise PlacedError("found_thresholds", message, ("found_thresholds",))
-        return self
 
     def _fault_of(self, found: Threshold) -> str | None:
         if not 1 <= len(found) <= 2:
@@ -210,7 +227,24 @@ class Basis(Checked):
 
     def before_screening(self) -> "Basis":
         """The same basis without the terms that screening found."""
-        return self.model_copy(update={"found_pairs": None, "found_thresholds": None})
+        nothing = {"found_pairs": None, "found_thresholds": None, "found_by_fold": None}
+        return self.model_copy(update=nothing)
+
+    def of_screening(self, screening: int) -> "Basis":
+        """The same basis with only the terms that one screening found.
+
+        It is the one without the fold of this number or, as the last one, that of all rows.
+        """
+        if self.found_by_fold is None:
+            return self
+        places, pairs = self.found_by_fold[screening], self.found_pairs or ()
+        terms = (*pairs, *(self.found_thresholds or ()))
+        found = {
+            "found_pairs": [terms[place] for place in places if place < len(pairs)],
+            "found_thresholds": [terms[place] for place in places if place >= len(pairs)],
+        }
+        kept = {name: tuple(own) for name, own in found.items() if getattr(self, name) is not None}
+        return self.model_copy(update={"found_by_fold": None, **kept})
 
     def unknown(self, features: tuple[str, ...]) -> str | None:
         """The names in the basis that are no features, in words; None if there are none."""

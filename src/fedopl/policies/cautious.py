@@ -1,6 +1,6 @@
 """Cautious policies: linear scores minus the uncertainty of each action's outcome in a context."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +31,14 @@ class CautiousPolicy(LinearPolicy):
         encoding, terms, permissions = policy.encoding, policy.terms, policy.permissions
         doubts = doubts + 0.0  # zeros without a sign, as they are when read from a file again
         return cls(policy.parameters, *names, encoding, terms, permissions, doubts=doubts)
+
+    def on_terms_of_all_rows(self) -> Self:
+        """The same policy without the terms that were found only without some fold."""
+        plain = super().on_terms_of_all_rows()
+        if plain is self or self.terms is None:
+            return self
+        kept = np.array([*self.terms.usable(self.terms.n_terms), self.terms.n_terms])
+        return replace(plain, doubts=self.doubts[:, kept[:, None], kept])
 
     @property
     def n_used(self) -> int:

@@ -1,6 +1,6 @@
 """Linear policies: one score for each action; the largest score decides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,6 +67,18 @@ class LinearPolicy(Policy):
             used = self.terms.of(rows[some], n_used)
             np.matmul(used, self.coefficients[:, :n_used].T, out=found[some])
         return found + self.intercepts
+
+    def on_terms_of_all_rows(self) -> Self:
+        """The same policy without the terms that were found only without some fold.
+
+        It has no coefficients for these.
+        """
+        terms = self.terms
+        if terms is None or terms.basis.found_by_fold is None:
+            return self
+        kept = [*terms.usable(terms.n_terms), terms.n_terms]
+        own = Terms(terms.basis.of_screening(-1), terms.features)
+        return replace(self, parameters=self.parameters[:, kept], terms=own)
 
     @property
     def n_used(self) -> int:

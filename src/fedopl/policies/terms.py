@@ -1,15 +1,15 @@
 """Terms: the columns that a basis computes from contexts, and their names."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.policies.basis import FAMILIES, Basis
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.waves import Waves
@@ -87,6 +87,39 @@ class Terms:
         for family in self.basis.families:
             by_size.setdefault(self.sizes[family], family)
         return tuple(by_size.values())
+
+    def usable(self, n_terms: int, screenings: Collection[int] = (-1,)) -> IntArray:
+        """The places of the first terms, without those that any of these screenings did not find.
+
+        Screenings are without the fold of their number; the last one is of all rows. A study that
+        does not screen fold by fold may use all terms.
+        """
+        if self.basis.found_by_fold is None:
+            return np.arange(n_terms)
+        found = set.intersection(*(self._of_screening[place] for place in screenings))
+        return np.array([n for n in range(n_terms) if self._identities[n] in found], np.int64)
+
+    @cached_property
+    def _of_screening(self) -> list[set[tuple[Any, ...]]]:
+        """By screening, the terms that there would be if it were the only one."""
+        n_screenings = len(self.basis.found_by_fold or ())
+        bases = map(self.basis.of_screening, range(n_screenings))
+        return [set(Terms(basis, self.features)._identities) for basis in bases]
+
+    @cached_property
+    def _identities(self) -> list[tuple[Any, ...]]:  # (n_terms,)
+        """What each term is, wherever it comes among others."""
+        parts = {
+            "feature": range(len(self.features)),
+            "jump": self.jumps,
+            "corner": [(self.jumps[a], self.jumps[b]) for a, b in self._corners],
+            "hinge": self._hinges,
+            "product": self._products,
+            "step": self._steps,
+            "product of steps": self._step_products,
+            "wave": range(len(self._waves)),
+        }
+        return [(kind, one) for kind, own in parts.items() for one in own]
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from fedopl.base.errors import OptionError
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.kinds import misfit
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.sums.for_newcomers import ForNewcomers
@@ -137,6 +138,10 @@ def evaluate_policies(
     `candidates` are those of the study's candidates that are policies. Clients are not asked how
     decisions split over groups: that question has its own budget, and is for learned policies.
     """
+    policies = {
+        name: one.on_terms_of_all_rows() if isinstance(one, LinearPolicy) else one
+        for name, one in policies.items()
+    }
     go_on_for(conversation, policies)
     study = conversation.study
     _check_can_value(study, policies)

@@ -56,6 +56,7 @@ def _without_each_fold(setting: Setting) -> Iterator[tuple[list[int], ScoreStati
                     name: setting.rows[name] * float(own.weights[others].sum())
                     for name, own in by_fold.items()
                 },
+                left_out=(fold,),
                 borrowed=setting.statistics.borrowed,
                 taken=taken and taken.of_folds(others),
             ),

@@ -245,6 +245,7 @@ def _follow_linear_path(setting: Setting, conversation: Conversation, plan: Best
         study=study,
         sums=sums,
         rows=rows,
+        left_out=(0,),
         borrowed=setting.statistics.borrowed,
         taken=taken and taken.of_folds(range(1, n_folds)),
     )

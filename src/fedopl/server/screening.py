@@ -29,20 +29,31 @@ def screen_if_wanted(conversation: Conversation) -> None:
     study, basis = conversation.study, conversation.study.basis
     if study.is_screened or basis is None:
         return
-    rows, products, jumps = _asked(conversation)
+    asked = _asked(conversation)
+    each = [_found(study, basis, *asked, screening) for screening in range(len(study.left_out))]
+    conversation.go_on_as(after_screening(study, FoundTerms.together(each)))
+
+
+def _found(
+    study: Study,
+    basis: Basis,
+    rows: Mapping[str, FloatArray],
+    products: Mapping[str, ProductStatistics],
+    jumps: Mapping[str, JumpStatistics],
+    screening: int,
+) -> FoundTerms:
+    """What one screening found: without a fold, or with all rows."""
     pairs: tuple[NamedPair, ...] = ()
     if products:
         by_client = np.stack([rows[name] for name in sorted(products)])
-        statistics = np.stack([products[name].statistics for name in sorted(products)])
+        statistics = np.stack([products[name].statistics[screening] for name in sorted(products)])
         pairs = strongest_pairs(study, basis, joint_statistics(statistics, by_client))
-    thresholds = strongest_thresholds(
-        study, basis, {name: own.strongest for name, own in jumps.items()}, rows
-    )
-    found = FoundTerms(
+    told = {name: own.strongest[screening] for name, own in jumps.items()}
+    thresholds = strongest_thresholds(study, basis, told, rows)
+    return FoundTerms(
         pairs=pairs if basis.screened_pairs else None,
         thresholds=thresholds if basis.screened_thresholds else None,
     )
-    conversation.go_on_as(after_screening(study, found))
 
 
 def go_on_for(conversation: Conversation, policies: Mapping[str, Policy]) -> None:

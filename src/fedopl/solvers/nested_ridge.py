@@ -33,6 +33,25 @@ def outcome_ridge(
     return ridge_of_best(sums, effective_rows, sizes)
 
 
+def of_usable(
+    sums: FloatArray, terms: "Terms | None", screenings: Collection[int]
+) -> FloatArray:  # shaped as sums
+    """Sums with zeros for terms that any of these screenings did not find, so that none is used."""
+    if terms is None or terms.basis.found_by_fold is None:
+        return sums
+    found = sums.copy()
+    unused = np.setdiff1d(np.arange(terms.n_terms), terms.usable(terms.n_terms, screenings))
+    found[..., unused, :] = found[..., unused] = 0.0
+    return found
+
+
+def of_usable_by_fold(others: FloatArray, terms: "Terms | None") -> FloatArray:
+    """The same for sums without each fold and, last, those of all folds."""
+    if terms is None or terms.basis.found_by_fold is None:
+        return others
+    return np.array([of_usable(own, terms, [fold]) for fold, own in enumerate(others)])
+
+
 def ridge_of_best(
     sums: FloatArray, effective_rows: FloatArray, sizes: Collection[int]
 ) -> LinearModels:
@@ -60,7 +79,7 @@ def ridge_by_size(
     """For each size, errors and models of ridge on that number of first terms."""
     found = []
     for size in sizes:
-        kept = first_terms(size, sums.shape[-1], last=2)
+        kept = with_last(np.arange(size), sums.shape[-1], last=2)
         models, errors = ridge_and_errors(sums[..., kept[:, None], kept], effective_rows)
         wide = np.zeros((*models.coefficients.shape[:-1], sums.shape[-1] - 2))
         wide[..., :size] = models.coefficients
@@ -68,39 +87,39 @@ def ridge_by_size(
     return found
 
 
-def first_terms(n_terms: int, n_columns: int, *, last: int) -> IntArray:  # (n_terms + last,)
-    """Positions of the first `n_terms` columns and of the last ones: intercept, perhaps outcome."""
-    return np.array([*range(n_terms), *range(n_columns - last, n_columns)])
+def with_last(used: IntArray, n_columns: int, *, last: int) -> IntArray:  # (n_used + last,)
+    """Positions of these columns and of the last ones: intercept, perhaps outcome."""
+    return np.concatenate([used, np.arange(n_columns - last, n_columns)])
 
 
 def held_out_losses(
-    fitted: tuple[FloatArray, FloatArray], held_out: tuple[FloatArray, FloatArray], n_terms: int
+    fitted: tuple[FloatArray, FloatArray], held_out: tuple[FloatArray, FloatArray], used: IntArray
 ) -> FloatArray:  # (n_penalties, n_actions)
-    """Mean (Γ̂ − φᵀθ)² − Γ̂² on held-out rows, for every penalty of ridge on the first terms.
+    """Mean (Γ̂ − φᵀθ)² − Γ̂² on held-out rows, for every penalty of ridge on these terms.
 
     Both arguments are mean squares (n_grams, n_columns, n_columns) and products (n_actions,
     n_columns), the intercept last. One Gram matrix may be shared by all actions.
     """
-    grams, products = (narrowed(one, n_terms) for one in fitted)
+    grams, products = (narrowed(one, used) for one in fitted)
     paths = ridge_along(grams, products, PENALTIES)
-    grams, products = (narrowed(one, n_terms) for one in held_out)
+    grams, products = (narrowed(one, used) for one in held_out)
     turned = paths @ grams[0] if len(grams) == 1 else (paths[:, :, None] @ grams)[:, :, 0]
     return np.asarray(((turned - 2 * products) * paths).sum(axis=-1))
 
 
 def shrunk_solution(
-    grams: FloatArray, products: FloatArray, n_terms: int, penalties: FloatArray
+    grams: FloatArray, products: FloatArray, used: IntArray, penalties: FloatArray
 ) -> FloatArray:  # shaped as products
-    """Ridge on the first terms, with one penalty per action; all other coefficients are zero."""
+    """Ridge on these terms, with one penalty per action; all other coefficients are zero."""
     chosen, place = np.unique(penalties, return_inverse=True)
-    found = ridge_along(narrowed(grams, n_terms), narrowed(products, n_terms), chosen)
+    found = ridge_along(narrowed(grams, used), narrowed(products, used), chosen)
     own = found[place, np.arange(len(products))]
     wide = np.zeros_like(products)
-    wide[:, :n_terms], wide[:, -1] = own[:, :-1], own[:, -1]
+    wide[:, used], wide[:, -1] = own[:, :-1], own[:, -1]
     return wide
 
 
-def narrowed(means: FloatArray, n_terms: int) -> FloatArray:
-    """Mean squares or products of the first terms and the intercept."""
-    kept = first_terms(n_terms, means.shape[-1], last=1)
+def narrowed(means: FloatArray, used: IntArray) -> FloatArray:
+    """Mean squares or products of these terms and the intercept."""
+    kept = with_last(used, means.shape[-1], last=1)
     return means[..., kept[:, None], kept] if means.ndim == 3 else means[..., kept]

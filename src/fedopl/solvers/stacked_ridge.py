@@ -8,13 +8,17 @@ own row, and the rows that choose the weights did not train the models that are 
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.decompositions import eigh
 from fedopl.solvers.least_squares import effective_rows
-from fedopl.solvers.nested_ridge import ridge_by_size
+from fedopl.solvers.nested_ridge import of_usable, ridge_by_size
+
+if TYPE_CHECKING:  # scoring arrays needs no basis, and a basis is slow to import
+    from fedopl.policies.terms import Terms
 
 # The weights of a fold are chosen on this many neighbours on either side: with five folds, on all
 # others. With more folds, the number of models grows with the folds, not with their square.
@@ -54,16 +58,20 @@ def place_without(part: int, fold: int, n_folds: int) -> int:
 
 
 def models_by_size(
-    sums: FloatArray, squared_weights: FloatArray, sizes: Sequence[int]
+    sums: FloatArray,
+    squared_weights: FloatArray,
+    sizes: Sequence[int],
+    terms: "Terms | None" = None,
 ) -> FloatArray:  # (n_sets, n_sizes, n_actions, n_terms + 1)
     """Ridge on each number of first terms, without each set of folds; the intercept is last.
 
-    From sums (n_folds, n_actions, n_terms + 2, n_terms + 2). NaN where no row is left.
+    From sums (n_folds, n_actions, n_terms + 2, n_terms + 2). NaN where no row is left. Terms that
+    were not found without each fold of a set are not used.
     """
     found = []
     for left_out in fold_sets(len(sums)):  # one by one, as sums of many terms are large
         others = [fold for fold in range(len(sums)) if fold not in left_out]
-        left = sums[others].sum(axis=0)
+        left = of_usable(sums[others].sum(axis=0), terms, left_out or {-1})
         rows = effective_rows(left[..., -2, -2], squared_weights[others].sum(axis=0))
         models = [models for _, models in ridge_by_size(left, rows, sizes)]
         found.append(

@@ -31,7 +31,7 @@ def check_basis(study: "Study") -> None:
 
 
 def _check_screening(study: "Study", basis: Basis) -> None:
-    """Refuse to screen if there is nothing to multiply, or values would be biased."""
+    """Refuse to screen if there is nothing to multiply, or splits would have other terms."""
     pairs = basis.screened_pairs > 0
     place = "screened_pairs" if pairs else "screened_thresholds"
     what, otherwise = (
@@ -44,11 +44,8 @@ def _check_screening(study: "Study", basis: Basis) -> None:
     elif pairs and not 1 < study.n_features <= MOST_TO_SCREEN:
         message = f"pairs of 2 to {MOST_TO_SCREEN} features are screened, here are "
         message += f"{study.n_features:,}; name the pairs ([basis] pairs)"
-    elif study.evaluation.is_cross_fitted:
-        message = (
-            f"every row influences which {what} are found, and cross-fitted values use the "
-            f"same rows; hold rows out, or {otherwise}"
-        )
+    elif basis.is_screened and len(basis.found_by_fold or [()]) != len(study.left_out):
+        place, message = "found_by_fold", f"expected what {len(study.left_out)} screenings found"
     elif study.evaluation.splits > 1:
         message = f"another split may find other {what}; {otherwise}"
     else:

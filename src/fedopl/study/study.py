@@ -286,7 +286,7 @@ class Study(Checked):
 
     @property
     def left_out(self) -> tuple[int | None, ...]:
-        """The fold that each version of a tree is learned without; last the one of all rows, None.
+        """The fold that each version of what is learned goes without; last, None, that of all rows.
 
         Only if values are cross-fitted is there a version without each fold, to be valued on it.
         """
@@ -340,7 +340,8 @@ class Study(Checked):
         """
         if self.basis is None or self.is_screened:
             return self.n_terms
-        return self.n_terms + 2 * self.basis.screened_pairs + 3 * self.basis.screened_thresholds
+        found = 2 * self.basis.screened_pairs + 3 * self.basis.screened_thresholds
+        return self.n_terms + len(self.left_out) * found
 
     @property
     def stacked_sizes(self) -> tuple[int, ...]:

@@ -86,6 +86,7 @@ def local_policies_by_fold(
             study=study,
             sums={"own": sums.of_folds(others)},
             rows=ALONE,  # the number of rows does not matter with a single client
+            left_out=(fold,),
             choice=choose_terms(study, {"own": sums}, ALONE, others),
         )
         policies.append(statistics.solve(ALONE))

@@ -58,6 +58,13 @@ class Chunk:
         begins = self.folds.begins[: self.folds.n_folds + 1]
         return [slice(start, stop) for start, stop in pairwise(begins)]
 
+    def training_rows(self, action: int, without: int | None = None) -> IntArray:
+        """The places of training rows that took this action, perhaps without those of a fold."""
+        took = self.data.actions[self.training] == action
+        if without is not None:
+            took[self.fold_slices[without]] = False
+        return np.flatnonzero(took)
+
     def rows(self, split: RowSplit) -> slice:
         """The rows of a split."""
         begins = self.folds.begins

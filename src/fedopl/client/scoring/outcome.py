@@ -20,11 +20,12 @@ from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
-from fedopl.solvers.nested_ridge import outcome_ridge
+from fedopl.solvers.nested_ridge import of_usable_by_fold, outcome_ridge
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
 
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
     from fedopl.client.rows.study_rows import StudyRows
+    from fedopl.policies.terms import Terms
 
 # A description of each named model.
 OUTCOMES = {
@@ -75,14 +76,15 @@ def linear_outcomes(
     For a study's `rows`, sums are over their terms.
     """
     sums = _of_own_features(sums, outcome)
+    terms = rows.terms if rows else None
     others = least_squares.sums_of_others(sums.sums, and_of_all=held_out)
+    others = of_usable_by_fold(others, terms)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=held_out)
     reason = OUTCOMES[outcome]
     if outcome in ("ols", "block-ols"):
         models = least_squares.ordinary(others)
     else:
         effective = least_squares.effective_rows(others[..., -2, -2], squared)
-        terms = rows.terms if rows else None
         if terms is None:
             models = least_squares.ridge(others, effective, joint=outcome == "shared-ridge")
         else:
@@ -108,7 +110,7 @@ def _on_all_features(models: LinearModels, sums: FoldSums) -> LinearModels:
 
 
 def pooled_parameters(
-    sums: FoldSums, outcome: str
+    sums: FoldSums, outcome: str, terms: "Terms | None" = None
 ) -> FloatArray:  # (n_folds + 1, n_actions, n_features + 1)
     """Models of rare actions, which share slopes with all others; the intercept is last.
 
@@ -116,6 +118,7 @@ def pooled_parameters(
     """
     sums = _of_own_features(sums, outcome)
     others = least_squares.sums_of_others(sums.sums, and_of_all=True)
+    others = of_usable_by_fold(others, terms)
     squared = least_squares.sums_of_others(sums.squared_weights, and_of_all=True)
     models = _on_all_features(least_squares.ridge_toward_all(others, squared), sums)
     return np.concatenate([models.coefficients, models.intercepts[..., None]], axis=-1)

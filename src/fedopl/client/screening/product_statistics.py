@@ -44,8 +44,12 @@ def product_tests(
     n_actions: int,
     n_features: int,
     every: int = 1,
+    without: int | None = None,
 ) -> ProductTests:
-    """The tests, from two passes per action over the training rows, or over one in `every`."""
+    """The tests, from two passes per action over the training rows, or over one in `every`.
+
+    A fold may be left out.
+    """
     first, second = np.triu_indices(n_features, 1)
     found = np.zeros((n_actions, len(first)))
     n_rows = np.zeros(n_actions, np.int64)
@@ -53,7 +57,7 @@ def product_tests(
     for action in range(n_actions):
 
         def parts(action: int = action) -> Iterator[_Part]:
-            return _parts(chunks(), scaling, action, (every, at_once))
+            return _parts(chunks(), scaling, (action, without), (every, at_once))
 
         fit = _fitted(parts(), first, second)
         if fit is not None:
@@ -65,15 +69,14 @@ def product_tests(
 def _parts(
     chunks: Iterable[Chunk],
     scaling: Callable[[FloatArray], FloatArray],
-    action: int,
+    which: tuple[int, int | None],
     steps: tuple[int, int],
 ) -> Iterator[_Part]:
-    """Rows that took an action: every n-th of them, in blocks of limited size."""
+    """Rows that took an action, perhaps without a fold: every n-th, in blocks of limited size."""
     every, at_once = steps
     for chunk in chunks:
-        training = chunk.training
-        own = np.flatnonzero(chunk.data.actions[training] == action)[::every]
-        weights = chunk.weights(training)
+        own = chunk.training_rows(*which)[::every]
+        weights = chunk.weights(chunk.training)
         for start in range(0, len(own), at_once):
             rows = own[start : start + at_once]
             yield _Part(

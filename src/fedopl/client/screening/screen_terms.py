@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.screening.jump_places import JumpPlaces
 from fedopl.client.screening.jump_statistics import SmoothResiduals
@@ -30,17 +30,29 @@ LEAST_STATISTIC = 2.0
 
 def screen_products(space: Workspace, _query: ScreenProducts) -> ProductStatistics:
     """Which products of two features predict outcomes, by the actions with enough rows for that."""
-    terms, enough = space.study.terms, space.rows_per_action > space.study.n_features + 1
+    study, terms = space.study, space.study.terms
+    each = [(without, _rows_per_action(space, without)) for without in study.left_out]
+    enough = np.array([rows > study.n_features + 1 for _, rows in each])
     if terms is None or not enough.any():
         raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
-    tests = product_tests(
-        space.unscored_chunks,
-        terms.scaled,
-        space.study.n_actions,
-        space.study.n_features,
-        every=-(-space.n_training // MOST_ROWS_SCREENED),
-    )
-    return ProductStatistics(statistics=np.where(enough[:, None], tests.statistics, 0.0))
+    tests = [
+        product_tests(
+            space.unscored_chunks,
+            terms.scaled,
+            study.n_actions,
+            study.n_features,
+            every=-(-space.n_training // MOST_ROWS_SCREENED),
+            without=without,
+        ).statistics
+        for without, _ in each
+    ]
+    return ProductStatistics(statistics=np.where(enough[..., None], np.array(tests), 0.0))
+
+
+def _rows_per_action(space: Workspace, without: int | None) -> IntArray:  # (n_actions,)
+    """Training rows that took each action, perhaps without those of a fold."""
+    rows = space.rows_per_action
+    return rows if without is None else rows - space.rows_by_fold_action[without]
 
 
 def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
@@ -56,15 +68,16 @@ def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
 
 def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
     """Where outcomes jump beyond smooth terms, by the actions with enough rows for these."""
-    terms = space.study.terms
-    told = np.zeros((space.study.n_actions, MOST_JUMPS_TOLD, len(JUMP_NUMBERS)))
-    for action, n_rows in enumerate(space.rows_per_action.tolist()):
-        n_smooth = None if terms is None else _most_smooth(terms, n_rows)
-        if terms is None or n_smooth is None:
-            continue  # too few rows of this action; others may have enough
-        lines = _jumps(_rows_of(space, action), terms, n_smooth, space.limits)
-        order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
-        told[action, : len(lines)] = lines[order]
+    study, terms = space.study, space.study.terms
+    told = np.zeros((len(study.left_out), study.n_actions, MOST_JUMPS_TOLD, len(JUMP_NUMBERS)))
+    for own, without in zip(told, study.left_out, strict=True):
+        for action, n_rows in enumerate(_rows_per_action(space, without).tolist()):
+            n_smooth = None if terms is None else _most_smooth(terms, n_rows)
+            if terms is None or n_smooth is None:
+                continue  # too few rows of this action; others may have enough
+            lines = _jumps(_rows_of(space, action, without), terms, n_smooth, space.limits)
+            order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
+            own[action, : len(lines)] = lines[order]
     return JumpStatistics(strongest=told)
 
 
@@ -75,19 +88,18 @@ def _most_smooth(terms: Terms, n_rows: int) -> int | None:
 
 
 class _Rows(NamedTuple):
-    """Training rows of one action: all of them, or one in several."""
+    """Training rows of one action, perhaps without a fold: all of them, or one in several."""
 
     contexts: FloatArray
     rewards: FloatArray
     weights: FloatArray
 
 
-def _rows_of(space: Workspace, action: int) -> _Rows:
+def _rows_of(space: Workspace, action: int, without: int | None) -> _Rows:
     every, parts = -(-space.n_training // MOST_ROWS_SCREENED), []
     for chunk in space.unscored_chunks():
-        training = chunk.training
-        own = np.flatnonzero(chunk.data.actions[training] == action)[::every]
-        weights = chunk.weights(training)
+        own = chunk.training_rows(action, without)[::every]
+        weights = chunk.weights(chunk.training)
         parts.append(
             _Rows(
                 chunk.data.contexts[own],

@@ -21,16 +21,18 @@ class FoundTaken(Message, code=96):
 
 
 @message
-class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
+class TakeFound(Query[FoundTaken], code=136, asked=Asked.EACH):
     """Ask to continue with the study that has these pairs and thresholds, whose hash it carries.
 
-    A client continues with the first such study and no other.
+    A client continues with the first such study and no other. `found` is 1 for terms that a
+    screening found, else 0.
     """
 
     title = "What screening found"
     content = "how many pairs of features and thresholds were added"
     pairs: Annotated[Array, (Axis.FOUND_PAIRS, Axis.TWO)]
     thresholds: Annotated[Array, (Axis.FOUND_THRESHOLDS, Axis.CORNER_NUMBERS)]
+    found: Annotated[Array, (Axis.VERSIONS, Axis.FOUND_TERMS)]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -43,9 +45,14 @@ class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
         found = FoundTerms.of(study)
         places = [[study.features.index(name) for name in pair] for pair in found.pairs or ()]
         lines = [_line(study, threshold) for threshold in found.thresholds or ()]
+        taken = np.zeros((len(study.left_out), found.n_found))
+        every = len(study.left_out) * [range(found.n_found)]
+        for own, by_one in zip(taken, found.by_fold or every, strict=True):
+            own[list(by_one)] = 1.0
         return cls(
             pairs=np.array(places, np.float64).reshape(-1, 2),
             thresholds=np.array(lines, np.float64).reshape(-1, 4),
+            found=taken,
         )
 
     def named(self, study: Study) -> FoundTerms | None:
@@ -57,9 +64,15 @@ class TakeFound(Query[FoundTaken], code=32, asked=Asked.EACH):
         thresholds = tuple(_threshold(study, line) for line in self.thresholds.tolist())
         if None in pairs or None in thresholds:
             return None
+        by_fold = None
+        if len(study.left_out) > 1:
+            by_fold = tuple(tuple(np.flatnonzero(own).tolist()) for own in self.found)
+        elif not self.found.all():
+            return None
         return FoundTerms(
             pairs=tuple(filter(None, pairs)) if basis.screened_pairs else None,
             thresholds=tuple(filter(None, thresholds)) if basis.screened_thresholds else None,
+            by_fold=by_fold,
         )
 
     def study_after(self, study: Study) -> Study | None:

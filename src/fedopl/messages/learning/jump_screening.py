@@ -23,13 +23,16 @@ NOT_THERE = -1.0
 
 
 @message
-class JumpStatistics(Message, code=103):
+class JumpStatistics(Message, code=135):
     """For each action, where outcomes jump most, and t-statistics of each.
 
-    Lines of zeros stand for what is not reported: small statistics, or a side with few rows.
+    Lines of zeros stand for what is not reported: small statistics, or a side with few rows. If
+    values are cross-fitted, they are of the rows without each fold and, last, of all rows.
     """
 
-    strongest: Annotated[Array, (Axis.ACTIONS, Axis.JUMPS_TOLD, Axis.JUMP_NUMBERS), PerClient]
+    strongest: Annotated[
+        Array, (Axis.VERSIONS, Axis.ACTIONS, Axis.JUMPS_TOLD, Axis.JUMP_NUMBERS), PerClient
+    ]
 
 
 @message

@@ -18,10 +18,13 @@ from fedopl.study.study import Study
 
 
 @message
-class ProductStatistics(Message, code=95):
-    """By action and two features, a t-statistic of their product; 0 if it rests on few rows."""
+class ProductStatistics(Message, code=134):
+    """By action and two features, a t-statistic of their product; 0 if it rests on few rows.
 
-    statistics: Annotated[Array, (Axis.ACTIONS, Axis.FEATURE_PAIRS), PerClient]
+    If values are cross-fitted, they are of the rows without each fold and, last, of all rows.
+    """
+
+    statistics: Annotated[Array, (Axis.VERSIONS, Axis.ACTIONS, Axis.FEATURE_PAIRS), PerClient]
 
 
 @message

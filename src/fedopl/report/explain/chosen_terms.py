@@ -41,13 +41,29 @@ def choice_parts(record: Record | None) -> tuple[Part, ...]:
 
 def _screened(record: Record) -> tuple[Text, ...]:
     """What the study screened for before terms were agreed, and what it found."""
-    basis = record.study.basis
+    basis = _found_in_all(record)
     if basis is None:
         return ()
-    return (*_screened_pairs(record, basis), *_screened_thresholds(basis))
+    return (*_screened_pairs(record, basis), *_screened_thresholds(record, basis))
 
 
-def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
+def _found_in_all(record: Record | None) -> Basis | None:
+    """The basis with the terms that the policy may use: those found with all training rows."""
+    basis = record.study.basis if record else None
+    return None if basis is None else basis.of_screening(-1)
+
+
+def _used_rows(record: Record) -> str:
+    """Which rows had a say in what was found."""
+    if len(record.study.left_out) > 1:
+        return (
+            "Clients also looked without each fold. The policy by which a fold is valued uses only "
+            "what was found without it."
+        )
+    return "Only training rows were used for this, not the rows that policies are valued on."
+
+
+def _screened_thresholds(record: Record, basis: Basis) -> tuple[Text, ...]:
     """Where outcomes were found to change sharply; there, a few bends may not be enough."""
     if basis.found_thresholds is None:
         return ()
@@ -58,10 +74,7 @@ def _screened_thresholds(basis: Basis) -> tuple[Text, ...]:
     more = len(basis.found_thresholds) - len(named)
     found = "; ".join([*named, *([f"{count(more)} more"] if more else [])])
     first = ", the strongest first: " if len(named) > 1 else " "
-    said = (
-        f"{looked}, and found{first}{found}. Policies may jump there. Only training rows were "
-        "used for this, not the rows that policies are valued on."
-    )
+    said = f"{looked}, and found{first}{found}. Policies may jump there. {_used_rows(record)}"
     return (Text(said),)
 
 
@@ -82,14 +95,15 @@ def _screened_pairs(record: Record, basis: Basis) -> tuple[Text, ...]:
     were, order = ("was", "") if len(named) == 1 else ("were", ", the strongest first")
     said = (
         f"{looked}, {count(len(named))} {were} found to predict outcomes better together than "
-        f"apart{order}: {listed(named, most=_MOST_NAMED)}. Products of these could be used. Only "
-        "training rows were used for this, not the rows that policies are valued on."
+        f"apart{order}: {listed(named, most=_MOST_NAMED)}. Products of these could be used. "
+        f"{_used_rows(record)}"
     )
     return (Text(said),)
 
 
 def _table(record: Record, choice: TermChoice) -> Table:
-    sizes = record.study.terms.sizes if record.study.terms else {}
+    terms = record.study.terms
+    sizes = {family: len(terms.usable(n)) for family, n in terms.sizes.items()} if terms else {}
     losses = list(choice.losses.values())
     beyond_first = [loss - losses[0] for loss in losses]
     rows = [
@@ -114,12 +128,12 @@ def _family_words(record: Record, family: str) -> str:
     """The terms in which a policy of this family is linear, in words."""
     if family == "linear":
         return "features as they are"
-    basis = record.study.basis
+    basis = _found_in_all(record)
     jumps = ["jumps at thresholds"] if basis and basis.found_thresholds else []
     if family == "thresholds":
         return listed(["features as they are", *jumps])
     further = []
-    if family != "hinges" and record.study.basis and record.study.basis.multiplied:
+    if family != "hinges" and basis and basis.multiplied:
         further.append("products of two")
     if family in ("steps", "waves"):
         further.append("soft steps")
@@ -133,7 +147,7 @@ def choice_as_json(record: Record | None) -> dict[str, Any]:
     choice = term_choice_of(record)
     if choice is None:
         return {}
-    basis = record.study.basis if record else None
+    basis = _found_in_all(record)
     found = basis.found_pairs if basis else None
     jumps = basis.found_thresholds if basis else None
     screened: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from fedopl.results.sums.term_choice import (
 )
 from fedopl.solvers import least_squares
 from fedopl.solvers.linear_solvers import never_taken, residual_variances, solve_scores
-from fedopl.solvers.nested_ridge import shrunk_solution
+from fedopl.solvers.nested_ridge import narrowed, shrunk_solution
 from fedopl.study.mixture import FOUND, Weights, renormalised
 from fedopl.study.study import Study
 
@@ -42,6 +42,7 @@ class ScoreStatistics:
     sums: Mapping[str, ScoreSums]
     rows: Mapping[str, float]  # that the sums rest on, by client
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
+    left_out: tuple[int, ...] = ()  # folds of which nothing may be used
     borrowed: Borrowed = field(default_factory=dict)
     taken: TakenRows | None = None  # where a study is cautious
     # Cached by clients, as many mixtures are solved for; statistics of fewer clients share it.
@@ -88,7 +89,7 @@ class ScoreStatistics:
             return policy
         # With the rows of clients that count, and on the terms of the policy.
         counting = [name for name in self.sums if weights.get(name)]
-        errors = self.taken.errors(counting, (self.choice or plain_terms(self.study)).n_terms)
+        errors = self.taken.errors(counting, self._used)
         return CautiousPolicy.doubting(policy, self.study.linear.caution * errors)
 
     def _solved(self, means: Pooled) -> FloatArray:  # (n_actions, n_columns)
@@ -99,15 +100,25 @@ class ScoreStatistics:
         if self.study.terms is None:
             return solve_scores(*means, intercept=self.study.has_intercept)
         grams, products, _, shares = means
-        choice = self.choice or plain_terms(self.study)
+        penalties = (self.choice or plain_terms(self.study)).penalties
         _, apart = contrasts_of(means)
-        solved = shrunk_solution(grams, apart, choice.n_terms, choice.penalties)
+        solved = shrunk_solution(grams, apart, self._used, penalties)
         if len(grams) == 1:
             common = (products - apart)[[np.argmax(shares)]]
-            solved += shrunk_solution(
-                grams, common, choice.n_terms, choice.penalties.min(keepdims=True)
-            )
+            solved += shrunk_solution(grams, common, self._used, penalties.min(keepdims=True))
         return never_taken(solved, shares <= 0)
+
+    @property
+    def _used(self) -> IntArray:  # (n_used,)
+        """The places of the terms that were chosen and may be used."""
+        return self._usable((self.choice or plain_terms(self.study)).n_terms)
+
+    def _usable(self, n_terms: int) -> IntArray:
+        """The places of the first terms, less those not found without what is left out."""
+        terms = self.study.terms
+        return (
+            np.arange(n_terms) if terms is None else terms.usable(n_terms, self.left_out or (-1,))
+        )
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """The weights of clients in learning; None if they count as in the mixture."""
@@ -120,10 +131,23 @@ class ScoreStatistics:
         weights = renormalised(weights, self.sums.keys())
         counting = tuple(name for name, weight in weights.items() if weight > 0)
         if counting not in self._noise:
-            own, blocks = Restricted(self.sums, counting), self.blocks is not None
+            own, blocks = self._of_usable(counting), self.blocks is not None
             self._noise[counting] = ClientNoise.of(own, self.rows, self.borrowed, blocks=blocks)
         found = self._noise[counting]
         return found.weights_for(weights, self.study.mixture.largest_share) if found else None
+
+    def _of_usable(self, names: Collection[str]) -> Mapping[str, ScoreSums]:
+        """The sums of these clients, over the terms that were found without what is left out."""
+        own, terms = Restricted(self.sums, names), self.study.terms
+        if terms is None or terms.basis.found_by_fold is None:
+            return own
+        used = self._usable(terms.n_terms)
+        return {
+            name: replace(
+                sums, grams=narrowed(sums.grams, used), products=narrowed(sums.products, used)
+            )
+            for name, sums in own.items()
+        }
 
     def _solved_by_noise(
         self, weights: Weights, parameters: FloatArray, by_noise: NoiseWeights

@@ -6,10 +6,10 @@ from typing import Self
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.messages.combining import plain_sum
 from fedopl.messages.learning.outcome_sums import OutcomeSums
-from fedopl.solvers.nested_ridge import first_terms
+from fedopl.solvers.nested_ridge import with_last
 from fedopl.solvers.prediction_errors import outcome_noise, prediction_errors
 
 
@@ -42,16 +42,16 @@ class TakenRows:
         return self.sums[client].sum(axis=0), self.squared_weights[client].sum(axis=0)
 
     def errors(
-        self, clients: Collection[str], n_terms: int
+        self, clients: Collection[str], used: IntArray
     ) -> FloatArray:  # (n_actions, n_columns, n_columns)
-        """R_a, with |R_a b(x)| the standard error of an outcome, by models on the first terms.
+        """R_a, with |R_a b(x)| the standard error of an outcome, by models on these terms.
 
         Rows of all these clients count the same, as they do in outcome models. A client that could
         not release its sums adds nothing. If none of them could, others' rows are used, as others'
         models are.
         """
         sums, squared = self._together(clients)
-        kept = first_terms(n_terms, sums.shape[-1], last=2)
+        kept = with_last(used, sums.shape[-1], last=2)
         narrow = prediction_errors(sums[:, kept[:, None], kept], squared)
         wide = np.zeros((len(sums), sums.shape[-1] - 1, sums.shape[-1] - 1))
         places = kept[:-1]

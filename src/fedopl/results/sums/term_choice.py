@@ -45,31 +45,33 @@ def choose_terms(
 ) -> TermChoice:
     """The terms and penalties with the least loss in the mixture, each fold left out in turn.
 
-    Only clients that reported sums by fold count; if `folds` is given, only these folds. If clients
-    count by noise in the policy, they do so here as well.
+    Only clients that reported sums by fold count; if `folds` is given, only these folds, and terms
+    that were found without each other fold. If clients count by noise in the policy, they do so
+    here as well.
     """
     terms = study.terms
     by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}
     if terms is None or not by_fold:
         return plain_terms(study)
     used = range(study.nuisances.folds) if folds is None else folds
+    left_out = [fold for fold in range(study.nuisances.folds) if fold not in used]
     own = renormalised(weights, by_fold.keys())
     parts = []
-    for left_out in used:
-        others = [fold for fold in used if fold != left_out]
+    for held in used:
+        others = [fold for fold in used if fold != held]
         fitted = _pooled(
             {name: sums.of_folds(others) for name, sums in by_fold.items()}, own, by_noise
         )
         held_out = _pooled(
-            {name: sums.of_fold(left_out) for name, sums in by_fold.items()}, own, by_noise
+            {name: sums.of_fold(held) for name, sums in by_fold.items()}, own, by_noise
         )
         parts.append((contrasts_of(fitted), contrasts_of(held_out), held_out[3]))
     penalties, losses = {}, {}
     for family in terms.families:
-        size = terms.sizes[family]
+        own_terms = terms.usable(terms.sizes[family], left_out or [-1])
         along = np.array(  # (n_folds, n_penalties, n_actions)
             [
-                np.where(shares > 0, held_out_losses(fitted, held_out, size), 0.0)
+                np.where(shares > 0, held_out_losses(fitted, held_out, own_terms), 0.0)
                 for fitted, held_out, shares in parts
             ]
         )

@@ -5,7 +5,7 @@ import numpy as np
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.solvers import least_squares
-from fedopl.solvers.nested_ridge import outcome_ridge
+from fedopl.solvers.nested_ridge import of_usable_by_fold, outcome_ridge
 from fedopl.solvers.stacked_ridge import models_by_size
 from fedopl.study.study import Study
 
@@ -27,6 +27,7 @@ def solve_outcomes(study: Study, total: OutcomeSums) -> SumScores:
     if study.stacked_sizes:
         return _to_be_stacked(study, total)
     others = least_squares.sums_of_others(total.sums, and_of_all=True)
+    others = of_usable_by_fold(others, study.terms)
     blocks = least_squares.equal_blocks(study.n_features, study.n_actions)
     on_blocks = study.nuisances.features == "blocks"
     if on_blocks:
@@ -54,7 +55,7 @@ def _to_be_stacked(study: Study, total: OutcomeSums) -> SumScores:
     Models are ordered by set of folds, as in `fold_sets`. Each client chooses its own weights for
     stacking them, on its own rows. The weights stay at the client.
     """
-    models = models_by_size(total.sums, total.squared_weights, study.stacked_sizes)
+    models = models_by_size(total.sums, total.squared_weights, study.stacked_sizes, study.terms)
     found = np.isfinite(models[:, 0, :, -1])  # (n_sets, n_actions), whatever the terms
     # Too few rows may be left without two folds. Then only the models for scores are supported.
     n_used = study.nuisances.folds + 1

@@ -96,7 +96,8 @@ class StackedOutcomes:
 
     def _own_models(self, sums: FoldSums) -> FloatArray:  # (n_sets, n_sizes, n_actions, ...)
         if self._own is None:
-            self._own = models_by_size(sums.sums, sums.squared_weights, self._sizes)
+            terms = self._rows.terms if self._rows else None
+            self._own = models_by_size(sums.sums, sums.squared_weights, self._sizes, terms)
             if self._regressors:
                 self._moments = self._regressors.moments(self._in_terms, sums.origin)
         return self._own

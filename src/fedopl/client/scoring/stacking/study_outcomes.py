@@ -38,7 +38,8 @@ class StudyOutcomes:
             given = GivenModels(stacked.parameters)
         if given.lacking.any() and (lacking := given.lacking & self._enough).any():
             plan = self._study.nuisances
-            own = pooled_parameters(self._rows.fold_sums(), plan.outcome_model)
+            sums, terms = self._rows.fold_sums(), self._rows.terms
+            own = pooled_parameters(sums, plan.outcome_model, terms)
             lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
             given = GivenModels(np.where(lacking[:, None], own, given.parameters))
         found = federated_outcomes(given.linear, self._rows)
