@@ -13,13 +13,18 @@ from fedopl.client.answers.valuing import estimate_values, value_personal
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.answers.valuing.versions import widened
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disclosure.private_draws import SEED_ALONE
+from fedopl.client.door import Door
 from fedopl.client.local.fold_policies import local_policies_by_fold
 from fedopl.client.outcome_workspace import OutcomeWorkspace
+from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.policies.kinds import in_message_order
 from fedopl.report.page import write_report
 from fedopl.results.value_tables import BEST_ARM
 from fedopl.server import policy_comparison
+from fedopl.server.exchange.conversation import Conversation
+from fedopl.server.federation import evaluate_policies
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
@@ -249,6 +254,25 @@ def least_squares_without(fold, spaces):
     design = np.column_stack([np.vstack(contexts), np.ones(sum(map(len, contexts)))])
     solved = np.linalg.lstsq(design, np.vstack(scores), rcond=None)[0]
     return lambda rows: (rows @ solved[:-1] + solved[-1]).argmax(axis=1)
+
+
+def test_a_policy_that_was_learned_elsewhere_is_valued_on_all_rows(draw, tmp_path):
+    policy = fedopl.learn({"elsewhere": draw(300, seed=9)}, basis="linear", evaluation=0).policy
+    clients = {name: draw(120, seed=seed) for seed, name in enumerate("ab")}
+    options = {"basis": None, "evaluation": "cross-fitted", "evaluates": "it"}
+    study = fedopl.Study(actions=policy.action_names, features=policy.feature_names, **options)
+    doors = {name: Door(name, data, study, secret=SEED_ALONE) for name, data in clients.items()}
+    record = evaluate_policies(Conversation(study, InProcess(doors)), {"it": policy})
+    for name, door in doors.items():
+        whole, found = door._space.whole, record.values.of("it", name)
+        worth = whole.scores[np.arange(120), policy.decide(whole.data.contexts)]
+        assert found.n_rows == 120
+        assert found.value == pytest.approx(worth.mean(), rel=1e-12)
+        assert found.standard_error == pytest.approx(worth.std(ddof=1) / np.sqrt(120), rel=1e-9)
+    assert "assumes that none of the policies was learned from these rows" in str(record)
+    page = " ".join(write_report(record, tmp_path / "report.html").read_text().split())
+    assert "on the assumption that none of the policies was learned from them" in page
+    assert "way of learning" not in page
 
 
 def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):

@@ -119,7 +119,7 @@ def evaluate(
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Value saved policies on everybody's held-out rows, as paired differences."""
+    """Value saved policies on rows that they were not learned from, as paired differences."""
     from fedopl.engines.run import evaluate as evaluate_folders
     from fedopl.policies.kinds import load_policy
 
@@ -130,17 +130,29 @@ def evaluate(
 
 
 def _note_other_studies(policies: list[Path], study: Path) -> None:
-    """Note which policies come from other studies: they may have learned from rows valued here."""
+    """Note which policies come from other studies: they may have learned from rows valued here.
+
+    If the study holds nothing out, a policy of its own has learned from all rows valued here.
+    """
     from fedopl.results.files.run_folder import load_record
     from fedopl.study.study_file import read_study
 
     agreed, _ = read_study(study)
     for policy in policies:
         run = policy if policy.is_dir() else policy.parent
-        if (run / "run.json").is_file() and load_record(run).study.before_screening != agreed:
+        if not (run / "run.json").is_file():
+            continue
+        is_other = load_record(run).study.before_screening != agreed
+        if not is_other and agreed.evaluation.is_cross_fitted:
+            raise OptionError(
+                f"{policy}: was learned in this study, from all of the rows that would value it. "
+                f"What policies learned in this way are worth is in the report of {run}. To value "
+                "this one, take rows that it was not learned from"
+            )
+        if is_other:
             typer.echo(
                 f"fedopl: note: {policy}: was learned in another study, which held out other "
-                "rows. If these are the same clients, the policy has learned from most of "
+                "rows, or none. If these are the same clients, the policy has learned from most of "
                 "the rows that value it here. It may then look better than it is",
                 err=True,
             )

@@ -49,6 +49,10 @@ _WAY_OF_LEARNING = (
     "Values are those of the way of learning: every row is valued by a policy that was learned "
     "without\nits fold. The policy itself was learned from all rows."
 )
+_OF_OTHER_ROWS = (
+    "All rows are valued. This assumes that none of the policies was learned from these rows: on "
+    "those,\na policy looks better than it is."
+)
 _MEDIANS = (
     "Values and gains are medians over {n} splits of the same rows; their errors include how "
     "far the\nsplits differ. The policy itself is that of the first split."
@@ -339,8 +343,9 @@ class Record:
         """Notes if values are not of the learned policy itself, or less certain than they look."""
         if not self.values.rows:
             return since_then(self, self.membership) if self.membership else []
+        valued = _OF_OTHER_ROWS if self.study.evaluates else _WAY_OF_LEARNING
         notes = {
-            _WAY_OF_LEARNING: self.study.evaluation.is_cross_fitted,
+            valued: self.study.evaluation.is_cross_fitted,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
             self._net: bool(self._net),
             _WRONG: self.in_doubt == TOO_SIMPLE,

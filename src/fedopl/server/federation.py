@@ -166,17 +166,11 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
             "learns. To value another policy, agree on a study without [privacy], or let the run's "
             "own report say what its policy is worth"
         )
-    if study.evaluation.is_cross_fitted:
-        raise OptionError(
-            "evaluation: values of this study are cross-fitted: each fold is valued by a policy "
-            "learned without it. A saved policy may have been learned from any row. To value it, "
-            "hold rows out in a study of their own: share = 0.25 under [evaluation], without "
-            "kind, and a policy that was learned without these rows"
-        )
-    if not study.evaluation.share:
+    if not study.evaluation.claims_values:
         raise OptionError(
             "evaluation: this study holds no rows out, so there are none to value policies on. "
-            "Set share = 0.25 under [evaluation]"
+            "Under [evaluation], set share = 0.25, or for policies that were learned from other "
+            'rows kind = "cross-fitted": then all rows value them'
         )
     for name, policy in policies.items():
         if (fault := misfit(policy, study)) is not None:

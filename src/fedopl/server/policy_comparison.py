@@ -271,7 +271,9 @@ class Candidates:
     def _by_fold(self, setting: Setting, chosen: str, price: float) -> Fields:
         """The fields with all candidates for every fold; learned ones and the best arm differ."""
         n_folds = self.study.nuisances.folds
-        versions: dict[str, list[Policy]] = {chosen: learn_by_fold(setting, price)}
+        versions: dict[str, list[Policy]] = {}
+        if not self.study.evaluates:  # what is only valued is the same in all folds
+            versions[chosen] = learn_by_fold(setting, price)
         if BEST_ARM in self.policies:
             versions[BEST_ARM] = [self._arm(action) for action in arms_by_fold(setting)]
         policies = [

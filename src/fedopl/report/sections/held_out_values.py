@@ -33,6 +33,10 @@ _ACROSS_FOLDS = (
     "(fold by fold, each by a policy that was learned without it: so what is valued is the way of "
     "learning, while the policy itself was learned from all rows)"
 )
+_OF_OTHER_ROWS = (
+    "(all rows, on the assumption that none of the policies was learned from them: on those, a "
+    "policy looks better than it is)"
+)
 
 
 def held_out_values(record: Record) -> Section:
@@ -59,7 +63,9 @@ def _values(record: Record) -> tuple[Part, ...]:
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
-    where = _ACROSS_FOLDS if record.study.evaluation.is_cross_fitted else _HELD_OUT
+    where = _HELD_OUT
+    if record.study.evaluation.is_cross_fitted:
+        where = _OF_OTHER_ROWS if record.study.evaluates else _ACROSS_FOLDS
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
         f"{where}, and weighed by the agreed mixture of clients. The lines "

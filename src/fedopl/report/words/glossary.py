@@ -15,7 +15,9 @@ _ACROSS_FOLDS = {
 
 def glossary(study: Study) -> dict[str, str]:
     """The terms that a report on this study uses."""
-    valued = _ACROSS_FOLDS if study.evaluation.is_cross_fitted else _HELD_OUT
+    valued = _HELD_OUT
+    if study.evaluation.is_cross_fitted:
+        valued = {} if study.evaluates else _ACROSS_FOLDS
     return {**_FIRST, **valued, **_REST}
 
 
