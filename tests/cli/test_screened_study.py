@@ -33,12 +33,17 @@ def table_of(seed, n_rows=600):
     }
 
 
-@pytest.fixture(scope="module")
-def screened(tmp_path_factory):
-    tiny = write_tiny(tmp_path_factory.mktemp("screened") / "tiny")
-    tiny.add(SCREENED)
+def written(folder, settings):
+    tiny = write_tiny(folder)
+    tiny.add(settings)
     for seed, name in enumerate(("north", "south", "west")):
         write_csv(tiny.table(name), table_of(seed))
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory):
+    tiny = written(tmp_path_factory.mktemp("screened") / "tiny", SCREENED)
     done = tiny.run()
     assert (done.code, done.err) == (0, "")
     return tiny
@@ -95,22 +100,42 @@ def test_what_does_not_fit_is_refused_in_the_files_own_words(screened, tmp_path)
     assert "'height' is no feature" in tiny.check().text
 
 
-def test_a_client_that_is_started_anew_for_every_trip_goes_on(screened, monkeypatch, tmp_path):
-    """As over a network, where a node makes a door for each message."""
-    tiny = write_tiny(tmp_path / "tiny")
-    tiny.add(SCREENED)
-    for seed, name in enumerate(("north", "south", "west")):
-        write_csv(tiny.table(name), table_of(seed))
+def started_anew(tiny):
+    """Exchanges as over a network, where a node makes a door for each message."""
     agreed, _ = read_study(tiny.study)
 
-    def anew(self, queries):
+    def exchange(self, queries):
         for name, content in queries.items():
             client = read_client(tiny.clients / name)
             pinned = client.pinned(agreed, client.read(agreed.table))
             yield name, door_of(agreed, client, pinned).handle(content)
 
-    monkeypatch.setattr(in_process.InProcess, "exchange", anew)
+    return exchange
+
+
+def test_a_client_that_is_started_anew_for_every_trip_goes_on(screened, monkeypatch, tmp_path):
+    tiny = written(tmp_path / "tiny", SCREENED)
+    monkeypatch.setattr(in_process.InProcess, "exchange", started_anew(tiny))
     done = tiny.run()
     assert (done.code, done.err) == (0, "")
     both = [json.loads((one.out / "policy.json").read_text()) for one in (tiny, screened)]
     assert both[0] == both[1]
+
+
+def test_fold_by_fold_it_goes_on_as_well(monkeypatch, tmp_path):
+    text = SCREENED.replace("folds = 2", "folds = 3") + '\n[evaluation]\nkind = "cross-fitted"\n'
+    tiny = written(tmp_path / "tiny", text)
+    assert "adds sums of terms" in tiny.check().out
+    preview = fedopl("preview", tiny.study, tiny.clients / "north").text
+    assert "screenings × actions × feature pairs (4, 2, 3)\nwithout fold 1 " in preview
+    monkeypatch.setattr(in_process.InProcess, "exchange", started_anew(tiny))
+    done = tiny.run()
+    assert (done.code, done.err) == (0, "")
+    basis = json.loads((tiny.out / "study.json").read_text())["basis"]
+    assert basis["found_pairs"] == [["age", "severity"]]
+    assert basis["found_by_fold"] == [[0]] * 4
+    assert "uses only what was found without it" in " ".join(
+        fedopl("explain", tiny.out).text.split()
+    )
+    again = tiny.run("--resume")
+    assert (again.code, again.err) == (0, "")
