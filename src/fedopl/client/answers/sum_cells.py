@@ -7,14 +7,14 @@ from fedopl.client.answers.asked_policies import tree_of
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.local.cell_doubts import doubted_rows
-from fedopl.client.local.cell_tables import Binning, cell_sums, widened
+from fedopl.client.local.cell_tables import Binning, cell_sums, with_scored_weight
 from fedopl.client.local.local_tree import as_shares
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.bin_counts import BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.growing import DONE, FINISHED
+from fedopl.policies.trees.growing import ALL_DONE, DONE
 from fedopl.policies.trees.nodes import Node, branches_of, depth_of, leaves_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
@@ -53,14 +53,14 @@ def sum_cells(space: Workspace, query: SumCells) -> CellSums:
     versions = [
         (without, Binning(columns=columns, grid=grid, partition=partition, merged=merged))
         for without, partition in zip(space.study.left_out, partitions, strict=True)
-        if partition != FINISHED
+        if partition != ALL_DONE
     ]
     if not versions:
         raise RefusedError(RefusalCode.MALFORMED)
     found = [cell_sums(space.scored_rows(without), binning) for without, binning in versions]
     widest = max(cells.shape[-1] for cells in found)
     told = [
-        _told(space, widened(cells, widest), binning, without)
+        _told(space, with_scored_weight(cells, widest), binning, without)
         for cells, (without, binning) in zip(found, versions, strict=True)
     ]
     return CellSums(cells=np.concatenate(told))
@@ -111,7 +111,7 @@ def _partition(space: Workspace, numbers: FloatArray, grid: Grid) -> Node:
     root = tree_of(space, numbers, range(DONE, len(numbers)))
     opened = sorted(leaf.action for leaf in leaves_of(root) if leaf.action != DONE)
     if (
-        (not opened and root != FINISHED)
+        (not opened and root != ALL_DONE)
         or opened != [*range(len(opened))]
         or depth_of(root) > max(space.study.tree.depth - LOOK_AHEAD, 0)
         or any(split.cut not in grid.cuts[split.column] for split in branches_of(root))

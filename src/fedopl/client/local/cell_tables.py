@@ -107,11 +107,11 @@ def _sums_in(binning: Binning, parts: Iterable[ScoredRows]) -> FloatArray:
 def _added(total: FloatArray, found: FloatArray) -> FloatArray:
     if total.shape[-1] < found.shape[-1]:
         total, found = found, total
-    total += widened(found, total.shape[-1])
+    total += with_scored_weight(found, total.shape[-1])
     return total
 
 
-def widened(sums: FloatArray, n_numbers: int) -> FloatArray:  # (…, n_numbers)
+def with_scored_weight(sums: FloatArray, n_numbers: int) -> FloatArray:  # (…, n_numbers)
     """The sums, also with the weight of rows that have each score, which may be all of them."""
     n_lacking = n_numbers - sums.shape[-1]  # as many as actions, or none
     if not n_lacking:

@@ -19,7 +19,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD
 # In a partition, a leaf with nothing left to search; open leaves are counted from zero.
 DONE = -1
 EVERYBODY = Leaf(0)
-FINISHED = Leaf(DONE)
+ALL_DONE = Leaf(DONE)
 NO_TREE = (
     "no tree keeps to the rules: lower tree.minimum_leaf, or let tree.allowed leave an action to "
     "everybody that a leaf may hold"
@@ -50,7 +50,7 @@ class GrowingTree:
     def partition(self) -> Node:
         """A tree whose leaves say which open node a row belongs to, or DONE."""
         if self.is_finished:
-            return FINISHED
+            return ALL_DONE
         opened = {path: n for n, path in enumerate(self._opened)}
         return _built((), self._decided, self._questions, opened)
 
