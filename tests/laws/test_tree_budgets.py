@@ -18,6 +18,8 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.page import render
 from fedopl.results.spending.priced_trees import tree_at
+from fedopl.server.oracles import tree_search
+from fedopl.server.oracles.tree_search import at_price
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -129,6 +131,37 @@ def test_a_share_of_people_is_kept_to(run):
 def test_trees_that_cannot_have_a_budget_are_refused_in_words(changes, said):
     with pytest.raises(OptionError, match=said):
         fedopl.learn(CLIENTS, **{"costs": EUROS, "budget": 0.6, **PLAN, **changes})
+
+
+def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeypatch):
+    """At each price of the path of trees, each fold has the best tree of the others' cells."""
+    found = {}
+
+    def spy(versions, setting, price):
+        found[price] = at_price(versions, setting, price)
+        return found[price]
+
+    monkeypatch.setattr(tree_search, "at_price", spy)
+    run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, evaluation="cross-fitted", **PLAN)
+    price = run.within_budget().price
+    assert price in found
+    assert len({tree.root for tree in found[price]}) > 1
+    for name, told in run.curve.clients.items():
+        draws = PrivateDraws(0, name, SEED_ALONE)
+        space = Workspace(CLIENTS[name], run.study, Limits.open(), draws)
+        space.keep(space.scored_with(GivenModels(np.empty(0))))
+        whole = space.scored.for_evaluation(space.whole)
+        contexts, row = whole.data.contexts, np.arange(space.n_training)
+        assert told.n_rows == space.n_training
+        for place, one in enumerate(run.curve.prices):
+            pairs = zip(found[one], whole.fold_slices, strict=True)
+            own = np.concatenate([tree.decide(contexts[fold]) for tree, fold in pairs])
+            gains = whole.scores[row, own] - whole.scores[:, 0]
+            assert told.gains[place] == pytest.approx(gains.mean(), abs=1e-9)
+            assert told.costs[place] == pytest.approx(COST[own].mean(), abs=1e-9)
+            if one == price:
+                value = whole.scores[row, own].mean()
+                assert run.values.of("learned", name).value == pytest.approx(value, abs=1e-9)
 
 
 # --- attacks --------------------------------------------------------------------------------------
