@@ -34,7 +34,7 @@ STAGES: dict[str, list[tuple[str, str]]] = {
     "predictions": [("scoring.outcome", "predict")],
     "scores": [("scoring.scoring_pass", "aipw_scores")],
     "sums of scores": [("workspace", "means_of"), ("local.local_policy", "means_of")],
-    "the value on held-out rows": [("answers.valuing.estimate_values", "estimate_candidates")],
+    "the value on held-out rows": [("answers.valuing.estimate_values", "estimate")],
 }
 READING = """
 The table is of an ARM processor. On x86-64 (Xeon, 2.5 GHz, AVX-512) the same command gave 14× for
