@@ -132,7 +132,7 @@ def test_the_curve_across_folds_is_of_policies_that_have_not_seen_each_fold(monk
     spent = _spent(x)[np.arange(100_000), run.policy.decide(x)].mean()
     point = run.within_budget()
     assert abs(spent - 0.3) < 4 * point.spending.standard_error
-    assert "decision, on rows." in render(run)
+    assert "decision, on all rows." in render(run)
 
 
 def test_the_policy_keeps_to_the_budget_on_new_rows_and_nearly_nothing_is_lost(run):

@@ -109,8 +109,7 @@ def _unaffordable(record: "Record") -> str:
         return ""
     return (
         "The candidate is the best of those within the budget, by values on training rows and "
-        f"spending on {record.study.evaluation.valued('rows')}; others may be worth more and spend "
-        "more."
+        "spending on held-out rows; others may be worth more and spend more."
     )
 
 
