@@ -127,7 +127,7 @@ def test_fold_by_fold_it_goes_on_as_well(monkeypatch, tmp_path):
     tiny = written(tmp_path / "tiny", text)
     assert "adds sums of terms" in tiny.check().out
     preview = fedopl("preview", tiny.study, tiny.clients / "north").text
-    assert "screenings × actions × feature pairs (4, 2, 3)\nwithout fold 1 " in preview
+    assert "versions × actions × feature pairs (4, 2, 3)\nwithout fold 1 " in preview
     monkeypatch.setattr(in_process.InProcess, "exchange", started_anew(tiny))
     done = tiny.run()
     assert (done.code, done.err) == (0, "")

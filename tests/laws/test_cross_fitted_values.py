@@ -256,6 +256,13 @@ def least_squares_without(fold, spaces):
     return lambda rows: (rows @ solved[:-1] + solved[-1]).argmax(axis=1)
 
 
+def test_with_two_folds_terms_are_not_chosen_by_one(draw):
+    """Without each of them there is a single loss, which shows no error: nothing bends."""
+    plan = NuisancePlan(folds=2)
+    run = fedopl.learn({"a": draw(300)}, evaluation="cross-fitted", nuisances=plan)
+    assert run.values.of("learned").n_rows == 300
+
+
 def test_a_policy_that_was_learned_elsewhere_is_valued_on_all_rows(draw, tmp_path):
     policy = fedopl.learn({"elsewhere": draw(300, seed=9)}, basis="linear", evaluation=0).policy
     clients = {name: draw(120, seed=seed) for seed, name in enumerate("ab")}

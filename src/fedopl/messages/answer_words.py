@@ -19,7 +19,7 @@ _AXES = {
     Axis.FOLDS: "folds",
     Axis.GRAMS: "(actions or 1)",
     Axis.PAIRS: "pairs of actions",
-    Axis.VERSIONS: "screenings",
+    Axis.VERSIONS: "versions",
     Axis.FEATURE_PAIRS: "pairs of features",
     Axis.JUMPS_TOLD: "jumps",
     Axis.JUMP_NUMBERS: "numbers of a jump",

@@ -91,12 +91,13 @@ def choose_terms(
 def plainest_as_good(losses: Mapping[str, FloatArray]) -> str:
     """The last family, from the simplest on, that loses clearly less than the one taken before.
 
-    Clearly is by more than a standard error. Losses are by fold, and so are differences.
+    Clearly is by more than a standard error. Losses are by fold, and so are differences. A single
+    fold shows no error: then it is the simplest.
     """
     taken, *richer = losses
     for family in richer:
         saved = losses[taken] - losses[family]
-        if saved.mean() > saved.std(ddof=1) / math.sqrt(len(saved)):
+        if len(saved) > 1 and saved.mean() > saved.std(ddof=1) / math.sqrt(len(saved)):
             taken = family
     return taken
 
