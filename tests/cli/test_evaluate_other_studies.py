@@ -33,6 +33,8 @@ def test_where_nothing_is_held_out_all_rows_value_policies_of_other_rows(tiny, t
     said = fedopl("evaluate", copied, *folders)
     assert said.code == 0, said.text
     assert "assumes that none of the policies was learned from these rows" in said.out
+    told = fedopl("evaluate", copied, *folders, "--json").json()
+    assert (told["evaluation"], told["estimand"]) == ("cross-fitted", "policy")
     tiny.study.write_text(f"{study}\n[evaluation]\nshare = 0\n")
     nothing = fedopl("evaluate", copied, *folders)
     assert nothing.code == 1

@@ -279,7 +279,7 @@ def test_a_policy_that_was_learned_elsewhere_is_valued_on_all_rows(draw, tmp_pat
     assert "assumes that none of the policies was learned from these rows" in str(record)
     page = " ".join(write_report(record, tmp_path / "report.html").read_text().split())
     assert "on the assumption that none of the policies was learned from them" in page
-    assert "way of learning" not in page
+    assert "learned in the same way" not in page
 
 
 def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
@@ -290,7 +290,7 @@ def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
     assert crossed.values.of("learned").n_rows == 400
     for run, is_crossed in ((crossed, True), (held_out, False)):
         page = write_report(run, tmp_path / "report.html").read_text()
-        assert ("the way of learning" in " ".join(page.split())) == is_crossed
+        assert ("policies learned in the same way" in " ".join(page.split())) == is_crossed
 
 
 def test_with_too_few_rows_for_the_terms_a_client_is_valued_and_not_learned_from(draw):

@@ -73,18 +73,5 @@ def test_the_terminal_and_programs_are_told_what_is_valued(crossed, capsys):
     say_run(crossed, None, as_json=False)
     assert "Values are those of the way of learning" in capsys.readouterr().out
     say_run(crossed, None, as_json=True)
-    assert json.loads(capsys.readouterr().out)["evaluation"] == "cross-fitted"
-
-
-def test_saved_policies_are_valued_on_rows_held_out_and_the_error_says_what_to_set(crossed):
-    from fedopl.client.disclosure.private_draws import SEED_ALONE
-    from fedopl.client.door import Door
-    from fedopl.engines.in_process import InProcess
-    from fedopl.server.exchange.conversation import Conversation
-    from fedopl.server.federation import evaluate_policies
-
-    doors = {"north": Door("north", patients(1), crossed.study, secret=SEED_ALONE)}
-    conversation = Conversation(crossed.study, InProcess(doors))
-    said = r"cross-fitted.*each fold.*A saved policy.*share = 0.25 under \[evaluation\]"
-    with pytest.raises(fedopl.OptionError, match=said):
-        evaluate_policies(conversation, {"saved": crossed.policy})
+    told = json.loads(capsys.readouterr().out)
+    assert (told["evaluation"], told["estimand"]) == ("cross-fitted", "way of learning")

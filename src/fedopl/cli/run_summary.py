@@ -130,6 +130,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "verdict": finished.verdict,
         "in_doubt": finished.in_doubt,
         "evaluation": finished.study.evaluation.kind,
+        "estimand": "way of learning" if finished.values_way_of_learning else "policy",
         "net_of_costs": finished.study.net_costs is not None,
         "budget": _budget(finished),
         "chosen": finished.chosen,

@@ -327,6 +327,6 @@ def _with_level(gain: Span) -> str:
 
 
 def _valued_on(record: Record) -> str:
-    if record.study.evaluation.is_cross_fitted:
-        return "Rows valued" if record.study.evaluates else "Rows valued, fold by fold"
-    return "Held-out rows used"
+    if record.values_way_of_learning:
+        return "Rows valued, fold by fold"
+    return "Rows valued" if record.study.evaluation.is_cross_fitted else "Held-out rows used"

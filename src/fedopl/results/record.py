@@ -46,8 +46,8 @@ from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
 _WAY_OF_LEARNING = (
-    "Values are those of the way of learning: every row is valued by a policy that was learned "
-    "without\nits fold. The policy itself was learned from all rows."
+    "Values are those of the way of learning: of policies learned in the same way, each on rows "
+    "that it had\nnot seen. The policy that you get is learned from all rows."
 )
 _OF_OTHER_ROWS = (
     "All rows are valued. This assumes that none of the policies was learned from these rows: on "
@@ -343,15 +343,21 @@ class Record:
         """Notes if values are not of the learned policy itself, or less certain than they look."""
         if not self.values.rows:
             return since_then(self, self.membership) if self.membership else []
-        valued = _OF_OTHER_ROWS if self.study.evaluates else _WAY_OF_LEARNING
+        is_way = self.values_way_of_learning
         notes = {
-            valued: self.study.evaluation.is_cross_fitted,
+            _WAY_OF_LEARNING: is_way,
+            _OF_OTHER_ROWS: self.study.evaluation.is_cross_fitted and not is_way,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
             self._net: bool(self._net),
             _WRONG: self.in_doubt == TOO_SIMPLE,
         }
         there = [self.at_target] if self.at_target else []
         return [*(note for note, is_so in notes.items() if is_so), *budget_notes(self), *there]
+
+    @property
+    def values_way_of_learning(self) -> bool:
+        """Whether values are of policies learned in the same way, not of the policy itself."""
+        return self.study.evaluation.is_cross_fitted and not self.study.evaluates
 
     @property
     def at_target(self) -> str:

@@ -30,8 +30,8 @@ _WORDS = {
 
 _HELD_OUT = "that nothing was learned from"
 _ACROSS_FOLDS = (
-    "(fold by fold, each by a policy that was learned without it: so what is valued is the way of "
-    "learning, while the policy itself was learned from all rows)"
+    "(policies learned in the same way, each on rows that it had not seen; the policy that you get "
+    "is learned from all rows)"
 )
 _OF_OTHER_ROWS = (
     "(all rows, on the assumption that none of the policies was learned from them: on those, a "
@@ -63,9 +63,9 @@ def _values(record: Record) -> tuple[Part, ...]:
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
-    where = _HELD_OUT
-    if record.study.evaluation.is_cross_fitted:
-        where = _OF_OTHER_ROWS if record.study.evaluates else _ACROSS_FOLDS
+    where = _ACROSS_FOLDS if record.values_way_of_learning else _HELD_OUT
+    if record.study.evaluates and record.study.evaluation.is_cross_fitted:
+        where = _OF_OTHER_ROWS
     intro = (
         f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
         f"{where}, and weighed by the agreed mixture of clients. The lines "
