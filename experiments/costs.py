@@ -191,7 +191,7 @@ QUERIES = {
     "SumNearThresholds": Message(80, "V·4·(2·q + 1) + c + j + T + 31·V·q"),
     "TrainNetwork": Message(72, "N + (d + 2)·(p + 1) + 2"),
     "ScreenProducts": Message(48, "0"),
-    "TakeFound": Message(75, "(z + 2)·u + (z + 4)·y"),
+    "TakeFound": Message(75, "(V + 2)·u + (V + 4)·y"),
     "SumPrivately": Message(48, "0"),
     "SumResiduals": Message(57, "d·(p + 1) + 2"),
     "ValuePrivately": Message(110, "3·d·(p + 1)"),

@@ -8,7 +8,7 @@ import pytest
 import fedopl
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import estimate_values
-from fedopl.client.answers.valuing.versions import widened
+from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of, leaf_positions, leaves_of
@@ -44,7 +44,7 @@ def seen(monkeypatch):
 
     def valued(space, estimate, candidates):
         found["spaces"][space.client] = space
-        wider = widened(space, estimate, candidates)
+        wider = with_wider_variances(space, estimate, candidates)
         found["covariances"][space.client] = estimate.covariances, wider.covariances
         return wider
 
@@ -60,7 +60,7 @@ def seen(monkeypatch):
 
     monkeypatch.setattr(policy_comparison, "learn_by_fold", together)
     monkeypatch.setattr(tree_search, "learn", searched)
-    monkeypatch.setattr(estimate_values, "widened", valued)
+    monkeypatch.setattr(estimate_values, "with_wider_variances", valued)
     monkeypatch.setitem(HANDLERS, SumNearThresholds, looked)
     return found
 

@@ -11,7 +11,7 @@ from fedopl.client import workspace
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import estimate_values, value_personal
 from fedopl.client.answers.valuing.estimate_values import estimate
-from fedopl.client.answers.valuing.versions import widened
+from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
@@ -216,10 +216,10 @@ def test_variances_are_larger_by_how_often_versions_differ(by_fold, monkeypatch)
 
     def spy(space, found, candidates):
         told["space"], told["plain"] = space, found.covariances
-        told["wider"] = widened(space, found, candidates).covariances
+        told["wider"] = with_wider_variances(space, found, candidates).covariances
         return replace(found, covariances=told["wider"])
 
-    monkeypatch.setattr(estimate_values, "widened", spy)
+    monkeypatch.setattr(estimate_values, "with_wider_variances", spy)
     rng = np.random.default_rng(0)
     clients = {name: logged(rng, 90, 0.3) for name in "xy"}
     run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)

@@ -19,7 +19,7 @@ from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.page import render
 from fedopl.results.spending.priced_trees import tree_at
 from fedopl.server.oracles import tree_search
-from fedopl.server.oracles.tree_search import at_price
+from fedopl.server.oracles.tree_search import trees_at_price
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -138,10 +138,10 @@ def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeyp
     found = {}
 
     def spy(versions, setting, price):
-        found[price] = at_price(versions, setting, price)
+        found[price] = trees_at_price(versions, setting, price)
         return found[price]
 
-    monkeypatch.setattr(tree_search, "at_price", spy)
+    monkeypatch.setattr(tree_search, "trees_at_price", spy)
     run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, evaluation="cross-fitted", **PLAN)
     price = run.within_budget().price
     assert price in found

@@ -106,7 +106,13 @@ FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
     MeasureNumbers,
     Unmask,
 )
-QUERY_NAMED = {query.__name__: query for query in QUERIES}
+# Names in ledgers and records of version 0.2.0, and what asks the same now.
+_NAMED_BEFORE: dict[str, type[Query[Any]]] = {
+    **dict.fromkeys(("ValueOutcome", "ValueAcrossFolds", "ValuePersonal"), EstimateValues),
+    **dict.fromkeys(("ValuePersonalTree", "ValuePersonalChoice"), EstimateValues),
+    **dict.fromkeys(("ValuePrices", "ValueTrees"), ValueSpending),
+}
+QUERY_NAMED = _NAMED_BEFORE | {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {
     message.code: message for query in QUERIES for message in (query, query.answer)
 } | {other.code: other for other in (Refusal, MaskedSums)}

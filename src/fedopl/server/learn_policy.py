@@ -143,7 +143,9 @@ def _tree(task: Task) -> Learned:
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
     *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
     if by_fold:
-        setting = replace(setting, trees_by_fold=partial(tree_search.at_price, by_fold, setting))
+        setting = replace(
+            setting, trees_by_fold=partial(tree_search.trees_at_price, by_fold, setting)
+        )
     return Learned(
         setting=setting,
         policy=last.policy,

@@ -122,7 +122,7 @@ def learn(setting: Setting, conversation: Conversation) -> tuple[list[Searched],
     return versions, counts
 
 
-def at_price(versions: Sequence[Searched], setting: Setting, price: float) -> list[Policy]:
+def trees_at_price(versions: Sequence[Searched], setting: Setting, price: float) -> list[Policy]:
     """The trees of these versions, at a price of what the study's budget is about."""
     budget = setting.study.budget
     if not price or budget is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
-from fedopl.client.answers.valuing.versions import Versions, decided_in, widened
+from fedopl.client.answers.valuing.versions import Versions, decided_in, with_wider_variances
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.passes import Pass, totals_of
 from fedopl.client.outcome_workspace import OutcomeWorkspace
@@ -39,10 +39,10 @@ def values_by_query(
         space = OutcomeWorkspace(space, guarded_columns(space.study)[query.outcome - 1])
     asked = deciders(space, policies_in(query))
     versions = [asked[at : at + query.versions] for at in range(0, len(asked), query.versions)]
-    return values_of(space, query.split, [*versions, *further])
+    return values_on(space, query.split, [*versions, *further])
 
 
-def values_of(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> Values:
+def values_on(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> Values:
     """The values of these candidates, if enough rows have scores for what they decide."""
     found = estimate(space, split, asked)
     check_not_selected(space, split, found.n_rows)
@@ -85,7 +85,7 @@ def estimate(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> Jo
         decided = np.column_stack([decided_in(whole, rows, one) for one in (*asked, *own)])
         found = with_excess(found, space.scored, decided, whole.weights(rows))
     found = with_events(found, space.event_spread)
-    return widened(space, found, [*asked, (), *own]) if is_by_fold else found
+    return with_wider_variances(space, found, [*asked, (), *own]) if is_by_fold else found
 
 
 def by_workers(space: Workspace, chunks: Pass[ScoredChunk]) -> Pass[ScoredChunk]:

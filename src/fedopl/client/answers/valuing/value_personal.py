@@ -5,7 +5,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
-from fedopl.client.answers.valuing.estimate_values import values_by_query, values_of
+from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
 from fedopl.client.local.personal_policy import PersonalTask, client_sums
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
@@ -89,7 +89,7 @@ def personal_tree(space: Workspace, query: EstimateValues) -> TreePolicy:
 def personal_choice(space: Workspace, query: EstimateValues) -> int:
     """The place of the candidate that own training rows and others' values support."""
     asked = deciders(space, policies_in(query))
-    found = values_of(space, RowSplit.TRAINING, [[one] for one in asked])
+    found = values_on(space, RowSplit.TRAINING, [[one] for one in asked])
     n = query.n_policies
     path = ChoicePath(
         own=found.means[:n],

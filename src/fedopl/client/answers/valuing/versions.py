@@ -33,7 +33,7 @@ def decided_in(chunk: ScoredChunk, rows: slice, versions: Versions) -> IntArray:
     return np.concatenate([decide(contexts[fold]) for fold, decide in pairs])
 
 
-def widened(
+def with_wider_variances(
     space: Workspace, found: JointEstimate, candidates: Sequence[Versions]
 ) -> JointEstimate:
     """The same with variances of values, and of differences of two, as large as they should be.
