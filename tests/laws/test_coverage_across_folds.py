@@ -18,6 +18,7 @@ ARMS = "abc"
 CONTEXTS = np.random.default_rng(99).standard_normal((10_000, 4))
 PLAN = {
     "basis": "linear",
+    "personal": "none",
     "evaluation": EvaluationPlan(kind="cross-fitted", describe=False),
     "nuisances": NuisancePlan(propensity="marginal"),
 }

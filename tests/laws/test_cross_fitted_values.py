@@ -239,8 +239,7 @@ def test_variances_are_larger_by_how_often_versions_differ(by_fold, monkeypatch)
         (units[place] - units[local], 1 + 2 * either),
     ):
         found = contrast @ told["wider"] @ contrast / (contrast @ told["plain"] @ contrast)
-        # Or a little more, where no values could differ so much two by two.
-        assert factor * (1 - 1e-9) < found < factor * 1.05
+        assert found == pytest.approx(factor)
 
 
 def least_squares_without(fold, spaces):

@@ -107,7 +107,7 @@ def test_values_across_folds_choose_terms_without_the_fold(monkeypatch):
         chosen.append(folds)
         return choose_terms(study, by_fold, weights, folds, by_noise)
 
-    monkeypatch.setattr("fedopl.server.learn_by_fold.choose_terms", spy)
+    monkeypatch.setattr("fedopl.server.aggregate.setting.choose_terms", spy)
     run = fedopl.learn(clients(0), basis="auto", evaluation="cross-fitted")
     assert chosen == [[other for other in range(5) if other != fold] for fold in range(5)]
     gain = run.gains.over("everybody gets no")

@@ -37,16 +37,12 @@ def within_budget(record: Record) -> Section | None:
     return Section(name="budget", title="What the budget buys", parts=parts)
 
 
-def _rows(record: Record) -> str:
-    return "all rows" if record.study.evaluation.is_cross_fitted else "held-out rows"
-
-
 def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ...]:
     point, unit = record.within_budget(), OutcomeWords.of(record.study).name
     intro = (
         f"The budget is {budget_in_words(record)}. {spending_in_words(point, 'The policy')}"
         f"{who_told(record)} The gain is over giving everybody '{curve.against}', in {unit} per "
-        f"decision, on {_rows(record)}. {_price(point)}"
+        f"decision, on {record.study.evaluation.rows_valued}. {_price(point)}"
     )
     how = _STEPS if curve.in_steps else _LINES
     return (

@@ -178,6 +178,11 @@ class EvaluationPlan(Checked):
         """The share of rows that one split values."""
         return 1.0 if self.is_cross_fitted else self.share
 
+    @property
+    def rows_valued(self) -> str:
+        """Which rows are valued, in words."""
+        return "all rows" if self.is_cross_fitted else "held-out rows"
+
     def valued(self, units: str) -> str:
         """The name of the rows or groups that are valued: all, if none are held out."""
         return units if self.is_cross_fitted else f"held-out {units}"

@@ -15,7 +15,12 @@ from fedopl.messages.evaluation.policy_fields import (
     AsksAboutSplit,
 )
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
-from fedopl.messages.plausibility import CELL_TOLERANCE, SLACK, fault_in_moments
+from fedopl.messages.plausibility import (
+    CELL_TOLERANCE,
+    EIGENVALUE_TOLERANCE,
+    SLACK,
+    fault_in_moments,
+)
 from fedopl.study.guardrail import guarded_columns
 from fedopl.study.mixture import BestSkew, Minimax
 from fedopl.study.study import Study
@@ -125,10 +130,24 @@ class EstimateValues(
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
         if self.outcome:  # whose range nobody declared
             study = study.model_copy(update={"declared": type(study.declared)()})
-        return fault_in_values(answer, self.n_candidates, self.split, study, n_rows)
+        fault = _fault_in_means(answer, self.n_candidates, self.split, study, n_rows)
+        check = _fault_in_differences if self.versions > 1 else fault_in_moments
+        return fault or check(answer.covariances)
 
 
-def fault_in_values(
+def _fault_in_differences(covariances: FloatArray) -> str | None:
+    """Check that no value and no difference of two has a negative variance.
+
+    Across folds, these are all that covariances say: each was made larger by a factor of its own.
+    """
+    own = np.diagonal(covariances)
+    sizes = own + own[:, None]
+    if own.min() < 0 or (sizes - 2 * covariances < -EIGENVALUE_TOLERANCE * sizes).any():
+        return "a variance is negative"
+    return None
+
+
+def _fault_in_means(
     answer: Values, n_candidates: int, split: RowSplit, study: Study, n_rows: int
 ) -> str | None:
     """What cannot be true of values of so many candidates, the last two of them the client's."""
@@ -146,7 +165,7 @@ def fault_in_values(
     logging = answer.means[n_candidates - N_OWN_CANDIDATES]
     if most is not None and abs(logging) > most * (1 + CELL_TOLERANCE):
         return f"its mean outcome lies beyond ±{most:g}, by what is declared"
-    return fault_in_moments(answer.covariances)
+    return None
 
 
 def most_rows(study: Study, split: RowSplit, n_rows: int) -> float:

@@ -1,19 +1,21 @@
 """What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.computed_once import computed_once
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import choose_terms
 from fedopl.server.exchange.answers import Answers
-from fedopl.study.mixture import Weights
+from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
 
@@ -33,6 +35,30 @@ class Setting:
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
     clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges
+
+    @computed_once
+    def without_each_fold(self) -> list[ScoreStatistics]:
+        """For each fold, the sums over the others, and the terms that were chosen by these."""
+        by_fold: Mapping[str, ScoreSumsByFold] = self.by_fold or {}
+        weights, found = renormalised(self.weights, by_fold.keys()), []
+        taken, folds = self.statistics.taken, range(self.study.nuisances.folds)
+        for fold in folds:
+            others = [other for other in folds if other != fold]
+            statistics = ScoreStatistics(
+                study=self.study,
+                sums={name: own.of_folds(others) for name, own in by_fold.items()},
+                rows={
+                    name: self.rows[name] * float(own.weights[others].sum())
+                    for name, own in by_fold.items()
+                },
+                left_out=(fold,),
+                borrowed=self.statistics.borrowed,
+                taken=taken and taken.of_folds(others),
+            )
+            by_noise = statistics.noise_weights(weights)
+            choice = choose_terms(self.study, by_fold, weights, others, by_noise)
+            found.append(replace(statistics, choice=choice))
+        return found
 
     @property
     def best_arm(self) -> str:

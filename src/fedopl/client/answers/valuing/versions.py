@@ -38,7 +38,8 @@ def with_wider_variances(
 ) -> JointEstimate:
     """The same with variances of values, and of differences of two, as large as they should be.
 
-    A candidate without versions, such as what was done, is the same in every fold.
+    A candidate without versions, such as what was done, is the same in every fold. Contrasts of
+    more than two values have no meaning then.
     """
     wider = _wider(space, candidates)
     if wider.max() == 1:
@@ -46,9 +47,7 @@ def with_wider_variances(
     own = np.diagonal(found.covariances)
     apart = own + own[:, None] - 2 * found.covariances
     own = np.diagonal(wider) * own
-    # Where no values at all could differ by as much as each two should, all vary a little more.
-    sizes, vectors = np.linalg.eigh((own + own[:, None] - wider * apart) / 2)
-    return replace(found, covariances=(vectors * np.maximum(sizes, 0.0)) @ vectors.T)
+    return replace(found, covariances=(own + own[:, None] - wider * apart) / 2)
 
 
 def _wider(
