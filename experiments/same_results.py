@@ -164,7 +164,7 @@ JOBS = (
         add='[policy]\noracle = "csoaa-sgd"\n'
         "[plan]\nrounds = 8\nlocal_steps = 10\nbatch_size = 64\nclients_per_round = 2\n"
         "proximal = 0.01\nmomentum = 0.5\n",
-        secrets={"west": "5ec2e7" * 11},
+        secrets={"west": "a4a81069e436d04d1ec8c295f64efe78d7cfed38e86a00b583b52a2f4cf5be98"},
     ),
     Job(
         name="csoaa-sgd in blocks, rounds averaged",
