@@ -222,6 +222,7 @@ def test_the_report_names_what_the_policy_may_use(run):
         assert (f"both {words}".replace(">", "&gt;") in page) == is_said
 
 
+@pytest.mark.slow_law
 def test_a_study_learns_about_as_well_as_without_values():
     """In a world where little is learned without thresholds."""
     plans = {"all rows": 0, "by fold": PLAN, "smooth": PLAN}
