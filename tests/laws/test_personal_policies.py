@@ -318,6 +318,9 @@ def test_no_answer_carries_the_personal_policy():
         {"centre": np.ones(N_FEATURES + 1)},
         {"likelihoods": np.full(len(RIDGE_STRENGTHS), np.nan)},
         {"others": np.full((len(ACTIONS), N_FEATURES + 1), 1e16)},
+        {"others": np.zeros((len(ACTIONS), N_FEATURES))},
+        {"scale": np.empty(0)},
+        {"centre": np.empty(0)},
     ],
 )
 def test_what_no_honest_server_sends_is_malformed(wrong):

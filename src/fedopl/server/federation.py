@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.kinds import misfit
@@ -12,7 +13,15 @@ from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.weighed_sums import weighed
-from fedopl.results.value_tables import GainTable, ImprovementTable, ValueTable
+from fedopl.results.value_tables import (
+    BEST_ARM,
+    LOCAL,
+    LOGGING,
+    PERSONAL,
+    GainTable,
+    ImprovementTable,
+    ValueTable,
+)
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
 from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
@@ -171,6 +180,10 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
             "evaluation: this study holds no rows out, so there are none to value policies on. "
             "Under [evaluation], set share = 0.25, or for policies that were learned from other "
             'rows kind = "cross-fitted": then all rows value them'
+        )
+    if taken := sorted({BEST_ARM, LOGGING, LOCAL, PERSONAL} & policies.keys()):
+        raise OptionError(
+            f"policies: {quoted(taken)}: tables have such a row of their own; take another name"
         )
     for name, policy in policies.items():
         if (fault := misfit(policy, study)) is not None:

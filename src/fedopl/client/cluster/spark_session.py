@@ -158,7 +158,7 @@ class SparkSessionHere:
             atexit.unregister(self.close)
 
     def _end_java(self) -> None:
-        """End Java, if it was started for this session: it keeps settings for later ones."""
+        """End Java, if it was started here: it keeps settings for later ones."""
         from pyspark import SparkContext
 
         gateway: Any = SparkContext._gateway

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import AnswerType, Array, Axis, Query, message
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.trees.nodes import from_array, leaves_of
 from fedopl.study.study import Study
 
@@ -44,7 +45,8 @@ class CarriesOthers(Query[AnswerType]):
         if not study.personalises:
             return False
         if study.policy.kind == "linear":
-            return self.others.size > 0 and self._can_be_standardised()
+            shape = LinearPolicy.numbers_shape(study)
+            return self.others.shape == shape and self._can_be_standardised(study.n_terms + 1)
         if study.policy.kind == "finite":
             return self.others.shape == (1, asked.n_policies)
         try:
@@ -53,9 +55,9 @@ class CarriesOthers(Query[AnswerType]):
             return False
         return self.others.shape == (study.n_actions, len(leaves_of(root)))
 
-    def _can_be_standardised(self) -> bool:
+    def _can_be_standardised(self, n_terms: int) -> bool:
         """Whether each term can be, and the intercept stays as it is."""
-        if not len(self.centre) or self.scale.min() < 0:
+        if not len(self.centre) == len(self.scale) == n_terms or self.scale.min() < 0:
             return False
         unused, others = self.scale == 0, self.others[:, : len(self.scale)]
         return bool(self.centre[-1] == 0 and self.scale[-1] == 1 and not others[:, unused].any())
