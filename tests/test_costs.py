@@ -216,6 +216,7 @@ AXES = {
     Axis.PRICES: "64",
     Axis.CURVE_POINTS: "65 + d",
     Axis.STRENGTHS: "47",
+    Axis.OTHERS_VERSIONS: "1",
     Axis.OTHERS: "d",
     Axis.OTHERS_NUMBERS: "p + 1 + D",
     Axis.OTHERS_TERMS: "p + 1",

@@ -51,10 +51,10 @@ def test_nothing_is_decided_where_models_are_in_doubt():
 @pytest.mark.parametrize(
     ("worth", "said"),
     [
-        ((2.95, 3, 0), "For north, learning alone is surely not best; the held-out rows cannot "),
+        ((2.95, 3, 0), "For north, learning alone is surely not best; the rows cannot "),
         (
             (3, 1, 2.9),
-            "For no client can the held-out rows decide which of three policies is best.",
+            "For no client can the rows decide which of three policies is best.",
         ),
         ((3, 1, 1), "For north, its personal policy is best."),
     ],

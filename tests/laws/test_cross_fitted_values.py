@@ -21,11 +21,12 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.policies.kinds import in_message_order
 from fedopl.report.page import write_report
-from fedopl.results.value_tables import BEST_ARM
+from fedopl.results.value_tables import BEST_ARM, PERSONAL
 from fedopl.server import policy_comparison
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import evaluate_policies
 from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.solvers.personal_ridge import OwnSums, Scaling, WeighedPath
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -211,6 +212,55 @@ def test_a_guardrail_is_judged_fold_by_fold(by_fold, monkeypatch):
     assert run.guardrails.of("learned")["harm"].verdict == "kept"
 
 
+def test_personal_policies_of_a_fold_rest_on_no_row_of_it(by_fold, monkeypatch):
+    """Neither what all others learned, nor the client's own rows that move it."""
+    rng = np.random.default_rng(4)
+    clients = {name: logged(rng, n_rows, 0.5) for name, n_rows in (("x", 150), ("y", 210))}
+    told = {}
+
+    def spy(space, query):
+        told[space.client] = space, query
+        return value_personal.answer(space, query)
+
+    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    plan = NuisancePlan(propensity="marginal", kind="local")
+    run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=plan, personal="ridge")
+    for name, (space, query) in told.items():
+        (other,) = (own for client, (own, _) in told.items() if client != name)
+        whole, worth = space.whole, np.empty(space.n_training)
+        for fold in [*range(5), None]:
+            place = -1 if fold is None else fold
+            expected = least_squares_without(fold, [other])(CONTEXTS)
+            others = fedopl.LinearPolicy.from_numbers(query.others[place], space.study)
+            assert (others.decide(CONTEXTS) == expected).mean() > 0.999
+            personal = moved(space, query, fold, place)
+            if fold is None:
+                kept = space.personal_policy.decide(CONTEXTS)
+                assert (personal.decide(CONTEXTS) == kept).mean() > 0.999
+            else:
+                rows = whole.fold_slices[fold]
+                decided = personal.decide(whole.data.contexts[rows])
+                worth[rows] = whole.scores[rows][np.arange(len(decided)), decided]
+        found = run.values.of(PERSONAL, name)
+        assert found.value == pytest.approx(worth.mean(), rel=1e-9)
+        assert found.n_rows == len(worth)
+    assert run.personal.over("learned").n_rows == 360
+
+
+def moved(space, query, fold, place):
+    """The others' policy moved toward the rows outside a fold, from sums made by hand."""
+    whole = space.whole
+    rows = np.ones(len(whole.scores), bool) if fold is None else whole.folds.of_row != fold
+    terms = np.column_stack([whole.data.contexts[rows], np.ones(rows.sum())])
+    scores, n = whole.scores[rows], int(rows.sum())
+    means = (terms.T @ terms / n)[None], scores.T @ terms / n, np.ones(3)
+    squares = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum() / n
+    scaling = Scaling(centre=query.centre[place], scale=query.scale[place])
+    own = OwnSums.of(means, squares, n)
+    path = WeighedPath.of(own, query.others[place], scaling, query.likelihoods[place])
+    return fedopl.LinearPolicy.from_numbers(path.mean, space.study)
+
+
 def test_variances_are_larger_by_how_often_versions_differ(by_fold, monkeypatch):
     told = {}
 
@@ -243,11 +293,11 @@ def test_variances_are_larger_by_how_often_versions_differ(by_fold, monkeypatch)
 
 
 def least_squares_without(fold, spaces):
-    """Decisions by least squares on the scores of all other folds' rows, pooled."""
+    """Decisions by least squares on the scores of all rows, pooled, but those of a fold."""
     contexts, scores = [], []
     for space in spaces:
         whole = space.whole
-        others = whole.folds.of_row != fold
+        others = whole.folds.of_row != (fold if fold is not None else -1)
         contexts.append(whole.data.contexts[others])
         scores.append(whole.scores[others])
     design = np.column_stack([np.vstack(contexts), np.ones(sum(map(len, contexts)))])
@@ -296,7 +346,9 @@ def test_it_takes_no_trip_more_and_says_what_is_valued(draw, tmp_path):
 
 def test_with_too_few_rows_for_the_terms_a_client_is_valued_and_not_learned_from(draw):
     clients = {"few": draw(41, seed=1, n_features=20), "many": draw(400, seed=2, n_features=20)}
-    run = fedopl.learn(clients, basis="linear", evaluation="cross-fitted", limits=Limits())
+    options = {"basis": "linear", "evaluation": "cross-fitted", "limits": Limits()}
+    assert fedopl.learn(clients, **options).values.of("learned").n_rows == 441
+    run = fedopl.learn(clients, personal="none", **options)  # nobody asks how scores lie apart
     assert not run.refusals
     assert run.without_sums == ["few"]  # 21 terms need 42 rows
     assert run.values.of("learned").n_rows == 441

@@ -136,7 +136,7 @@ def test_studies_that_do_not_ask_for_them_are_what_they_were():
         ({"policy": fedopl.Tree(caution=1.0)}, "standard errors"),
         ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, "csoaa-exact"),
         ({"evaluation": 0}, "held out"),
-        ({"evaluation": "cross-fitted"}, "cross-fitted"),
+        ({"evaluation": "cross-fitted", "policy": "tree"}, "Only of linear policies"),
         ({"budget": fedopl.Budget(shares={"pill": 0.2})}, "budget"),
     ],
 )
@@ -235,10 +235,10 @@ def _fields(study, others, asked=(), likelihoods=None):
     return {
         **packed(list(asked), study),
         "split": RowSplit.EVALUATION,
-        "others": others,
-        "centre": np.zeros(N_FEATURES + 1),
-        "scale": np.ones(N_FEATURES + 1),
-        "likelihoods": forced if likelihoods is None else likelihoods,
+        "others": others[None],
+        "centre": np.zeros((1, N_FEATURES + 1)),
+        "scale": np.ones((1, N_FEATURES + 1)),
+        "likelihoods": (forced if likelihoods is None else likelihoods)[None],
     }
 
 
@@ -313,14 +313,15 @@ def test_no_answer_carries_the_personal_policy():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"scale": np.full(N_FEATURES + 1, -1.0)},
-        {"scale": np.zeros(N_FEATURES + 1)},
-        {"centre": np.ones(N_FEATURES + 1)},
-        {"likelihoods": np.full(len(RIDGE_STRENGTHS), np.nan)},
-        {"others": np.full((len(ACTIONS), N_FEATURES + 1), 1e16)},
-        {"others": np.zeros((len(ACTIONS), N_FEATURES))},
-        {"scale": np.empty(0)},
-        {"centre": np.empty(0)},
+        {"scale": np.full((1, N_FEATURES + 1), -1.0)},
+        {"scale": np.zeros((1, N_FEATURES + 1))},
+        {"centre": np.ones((1, N_FEATURES + 1))},
+        {"likelihoods": np.full((1, len(RIDGE_STRENGTHS)), np.nan)},
+        {"others": np.full((1, len(ACTIONS), N_FEATURES + 1), 1e16)},
+        {"others": np.zeros((0, len(ACTIONS), N_FEATURES + 1))},
+        {"others": np.zeros((1, len(ACTIONS), N_FEATURES))},
+        {"scale": np.empty((1, 0))},
+        {"centre": np.empty((1, 0))},
     ],
 )
 def test_what_no_honest_server_sends_is_malformed(wrong):

@@ -68,7 +68,7 @@ def test_what_leaves_are_worth_to_others_is_the_mean_over_their_rows(odd):
     some, run = odd
     client, *rest = sorted(some)
     setting = _setting(run)
-    sent = leaf_fields_for_each(setting, run.policy, run.tree)[client]["others"]
+    sent = leaf_fields_for_each(setting, run.policy, run.tree)[client]["others"][0]
     numbers = [run.tree.leaf_sums(run.policy.root)[name] for name in rest]
     weights = [run.mixture[name] for name in rest]
     shares = sum(w * own[:, 1] for w, own in zip(weights, numbers, strict=True))
@@ -99,8 +99,8 @@ def test_strength_none_is_the_others_and_all_the_clients_own(strength):
     others = np.zeros((len(ACTIONS), 2))
     others[1, 0] = others[0, 1] = 1e-3
     likely = only(strength)
-    fields = {**asked_about(SPLIT, server.study), "others": others}
-    told = server.ask(EstimateValues, **fields, likelihoods=likely)
+    fields = {**asked_about(SPLIT, server.study), "others": others[None]}
+    told = server.ask(EstimateValues, **fields, likelihoods=likely[None])
     assert told.means.shape == (4,)  # its value, and nothing of the tree
     space = server.door._space
     found = PersonalTreeTask(
@@ -124,8 +124,10 @@ def test_a_personal_leaf_holds_only_what_its_people_may_get():
     server = _server(policy=fedopl.Tree(depth=1, refine=False, allowed=(group,)))
     others = np.zeros((len(ACTIONS), 2))
     others[1] = 1.0
-    fields = {**asked_about(SPLIT, server.study), "others": others}
-    assert not isinstance(server.ask(EstimateValues, **fields, likelihoods=only("none")), Refusal)
+    fields = {**asked_about(SPLIT, server.study), "others": others[None]}
+    assert not isinstance(
+        server.ask(EstimateValues, **fields, likelihoods=only("none")[None]), Refusal
+    )
     contexts = server.door._space.data.contexts[:200]
     decided = server.door.personal_policy.decide(contexts)
     assert (decided[contexts[:, 0] > 0] == 0).all()
@@ -135,15 +137,15 @@ def test_a_personal_leaf_holds_only_what_its_people_may_get():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"others": np.zeros((len(ACTIONS), 1))},
+        {"others": np.zeros((1, len(ACTIONS), 1))},
         {"trees": np.full((1, 1, 4), 7.0)},
-        {"likelihoods": np.full(len(RIDGE_STRENGTHS), np.nan)},
+        {"likelihoods": np.full((1, len(RIDGE_STRENGTHS)), np.nan)},
     ],
 )
 def test_a_tree_that_no_honest_server_sends_is_malformed(wrong):
     server = _server(policy=fedopl.Tree(depth=1))
     fields = asked_about(SPLIT, server.study)
-    fields |= {"others": np.zeros((len(ACTIONS), 2)), "likelihoods": only("none")}
+    fields |= {"others": np.zeros((1, len(ACTIONS), 2)), "likelihoods": only("none")[None]}
     assert server.ask(EstimateValues, **{**fields, **wrong}).reason.name == "MALFORMED"
 
 
@@ -159,8 +161,12 @@ def test_the_choice_is_the_others_or_the_clients_own_and_is_worth_what_it_is(str
     others = np.zeros(len(ACTIONS))
     worst = int(own.argmin())
     others[worst] = 1e-6
-    fields = {**packed(arms, server.study), "split": RowSplit.EVALUATION, "others": others[None]}
-    told = server.ask(EstimateValues, **fields, likelihoods=only(strength))
+    fields = {
+        **packed(arms, server.study),
+        "split": RowSplit.EVALUATION,
+        "others": others[None, None],
+    }
+    told = server.ask(EstimateValues, **fields, likelihoods=only(strength)[None])
     chosen = worst if strength == "none" else int(own.argmax())
     assert told.means[len(arms)] == told.means[chosen]
     kept = server.door.personal_policy
@@ -192,7 +198,7 @@ def test_pooled_arithmetic_of_choices():
     weights = {"a": 0.5, "b": 0.25, "c": 0.25}
     fields = choice_fields_for_each(("x", "y", "z"), told, weights)
     pooled = (told["b"].means + told["c"].means) / 2
-    assert np.allclose(fields["a"]["others"], pooled, rtol=1e-14)
+    assert np.allclose(fields["a"]["others"][0, 0], pooled, rtol=1e-14)
 
 
 class _Told:

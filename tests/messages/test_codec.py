@@ -30,7 +30,13 @@ SIZES |= {Axis.FOUND_THRESHOLDS: range(4), Axis.FOUND_TERMS: range(7)}
 SIZES[Axis.FOUND_PAIRS] = range(4)  # of a study that screens for three pairs at most
 SIZES |= {Axis.PARTIES: range(3, 4), Axis.MASKED: range(9)}  # of one that adds up under masks
 PERSONAL = Study(actions=STUDY.actions, features=STUDY.features, personal="ridge")
-OF_OTHERS = (Axis.OTHERS, Axis.OTHERS_NUMBERS, Axis.OTHERS_TERMS, Axis.STRENGTHS)
+OF_OTHERS = (
+    Axis.OTHERS_VERSIONS,
+    Axis.OTHERS,
+    Axis.OTHERS_NUMBERS,
+    Axis.OTHERS_TERMS,
+    Axis.STRENGTHS,
+)
 SIZES |= {axis: axis_sizes(PERSONAL)[axis] for axis in OF_OTHERS}
 SIZES[Axis.NUMBERS] = range(2, 3)  # of one that measures ranges
 ANYTHING = {axis: range(2**32) for axis in Axis}

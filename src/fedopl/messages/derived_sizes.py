@@ -158,7 +158,9 @@ def _sizes_of_others(study: Study, most: int) -> Sizes:
         "tree": (study.n_actions, 2**study.tree.depth, 0),
         "finite": (1, most, 0),
     }.get(kind, (0, 0, 0))
+    n_versions = len(study.left_out) if study.personalises else 0
     return {
+        Axis.OTHERS_VERSIONS: range(0, n_versions + 1, n_versions or 1),
         Axis.OTHERS: range(0, lines + 1, lines or 1),
         Axis.OTHERS_NUMBERS: range(0, numbers + 1),
         Axis.OTHERS_TERMS: range(0, n_terms + 1, n_terms or 1),

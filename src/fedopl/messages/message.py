@@ -92,6 +92,7 @@ class Axis(enum.Enum):
     NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names
     PRICES = "prices"  # of a unit that is spent
     CURVE_POINTS = "curve points"  # policies at prices, every action for everybody, what was done
+    OTHERS_VERSIONS = "others' versions"  # as `VERSIONS`, or nothing
     OTHERS = "others"  # of what all others learned: actions, or one line of candidates; or nothing
     OTHERS_NUMBERS = "others' numbers"  # linear numbers, leaves or candidates; or nothing
     OTHERS_TERMS = "others' terms"  # as `TERMS`, or nothing

@@ -15,6 +15,12 @@ def learned_by_others(learned: Learned) -> dict[str, Fields] | None:
     return _BY_KIND[study.policy.kind](learned) if study.personalises else None
 
 
+def _of_linear(learned: Learned) -> dict[str, Fields]:
+    setting = learned.setting
+    by_fold = setting.without_each_fold if setting.study.evaluation.is_cross_fitted else []
+    return fields_for_each(setting, [*by_fold, setting.statistics])
+
+
 def _of_trees(learned: Learned) -> dict[str, Fields]:
     policy, statistics = learned.policy, learned.tree
     if not isinstance(policy, TreePolicy) or statistics is None:
@@ -28,7 +34,7 @@ def _of_candidates(learned: Learned) -> dict[str, Fields]:
 
 # By the kind of policy that the study wants.
 _BY_KIND: dict[str, Callable[[Learned], dict[str, Fields]]] = {
-    "linear": lambda learned: fields_for_each(learned.setting),
+    "linear": _of_linear,
     "tree": _of_trees,
     "finite": _of_candidates,
 }

@@ -224,26 +224,28 @@ class Grants(Checked):
 
 def check_values(study: "Study") -> None:
     """Raise a PlacedError unless values can be computed as the study's evaluation says."""
-    if study.evaluation.is_cross_fitted:
-        _check_cross_fitted(study)
+    if study.evaluation.is_cross_fitted and (why := why_not_by_fold(study)):
+        raise PlacedError("evaluation.kind", f"values cannot be cross-fitted: {why}; hold rows out")
     if study.evaluation.splits > 1:
         _check_repeated(study)
 
 
-def _check_cross_fitted(study: "Study") -> None:
-    """Refuse policies that cannot be learned without each fold from the available sums."""
-    if not (study.policy.can_be_resolved or study.policy.on_grid):
-        message = (
-            "cross-fitted values are of linear policies by csoaa-exact and trees on a grid; hold "
-            "rows out"
-        )
-    elif study.mixture.kind in FOUND:
-        message = f"a {study.mixture.kind} mixture is found on separate rows; hold rows out"
-    elif study.joining.diagnose:
-        message = "joining is judged on held-out rows; hold some out"
-    else:
-        return
-    raise PlacedError("evaluation.kind", message)
+def why_not_by_fold(study: "Study") -> str | None:
+    """Why policies of this study cannot be learned without each fold; None if they can be."""
+    policy = study.policy
+    if study.privacy:
+        return "noise would be added once for each fold"
+    if not (policy.can_be_resolved or policy.on_grid):
+        return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
+    if study.mixture.kind in FOUND:
+        return f"a {study.mixture.kind} mixture is found on separate rows"
+    if study.joining.diagnose:
+        return "joining is judged on held-out rows"
+    if study.personal.kind != "none" and policy.kind != "linear":
+        return "only of linear policies is a personal one solved for without each fold"
+    if study.target is not None:
+        return "a policy is valued at a target on held-out rows"
+    return None
 
 
 def _check_repeated(study: "Study") -> None:

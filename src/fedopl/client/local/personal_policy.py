@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.client.local.local_policy import ScoredChunks
 from fedopl.client.local.score_means import means_of
+from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.messages.message import RowSplit
 from fedopl.policies.bent import BentPolicy
@@ -53,6 +55,7 @@ class PersonalTask:
     scaling: Scaling
     likelihoods: FloatArray  # (n_strengths,): the mean over other clients
     doubts: FloatArray | None = None  # (n_actions, …): what caution subtracts from scores
+    without: int | None = None  # the fold of which no row is used
 
     def solve(self) -> LinearPolicy:
         """Everybody else's policy with moved slopes, or with its index bent: the likelier of both.
@@ -77,15 +80,15 @@ class PersonalTask:
 
         Where a client differs, everybody's outcome models are wrong about it.
         """
-        n_rows = self.rows.n_rows(RowSplit.TRAINING)
+        n_rows = n_rows_without(self.rows, self.without)
         return least_noisy([self._found(one) for one in self.scored], n_rows)
 
     def _found(self, scored: ScoredChunks) -> FoundBy[ScoredChunks]:
-        parts = scored
+        parts: ScoredChunks = partial(chunks_without, scored, self.without)
         if not self.rows.given.is_on_disk:
-            held = list(scored())  # scored once, and used several times
+            held = list(parts())  # scored once, and used several times
             parts = lambda: iter(held)  # noqa: E731
-        own = client_sums(parts, self.rows)
+        own = client_sums(parts, self.rows, self.without)
         return FoundBy(parts, WeighedPath.of(own, self.others, self.scaling, self.likelihoods))
 
 
@@ -97,14 +100,28 @@ def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: int) -> FoundBy[Parts]:
     return next((one for one in rest if one.weighed.variance < most), first)
 
 
-def client_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:
-    """Means over training rows of squares and products of terms and scores."""
+def n_rows_without(rows: StudyRows, fold: int | None) -> int:
+    """How many training rows there are, without those of a fold if it is given."""
+    left_out = 0 if fold is None else int(rows.rows_by_fold_action[fold].sum())
+    return rows.n_rows(RowSplit.TRAINING) - left_out
+
+
+def chunks_without(scored: ScoredChunks, fold: int | None) -> Iterable[ScoredChunk]:
+    """The chunks, without the rows of a fold if it is given."""
+    return scored() if fold is None else (chunk.without_fold(fold) for chunk in scored())
+
+
+def client_sums(parts: ScoredChunks, rows: StudyRows, without: int | None = None) -> OwnSums:
+    """Means over training rows of squares and products of terms and scores.
+
+    If parts are without the rows of a fold, it is named.
+    """
     complete = all(np.isfinite(one.scores[one.training]).all() for one in parts())
-    means = means_of(parts, rows, None, complete=complete)
+    means = means_of(parts, rows, None, complete=complete, without=without)
     scored = ((one.scores[one.training], one.weights(one.training)) for one in parts())
     squares = contrast_squares(scored, scored_in_all_rows(means.shares))
     found = (means.grams, means.products, means.shares)
-    return OwnSums.of(found, squares, rows.n_rows(RowSplit.TRAINING))
+    return OwnSums.of(found, squares, n_rows_without(rows, without))
 
 
 def contrast_squares(

@@ -118,6 +118,13 @@ class ScoredChunk(Chunk):
 
     scores: FloatArray  # (n_rows, n_actions), NaN where there is none
 
+    def without_fold(self, fold: int | None) -> "ScoredChunk":
+        """The same rows but those of a fold, if one is given."""
+        if fold is None:
+            return self
+        kept = np.flatnonzero(self.folds.of_row != fold)
+        return self.taken(kept).with_scores(self.scores[kept])
+
     def scored_rows(self, without: int | None = None) -> ScoredRows:
         """The training rows with scores to learn from; without those of a fold if it is given."""
         rows = self.training

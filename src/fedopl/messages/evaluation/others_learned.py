@@ -21,17 +21,24 @@ class CarriesOthers(Query[AnswerType]):
 
     Of a linear policy, θ₋c and, with caution, doubts, and how terms are standardised; of a tree,
     what actions are worth in the leaves of the first one that is asked about; of candidates, what
-    these are worth. And how likely each strength is by the others' rows.
+    these are worth. And how likely each strength is by the others' rows. All of this comes in
+    versions: if values are cross-fitted, without each fold, and at last of all rows.
     """
 
-    others: Annotated[Array, (Axis.OTHERS, Axis.OTHERS_NUMBERS)] = field(
+    others: Annotated[Array, (Axis.OTHERS_VERSIONS, Axis.OTHERS, Axis.OTHERS_NUMBERS)] = field(
+        default_factory=lambda: np.empty((0, 0, 0))
+    )
+    centre: Annotated[Array, (Axis.OTHERS_VERSIONS, Axis.OTHERS_TERMS)] = field(
         default_factory=lambda: np.empty((0, 0))
     )
-    centre: Annotated[Array, (Axis.OTHERS_TERMS,)] = field(default_factory=lambda: np.empty(0))
     # Zero for terms that nobody uses.
-    scale: Annotated[Array, (Axis.OTHERS_TERMS,)] = field(default_factory=lambda: np.empty(0))
+    scale: Annotated[Array, (Axis.OTHERS_VERSIONS, Axis.OTHERS_TERMS)] = field(
+        default_factory=lambda: np.empty((0, 0))
+    )
     # The mean of the others' logarithms.
-    likelihoods: Annotated[Array, (Axis.STRENGTHS,)] = field(default_factory=lambda: np.empty(0))
+    likelihoods: Annotated[Array, (Axis.OTHERS_VERSIONS, Axis.STRENGTHS)] = field(
+        default_factory=lambda: np.empty((0, 0))
+    )
 
     @property
     def is_personal(self) -> bool:
@@ -42,22 +49,27 @@ class CarriesOthers(Query[AnswerType]):
         """Whether what comes along, if anything, is of the kind of policy that the study wants."""
         if not self.is_personal:
             return not (self.others.size or self.centre.size or self.scale.size)
-        if not study.personalises:
+        n_versions = len(study.left_out)
+        if not study.personalises or len(self.others) != n_versions:
             return False
         if study.policy.kind == "linear":
-            shape = LinearPolicy.numbers_shape(study)
+            shape = (n_versions, *LinearPolicy.numbers_shape(study))
             return self.others.shape == shape and self._can_be_standardised(study.n_terms + 1)
         if study.policy.kind == "finite":
-            return self.others.shape == (1, asked.n_policies)
+            return self.others.shape == (n_versions, 1, asked.n_policies)
         try:
             root = from_array(asked.of_kind("tree")[0], study.columns, range(study.n_actions))
         except (ValueError, IndexError):
             return False
-        return self.others.shape == (study.n_actions, len(leaves_of(root)))
+        return self.others.shape == (n_versions, study.n_actions, len(leaves_of(root)))
 
     def _can_be_standardised(self, n_terms: int) -> bool:
         """Whether each term can be, and the intercept stays as it is."""
-        if not len(self.centre) == len(self.scale) == n_terms or self.scale.min() < 0:
+        shape = (len(self.others), n_terms)
+        if self.centre.shape != shape or self.scale.shape != shape or self.scale.min() < 0:
             return False
-        unused, others = self.scale == 0, self.others[:, : len(self.scale)]
-        return bool(self.centre[-1] == 0 and self.scale[-1] == 1 and not others[:, unused].any())
+        others = self.others[..., : self.scale.shape[1]]
+        fixed = not self.centre[:, -1].any() and (self.scale[:, -1] == 1).all()
+        return bool(
+            fixed and not others[np.broadcast_to(self.scale[:, None] == 0, others.shape)].any()
+        )

@@ -116,7 +116,8 @@ class EstimateValues(
         """An outcome that there is, whole candidates, and others' numbers that fit the study."""
         if not 0 <= self.outcome <= len(guarded_columns(study)):
             return False
-        if self.is_personal and (self.outcome or self.split is not RowSplit.EVALUATION):
+        is_valued = self.split is RowSplit.EVALUATION or self.versions > 1
+        if self.is_personal and (self.outcome or not is_valued):
             return False
         if self.versions != 1:
             folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 1

@@ -38,14 +38,14 @@ def ways_in_short(found: list[ThreeWays]) -> str:
     joins = [one.client for one in found if one.decision == "undecided" and one.surely_joins]
     if joins:
         sentences.append(
-            f"For {listed(joins)}, learning alone is surely not best; the held-out rows "
+            f"For {listed(joins)}, learning alone is surely not best; the rows "
             "cannot decide between the shared policy and the personal one."
         )
     told = {one.client for one in found if one.decision != "undecided"} | set(joins)
     if not told:
-        return "For no client can the held-out rows decide which of three policies is best."
+        return "For no client can the rows decide which of three policies is best."
     if open_ones := [one.client for one in found if one.client not in told]:
-        sentences.append(f"The held-out rows cannot decide for {listed(open_ones)}.")
+        sentences.append(f"The rows cannot decide for {listed(open_ones)}.")
     return " ".join(sentences)
 
 
@@ -59,9 +59,9 @@ def how_sure(one: ThreeWays) -> str:
 
 
 def _table(facts: JoiningFacts, found: list[ThreeWays]) -> Table:
-    unit = OutcomeWords.of(facts.record.study).name
+    unit, rows = OutcomeWords.of(facts.record.study).name, facts.record.study.evaluation.rows_valued
     return Table(
-        caption=f"Gains in {unit} per decision on held-out rows, with {percent(LEVEL)} intervals: "
+        caption=f"Gains in {unit} per decision on {rows}, with {percent(LEVEL)} intervals: "
         "the three of a client hold together with 95 %",
         headers=(
             "Client",

@@ -34,7 +34,10 @@ def choice_fields_for_each(
         if client in weights
     }
     return {
-        client: {"others": others[client][None], "likelihoods": mean_of_others(curves, client)}
+        client: {
+            "others": others[client][None, None],
+            "likelihoods": mean_of_others(curves, client)[None],
+        }
         for client in sorted(weights)
     }
 

@@ -37,8 +37,8 @@ def leaf_fields_for_each(
     curves = _likelihoods(setting, sums, others)
     return {
         name: {
-            "others": np.maximum(others[name], -LARGEST_ASKED),
-            "likelihoods": mean_of_others(curves, name),
+            "others": np.maximum(others[name], -LARGEST_ASKED)[None],
+            "likelihoods": mean_of_others(curves, name)[None],
         }
         for name in sorted(setting.weights)
     }
@@ -105,7 +105,7 @@ def _likelihoods(
             gram=np.diag(own.shares / total),
             products=own.scores / total,
             known=scored_in_all_rows(own.scored.sum(axis=1) / total),
-            squares=told[name].squares,
+            squares=float(told[name].squares[-1]),
             n_rows=setting.rows[name],
         )
         scaling = Scaling.none(len(own.shares))

@@ -4,7 +4,7 @@ A strength says how far a personal policy departs from that of the others. At ze
 the larger the strength, the more the client's own rows count.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import plain_terms
 from fedopl.server.aggregate.setting import Setting
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS, OwnSums, PersonalPath, Scaling
-from fedopl.study.mixture import Weights
+from fedopl.study.mixture import Weights, renormalised
 
 # A client with less weight is sent the policy of all clients. The policy without it would be nearly
 # the same. With many clients, this saves a solution for each of them.
@@ -27,19 +27,36 @@ Fields = dict[str, Any]
 Curves = Mapping[str, FloatArray]  # by client, (n_strengths,): log-likelihoods of strengths
 
 
-def fields_for_each(setting: Setting) -> dict[str, Fields]:
-    """By client, the policy of all others, and the likelihoods of strengths by others' rows."""
-    scaling, others = _scaling(setting), policies_of_others(setting.statistics, setting.weights)
-    curves = _likelihoods(setting, others, scaling)
-    doubts = _doubts(setting)
+def fields_for_each(setting: Setting, versions: Sequence[ScoreStatistics]) -> dict[str, Fields]:
+    """By client, the policy of all others, and the likelihoods of strengths by others' rows.
+
+    Of each version: the last one is of all rows, and others go without a fold.
+    """
+    each = [_fields_of(setting, own, place) for place, own in enumerate(versions)]
+    return {
+        name: {field: np.stack([own[name][field] for own in each]) for field in each[0][name]}
+        for name in sorted(setting.weights)
+    }
+
+
+def _fields_of(setting: Setting, statistics: ScoreStatistics, place: int) -> dict[str, Fields]:
+    """The same of the version at this place."""
+    weights = renormalised(setting.weights, statistics.sums.keys())
+    scaling, others = _scaling(statistics, weights), policies_of_others(statistics, weights)
+    shared, doubts = statistics.solve(weights), np.zeros((setting.study.n_actions, 0))
+    if setting.study.is_cautious:  # the numbers by which a cautious shared policy lowers scores
+        doubts = shared.numbers()[:, shared.parameters.shape[1] :]
+    curves = _likelihoods(setting.contrasts or {}, statistics, others, scaling, place)
     return {
         name: {
-            "others": np.hstack([np.maximum(others[name], -LARGEST_ASKED), doubts]),
+            "others": np.hstack(
+                [np.maximum(others.get(name, shared.parameters), -LARGEST_ASKED), doubts]
+            ),
             "centre": scaling.centre,
             "scale": scaling.scale,
             "likelihoods": mean_of_others(curves, name),
         }
-        for name in sorted(setting.weights)
+        for name in setting.weights
     }
 
 
@@ -56,14 +73,6 @@ def policies_of_others(
     }
 
 
-def _doubts(setting: Setting) -> FloatArray:  # (n_actions, numbers of doubts)
-    """The numbers by which a cautious shared policy lowers scores; none if it is not cautious."""
-    if not setting.study.is_cautious:
-        return np.zeros((setting.study.n_actions, 0))
-    shared = setting.statistics.solve(setting.weights)
-    return np.asarray(shared.numbers()[:, shared.parameters.shape[1] :])
-
-
 def _counting(weights: Weights, client: str) -> list[str]:
     return [name for name, weight in sorted(weights.items()) if weight > 0 and name != client]
 
@@ -74,25 +83,33 @@ def _without(statistics: ScoreStatistics, weights: Weights, client: str) -> Floa
     return statistics.restricted(names).solve(left).parameters
 
 
-def _scaling(setting: Setting) -> Scaling:
+def _scaling(statistics: ScoreStatistics, weights: Weights) -> Scaling:
     """Means and deviations of terms in the mixture; the deviation is zero for unchosen terms."""
-    study, statistics = setting.study, setting.statistics
-    centre, scale = statistics.standardisation(setting.weights)
-    n_used = (statistics.choice or plain_terms(study)).n_terms
-    scale[n_used:-1] = 0.0
+    centre, scale = statistics.standardisation(weights)
+    terms, n_used = (
+        statistics.study.terms,
+        (statistics.choice or plain_terms(statistics.study)).n_terms,
+    )
+    used = terms.usable(n_used, statistics.left_out or (-1,)) if terms else np.arange(n_used)
+    unused = np.ones(len(scale), dtype=bool)
+    unused[[*used, -1]] = False
+    scale[unused] = 0.0
     return Scaling(centre=centre, scale=scale)
 
 
 def _likelihoods(
-    setting: Setting, others: Mapping[str, FloatArray], scaling: Scaling
+    told: Mapping[str, ContrastSquares],
+    statistics: ScoreStatistics,
+    others: Mapping[str, FloatArray],
+    scaling: Scaling,
+    place: int,
 ) -> dict[str, FloatArray]:  # by client, (n_strengths,)
     """The log-likelihood of each strength, by client that reported enough to compute it."""
-    told: Mapping[str, ContrastSquares] = setting.contrasts or {}
     found = {}
-    for name in sorted(set(told) & set(setting.weights)):
-        sums = setting.statistics.sums[name]
-        means = (sums.grams, sums.products, sums.shares)
-        own = OwnSums.of(means, told[name].squares, setting.rows[name])
+    for name in sorted(set(told) & set(others)):
+        sums = statistics.sums[name]
+        means, squares = (sums.grams, sums.products, sums.shares), float(told[name].squares[place])
+        own = OwnSums.of(means, squares, statistics.rows[name])
         found[name] = PersonalPath.of(own, others[name], scaling).log_likelihoods()
     return found
 

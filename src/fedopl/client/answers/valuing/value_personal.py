@@ -1,12 +1,14 @@
 """Values of policies, the client's personal one among them; that policy itself never leaves."""
 
+from functools import partial
+
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
 from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
-from fedopl.client.local.personal_policy import PersonalTask, client_sums
+from fedopl.client.local.personal_policy import PersonalTask, chunks_without, client_sums
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_values import EstimateValues, Values
@@ -26,8 +28,12 @@ def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     check_terms(space)
     if space.study.policy.has_leaves:
         known = scored_actions(space.scored_rows, space.study.n_actions)
-        return ContrastSquares(squares=squares_apart(space.scored_rows, known))
-    return ContrastSquares(squares=client_sums(space.chunks, space.study_rows).squares)
+        return ContrastSquares(squares=np.array([squares_apart(space.scored_rows, known)]))
+    found = []
+    for without in space.study.left_out:
+        parts = partial(chunks_without, space.chunks, without)
+        found.append(client_sums(parts, space.study_rows, without).squares)
+    return ContrastSquares(squares=np.array(found))
 
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
@@ -42,26 +48,35 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
         values = values_by_query(space, query, [deciders(space, [chosen])])
         space.keep_candidate(chosen)
         return values
-    is_tree = space.study.policy.kind == "tree"
-    policy = personal_tree(space, query) if is_tree else personal_policy(space, query)
-    values = values_by_query(space, query, [[policy.at(space.client).decide]])
+    if space.study.policy.kind == "tree":
+        versions: list[Policy] = [personal_tree(space, query)]
+    else:
+        places = range(len(space.study.left_out))
+        versions = [personal_policy(space, query, place) for place in places]
+    *by_fold, policy = versions
+    decide = [one.at(space.client).decide for one in by_fold or [policy]]
+    values = values_by_query(space, query, [decide])
     space.keep_personal(policy)
     return values
 
 
-def personal_policy(space: Workspace, query: EstimateValues) -> Policy:
-    """The policy of all others, moved toward own rows as far as own and others' rows support it."""
-    study = space.study
-    is_cautious, width = study.is_cautious, len(query.scale)
-    others = CautiousPolicy.from_numbers(query.others, study) if is_cautious else None
+def personal_policy(space: Workspace, query: EstimateValues, version: int = -1) -> Policy:
+    """The policy of all others, moved toward own rows as far as own and others' rows support it.
+
+    The last version is of all rows; if values are cross-fitted, the others go without a fold.
+    """
+    study, sent = space.study, query.others[version]
+    is_cautious, width = study.is_cautious, query.scale.shape[1]
+    others = CautiousPolicy.from_numbers(sent, study) if is_cautious else None
     task = PersonalTask(
         study=study,
         rows=space.study_rows,
         scored=(space.chunks, space.own_chunks) if _rests_on_others(space) else (space.chunks,),
-        others=_with_never(query.others[:, :width]),
+        others=_with_never(sent[:, :width]),
         doubts=others.doubts if others else None,
-        scaling=Scaling(centre=query.centre, scale=query.scale),
-        likelihoods=query.likelihoods,
+        scaling=Scaling(centre=query.centre[version], scale=query.scale[version]),
+        likelihoods=query.likelihoods[version],
+        without=study.left_out[version],
     )
     return task.solve()
 
@@ -80,8 +95,8 @@ def personal_tree(space: Workspace, query: EstimateValues) -> TreePolicy:
             query.of_kind("tree")[0], space.study.columns, range(space.study.n_actions)
         ),
         own_root=alone.root,
-        others=_with_never(query.others),
-        likelihoods=query.likelihoods,
+        others=_with_never(query.others[-1]),
+        likelihoods=query.likelihoods[-1],
     )
     return task.solve()
 
@@ -95,9 +110,9 @@ def personal_choice(space: Workspace, query: EstimateValues) -> int:
         own=found.means[:n],
         covariances=found.covariances[:n, :n],
         n_rows=found.n_rows,
-        others=query.others[0],
+        others=query.others[-1, 0],
     )
-    strengths = Strengths(own=path.log_likelihoods(), others=query.likelihoods)
+    strengths = Strengths(own=path.log_likelihoods(), others=query.likelihoods[-1])
     return int(np.argmax(path.mean(strengths.weights)))
 
 
