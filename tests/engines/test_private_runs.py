@@ -348,7 +348,7 @@ OTHERS = {
     ),
     "minimax": ({"mixture": "minimax"}, "agreed, not found"),
     "diagnosis": ({"diagnose": True}, "many more answers"),
-    "cross-fitting": ({"evaluation": "cross-fitted"}, "held-out rows"),
+    "cross-fitting": ({"evaluation": "cross-fitted"}, "noise would be added"),
     "logistic": ({"nuisances": fedopl.NuisancePlan(propensity="logistic")}, "auto or known"),
 }
 

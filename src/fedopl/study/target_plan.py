@@ -62,7 +62,7 @@ def check_target(study: "Study") -> None:
             "which a study with differential privacy or secure aggregation does not have; leave "
             "[target] or [privacy] out"
         )
-    elif plan.is_cross_fitted or not plan.share:
+    elif not plan.claims_values:
         message = "a policy is valued there on held-out rows; hold some out (evaluation.share)"
     elif plan.splits > 1:
         message = "a policy is valued there under one split; leave evaluation.splits out"

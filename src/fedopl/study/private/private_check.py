@@ -39,7 +39,6 @@ def check_private(study: "Study", plan: PrivacyPlan) -> None:
         "mixture": study.mixture.kind not in FOUND and not study.mixture.robust,
         "mixture.count": not study.mixture.counts_weight,
         "joining.diagnose": not study.joining.diagnose,
-        "evaluation.kind": not study.evaluation.is_cross_fitted,
         "evaluation.splits": study.evaluation.splits == 1,
         "nuisances.propensity": study.nuisances.propensity in ("auto", "known"),
         "rows.weight": not (study.table and study.table.weight),
@@ -123,7 +122,6 @@ _PRIVATELY = {
     "mixture": "with differential privacy, weights of clients are agreed, not found",
     "mixture.count": "with differential privacy, clients count by rows",
     "joining.diagnose": "what joining is worth takes many more answers than the noise allows for",
-    "evaluation.kind": "with differential privacy, values are of held-out rows",
     "evaluation.splits": "every split would be a further study, with its own noise",
     "nuisances.propensity": "with differential privacy, propensities are known or computed from "
     "noisy sums: auto or known",
