@@ -264,7 +264,7 @@ def test_its_policy_is_valued_in_a_study_that_holds_rows_out(caution, tmp_path):
     )
     found.policy.save(tmp_path / "policy.json")
     policy = fedopl.load_policy(tmp_path / "policy.json")
-    held_out = {"evaluation": EvaluationPlan()}
+    held_out = {"evaluation": EvaluationPlan(share=0.25)}
     agreed = found.study.before_screening.model_copy(update=held_out)
     doors = {name: Door(name, own, agreed, secret=SEED_ALONE) for name, own in xor(2).items()}
     record = evaluate_policies(Conversation(agreed, InProcess(doors)), {"it": policy})
