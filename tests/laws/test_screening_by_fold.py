@@ -250,7 +250,7 @@ def test_a_study_has_what_all_of_its_screenings_found():
     with pytest.raises(fedopl.FedoplError, match="expected what 6 screenings found"):
         fedopl.Study(**options, **plan)
     with pytest.raises(fedopl.FedoplError, match="expected what 1 screenings found"):
-        fedopl.Study(**options)
+        fedopl.Study(evaluation=0.25, **options)
     folds = fedopl.NuisancePlan(folds=2)
     with pytest.raises(fedopl.FedoplError, match="expected what 3 screenings found"):
         fedopl.Study(**options, **plan, nuisances=folds)

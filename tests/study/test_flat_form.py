@@ -81,6 +81,7 @@ STUDIES = {
             actions=TABLE.actions,
             features=TABLE.feature_names,
             table=TABLE,
+            evaluation=0.25,
             seed=3,
             quorum=1,
         ),
