@@ -28,6 +28,7 @@ from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.transport import Transport
+from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.personal_queries import learned_by_others
 from fedopl.server.policy_comparison import Candidates
@@ -74,7 +75,9 @@ def run_study(
         )
         record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
     if study.target:
-        found_there = value_at_target(conversation, learned.setting, record)
+        is_by_fold = record.policy and study.evaluation.is_cross_fitted
+        valued = learn_by_fold(learned.setting, learned.price) if is_by_fold else record.policy
+        found_there = value_at_target(conversation, learned.setting, valued, record)
         record = replace(record, target=found_there, rounds=tuple(conversation.rounds))
     return record
 

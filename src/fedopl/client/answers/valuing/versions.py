@@ -1,10 +1,6 @@
 """A candidate's versions: one policy for all rows, or one for each fold, learned without it.
 
-Folds are not independent: each contributes to the policies that value the others. The less stable
-these policies are, the more it contributes. So variances exceed those of independent rows. By up to
-what factor, was measured on made-up rows, with and without effects, with and without groups: by a
-number below times how often two versions decide differently. For differences, versions of either
-side count.
+How often versions decide differently says how much larger variances are (`fold_variances`).
 """
 
 import math
@@ -20,8 +16,7 @@ from fedopl.client.answers.asked_policies import Decides
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import ROWS_AT_ONCE, JointEstimate
 from fedopl.client.workspace import Workspace
-
-OF_VALUES, OF_TREES, OF_DIFFERENCES = 1.5, 2.0, 2.0
+from fedopl.solvers.fold_variances import enlarged
 
 Versions = Sequence[Decides]
 
@@ -40,22 +35,16 @@ def with_wider_variances(
 ) -> JointEstimate:
     """The same with variances of values, and of differences of two, as large as they should be.
 
-    A candidate without versions, such as what was done, is the same in every fold. Contrasts of
-    more than two values have no meaning then.
+    A candidate without versions, such as what was done, is the same in every fold.
     """
-    wider = _wider(space, candidates)
-    if wider.max() == 1:
-        return found
-    own = np.diagonal(found.covariances)
-    apart = own + own[:, None] - 2 * found.covariances
-    own = np.diagonal(wider) * own
-    return replace(found, covariances=(own + own[:, None] - wider * apart) / 2)
+    apart, are_trees = _apart(space, candidates), space.study.policy.kind == "tree"
+    return replace(found, covariances=enlarged(found.covariances, apart, are_trees=are_trees))
 
 
-def _wider(
+def _apart(
     space: Workspace, candidates: Sequence[Versions]
 ) -> FloatArray:  # (n_candidates, n_candidates)
-    """By what factor the variances of values, and of their differences, are larger."""
+    """How often two versions decide differently, of a candidate or of either of two."""
     apart = np.zeros((len(candidates), len(candidates)))
     for chunk in space.unscored_chunks():
         training = chunk.data.contexts[chunk.training]
@@ -65,10 +54,7 @@ def _wider(
             apart += np.diagonal(both) + np.diagonal(both)[:, None] - both
     folds = space.study.nuisances.folds
     apart /= folds * (folds - 1) / 2 * space.n_training
-    is_tree = space.study.policy.kind == "tree"
-    factors = np.full_like(apart, OF_DIFFERENCES)
-    np.fill_diagonal(factors, OF_TREES if is_tree else OF_VALUES)
-    return 1 + factors * apart
+    return apart
 
 
 def _differ(
