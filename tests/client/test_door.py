@@ -187,7 +187,7 @@ def query_of(kind, agreed, exchange=1, **changes):
         ValueAtTarget: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
-            "models": np.zeros(shape),
+            "models": np.zeros((1, *shape)),
             "means": np.append(np.zeros(shape[1] - 1), 1.0),
             "squares": np.ones(shape[1]),
             "regions": np.zeros((N_REGIONS, shape[1])),
@@ -196,7 +196,7 @@ def query_of(kind, agreed, exchange=1, **changes):
         ValueJointly: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
-            "models": np.zeros(shape),
+            "models": np.zeros((1, *shape)),
             "share": 0.5,
             **jointly,
             "regions": np.zeros((N_REGIONS, shape[1])),

@@ -368,7 +368,6 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
         ({"policy": "finite"}, "csoaa-exact"),
         ({"policy": fedopl.Linear(oracle="wap")}, "csoaa-exact"),
         ({"mixture": "minimax"}, "minimax mixture"),
-        ({"diagnose": True}, "joining is judged on held-out rows"),
         ({"evaluation": {"kind": "cross-fitted", "share": 0.3}}, "hold no rows out"),
     ],
 )

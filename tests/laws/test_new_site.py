@@ -327,7 +327,6 @@ def test_a_candidate_that_is_code_cannot_be_taken_to_the_target():
     ("options", "said"),
     [
         ({"evaluation": 0}, "valued there on held-out rows"),
-        ({"evaluation": "cross-fitted"}, "valued there on held-out rows"),
         ({"evaluation": fedopl.EvaluationPlan(splits=3)}, "under one split"),
         (
             {"basis": fedopl.Basis(knots={"x0": (-1.0, 0.0, 1.0)}, screened_pairs=1)},
@@ -343,7 +342,7 @@ def test_a_candidate_that_is_code_cannot_be_taken_to_the_target():
             "differential privacy or secure aggregation",
         ),
     ],
-    ids=["nothing held out", "cross-fitted", "splits", "screening", "privacy"],
+    ids=["nothing held out", "splits", "screening", "privacy"],
 )
 def test_a_study_that_cannot_say_it_refuses_a_target(options, said):
     with pytest.raises(OptionError, match=said):

@@ -21,6 +21,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
+from fedopl.messages.evaluation.policy_fields import n_versions_in
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
 from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message, Query, array_axes
@@ -159,10 +160,11 @@ def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterato
     moments = conversation.each(TellContexts(), [client.name]).get(client.name)
     if moments is not None:
         everybody = constant_policy(study.actions[0], study.actions, study.features)
-        fields: dict[str, Any] = packed([everybody], study)
+        n_versions = n_versions_in(study)
+        fields: dict[str, Any] = packed([everybody] * n_versions, study)
         sizes = {axis: max(size) for axis, size in axis_sizes(study).items() if size}
         fields |= {
-            "models": np.zeros((study.n_actions, study.n_terms + 1)),
+            "models": np.zeros((n_versions, study.n_actions, study.n_terms + 1)),
             "regions": np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
         }
         if ValueAtTarget.needed(study):

@@ -10,7 +10,7 @@ from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
-from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_fields import most_in_query, n_versions_in
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
@@ -136,7 +136,7 @@ def axis_sizes(study: Study) -> Sizes:
     fewest = fewest_numbers(study)
     sizes[Axis.CELL_NUMBERS] = range(fewest, fewest + n_actions + 1)
     # If values are cross-fitted, a candidate is one policy for each fold.
-    at_once = most * folds if study.evaluation.is_cross_fitted else most
+    at_once = most * n_versions_in(study)
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
     if study.budget and study.policy.on_grid:

@@ -13,6 +13,7 @@ from fedopl.base.schema import Encoding
 from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.basis import Basis
 from fedopl.policies.bent import BentPolicy
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
@@ -82,7 +83,7 @@ def packed(
     return {**fields, RULES: np.array(rules, np.float64)}
 
 
-def in_message_order(policies: Mapping[str, Policy]) -> list[str]:
+def in_message_order(policies: Mapping[str, Policy | ByFold]) -> list[str]:
     """The names of these policies in the order in which clients report their values."""
     return sorted(policies, key=lambda name: POLICY_FIELDS.index(policies[name].message_field))
 

@@ -21,9 +21,9 @@ from fedopl.results.mixture_search import Search
 from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
-from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint, at_price
+from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint
 from fedopl.results.spending.budget_words import budget_notes, verdict_within
-from fedopl.results.spending.priced_trees import tree_at
+from fedopl.results.spending.solved_at import policy_at
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -258,13 +258,9 @@ class Record:
             raise OptionError(
                 "price: candidates do not change with a price; at_budget says which is best"
             )
-        spent = budget.spent(self.study)
-        policy: Policy
-        if self.tree:
-            policy = tree_at(self.tree, self.mixture, price, spent[:, -1])
-        else:
-            policy = at_price(self.statistics.solve(self.mixture), price, spent)
-        return self._as_used(policy)
+        return self._as_used(
+            policy_at(self.tree or self.statistics, self.mixture, price, self.study)
+        )
 
     def _as_used(self, policy: Policy) -> Policy:
         """The policy with the study's encoding and permissions."""

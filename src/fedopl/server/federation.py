@@ -28,6 +28,7 @@ from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.transport import Transport
+from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.personal_queries import learned_by_others
 from fedopl.server.policy_comparison import Candidates
@@ -56,7 +57,7 @@ def run_study(
     """
     if conversation.study.privacy:
         return _run_privately(conversation, policies or {})
-    if conversation.study.joining.diagnose and not conversation.study.evaluation.share:
+    if conversation.study.joining.diagnose and not conversation.study.evaluation.claims_values:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
     screen_if_wanted(conversation)
     study = conversation.study
@@ -70,11 +71,13 @@ def run_study(
     record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
     if study.joining.diagnose and answers:
         found = diagnose(
-            conversation, learned.setting, learned.statistics, answers, candidates.names()
+            conversation, learned.setting, learned.to_value, answers, candidates.names()
         )
         record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
     if study.target:
-        found_there = value_at_target(conversation, learned.setting, record)
+        is_by_fold = record.policy and study.evaluation.is_cross_fitted
+        valued = learn_by_fold(learned.setting, learned.price) if is_by_fold else record.policy
+        found_there = value_at_target(conversation, learned.setting, valued, record)
         record = replace(record, target=found_there, rounds=tuple(conversation.rounds))
     return record
 
@@ -160,6 +163,7 @@ def evaluate_policies(
     if not study.policy.compares_candidates:
         compared.add_arm(setting.best_arm)  # only one arm, as clients value few policies in a study
         compared.add_references()
+        compared.add_arm_by_fold(setting)
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
     record, _ = _finish(conversation, compared, given, describe=False)
@@ -229,7 +233,7 @@ def _finish(
     if policy and (study.table or study.permissions):
         # Add the study's encoding and permissions to the policy.
         policy = type(policy).from_numbers(policy.numbers(), study)
-    solved = without_each(learned) if study.evaluation.share else {}
+    solved = without_each(learned) if study.evaluation.claims_values else {}
     candidates.beside = asked_beside(setting, solved, candidates.names())
     evaluated = candidates.evaluate(
         setting, conversation, learned.chosen, describe=describe, price=learned.price

@@ -2,28 +2,28 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.spending.budget_curve import BudgetCurve, at_price
-from fedopl.results.spending.priced_trees import tree_at
+from fedopl.results.spending.solved_at import policy_at
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.candidate_curve import ask_for_candidates
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.server.learn_by_fold import learn_by_fold, statistics_by_fold
 from fedopl.server.mixtures.minimax import (
     Ascent,
     Regrets,
@@ -56,6 +56,13 @@ class Learned:
         default_factory=dict
     )  # the values of these on training rows, by client
 
+    @property
+    def to_value(self) -> Statistics | None:
+        """The statistics for policies that are to be valued: without each fold, if values are."""
+        if self.statistics is not None and self.setting.study.evaluation.is_cross_fitted:
+            return statistics_by_fold(self.setting)
+        return self.statistics
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
@@ -81,28 +88,23 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     study, policy, setting = task.setting.study, learned.policy, learned.setting
     if study.budget is None:
         return learned
-    spent = study.budget.spent(study)
     if isinstance(learned.statistics, FiniteStatistics):
         return _affordable_candidate(learned, learned.statistics, task)
+
+    def as_valued(policy: Policy, price: float) -> Policy | ByFold:
+        return learn_by_fold(setting, price) if study.evaluation.is_cross_fitted else policy
+
     if learned.tree:
-        curve = ask_for_tree_curve(
-            learned.tree, partial(_versions, setting), setting, task.conversation
-        )
+        curve = ask_for_tree_curve(learned.tree, as_valued, setting, task.conversation)
         price = curve.price_for(study.budget)
-        priced: Policy = tree_at(learned.tree, setting.weights, price, spent[:, -1])
+        priced = policy_at(learned.tree, setting.weights, price, study)
     elif isinstance(policy, LinearPolicy):
-        versions = _versions(setting, 0.0) or [policy]
-        curve = ask_for_curve(policy, versions, setting, task.conversation)
+        curve = ask_for_curve(policy, as_valued(policy, 0.0), setting, task.conversation)
         price = curve.price_for(study.budget)
-        priced = at_price(policy, price, spent)
+        priced = at_price(policy, price, study.budget.spent(study))
     else:
         return learned
     return replace(learned, policy=priced, curve=curve, price=price)
-
-
-def _versions(setting: Setting, price: float) -> list[Policy]:
-    """The policies without each fold at a price; none if values are of held-out rows."""
-    return learn_by_fold(setting, price) if setting.study.evaluation.is_cross_fitted else []
 
 
 def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: Task) -> Learned:
@@ -139,15 +141,11 @@ def _tree(task: Task) -> Learned:
         found = versions[-1].statistics
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
-        versions = [tree_search.Searched(found.solve(setting.weights), found)]
+        versions = [Searched(found.solve(setting.weights), found)]
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
     *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
-    if by_fold:
-        setting = replace(
-            setting, trees_by_fold=partial(tree_search.trees_at_price, by_fold, setting)
-        )
     return Learned(
-        setting=setting,
+        setting=replace(setting, trees_by_fold=by_fold),
         policy=last.policy,
         statistics=last.statistics,
         search=search,

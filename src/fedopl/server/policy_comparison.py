@@ -12,10 +12,11 @@ from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
-from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_fields import fields_about, most_in_query, valued_split
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import Query, RowSplit
 from fedopl.messages.trees.leaf_values import ValueLeaves
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
@@ -82,7 +83,7 @@ class Candidates:
         self.study = study
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
-        self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
+        self.beside: Mapping[str, Policy | ByFold] = {}  # valued, but not shown in tables
         self.others: Mapping[str, Fields] | None = None  # by client, to make a personal policy from
         if not study.policy.compares_candidates:
             return
@@ -118,6 +119,13 @@ class Candidates:
             if room and arm_name(action) not in self.policies and _is_scored(setting, place):
                 self.add_arm(action)
                 room -= 1
+        self.add_arm_by_fold(setting)
+
+    def add_arm_by_fold(self, setting: Setting) -> None:
+        """Add the best arm of the other folds, if values are by fold and folds differ in it."""
+        is_by_fold = self.study.evaluation.is_cross_fitted and setting.by_fold
+        if is_by_fold and {*arms_by_fold(setting)} != {setting.best_arm}:
+            self.policies[BEST_ARM] = self._arm(setting.best_arm)
 
     def add_references(self) -> None:
         """Add the arms that guardrails compare with."""
@@ -127,7 +135,9 @@ class Candidates:
 
     def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
         """The values of all candidates at every client, on rows of this split."""
-        query = EstimateValues(split=split, **self.fields(self._checked_names({})))
+        names = self.names()
+        self._check_room(names)
+        query = EstimateValues(split=split, **self.fields(names))
         return conversation.require_quorum(conversation.each(query, setting.weights))
 
     def evaluate(
@@ -150,17 +160,15 @@ class Candidates:
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
-        if by_fold and {*arms_by_fold(setting)} != {setting.best_arm}:
-            self.policies[BEST_ARM] = self._arm(setting.best_arm)
         if by_fold or self.study.evaluation.share:
-            across = self._by_fold(setting, chosen, price) if by_fold else None
-            fields = across or self._held_out(self.beside)
+            valued = self._valued(setting, chosen, price)
+            fields = self._fields_about({**valued, **self.beside})
             queries["values"] = (
                 {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
                 if self.others
                 else EstimateValues(**fields)
             )
-            fields = across or self._held_out({})
+            fields = self._fields_about(valued)
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
         if describe:
@@ -178,8 +186,8 @@ class Candidates:
         replies = dict(zip(queries, found, strict=True))
         if by_fold:  # only clients whose sums by fold the policies were learned from
             others = {name: "" for name in clients if name not in by_fold}
-            valued = [name for name in queries if isinstance(queries[name], EstimateValues)]
-            replies |= {name: replies[name] and replies[name].without(others) for name in valued}
+            told = [name for name in queries if isinstance(queries[name], EstimateValues)]
+            replies |= {name: replies[name] and replies[name].without(others) for name in told}
         everything = replies.get("values")
         shown = self._shown(everything, self.own)
         tables = self.tables(setting, shown, chosen) if shown else {}
@@ -260,42 +268,36 @@ class Candidates:
             return Answers(answers.exchange, {name: partial(shown, name) for name in answers})
         return Answers(answers.exchange, {name: shown(name) for name in answers})
 
-    def fields(
-        self, names: list[str], beside: Mapping[str, Policy] | None = None
-    ) -> dict[str, Any]:
-        """The fields of a query that hold these candidates, and further policies to value."""
+    def fields(self, names: list[str]) -> dict[str, Any]:
+        """The fields of a query that hold these candidates."""
         policies = [self.policies[name] for name in names if name in self.policies]
-        rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
-        return packed([*policies, *(beside or {}).values()], self.study, rules)
+        return packed(policies, self.study, self._places_of_rules(names))
 
-    def _by_fold(self, setting: Setting, chosen: str, price: float) -> Fields:
-        """The fields with all candidates for every fold; learned ones and the best arm differ."""
-        n_folds = self.study.nuisances.folds
-        versions: dict[str, list[Policy]] = {}
+    def _places_of_rules(self, names: Collection[str]) -> list[int]:
+        return [self.study.candidates.index(rule) for rule in self.rules if rule in names]
+
+    def _valued(self, setting: Setting, chosen: str, price: float) -> dict[str, Policy | ByFold]:
+        """The candidates as they are valued: if that is by fold, learned ones and the best arm."""
+        found: dict[str, Policy | ByFold] = {**self.policies}
+        if not self.study.evaluation.is_cross_fitted:
+            return found
         if not self.study.evaluates:  # what is only valued is the same in all folds
-            versions[chosen] = learn_by_fold(setting, price)
-        if BEST_ARM in self.policies:
-            versions[BEST_ARM] = [self._arm(action) for action in arms_by_fold(setting)]
-        policies = [
-            policy
-            for name in in_message_order(self.policies)
-            for policy in versions.get(name) or [self.policies[name]] * n_folds
-        ]
-        packed_policies = packed(policies, self.study)
-        return {"split": RowSplit.TRAINING, "versions": n_folds, **packed_policies}
+            found[chosen] = learn_by_fold(setting, price)
+        if BEST_ARM in found:
+            found[BEST_ARM] = ByFold(map(self._arm, arms_by_fold(setting)))
+        return found
 
-    def _held_out(self, beside: Mapping[str, Policy]) -> Fields:
-        """The fields with all candidates and further policies, on held-out rows."""
-        return {
-            "split": RowSplit.EVALUATION,
-            **self.fields(self._checked_names(beside), beside),
-        }
+    def _fields_about(self, policies: Mapping[str, Policy | ByFold]) -> Fields:
+        """The fields of a query for values of these policies, and of the study's rules."""
+        self._check_room([*policies, *self.rules])
+        rules = self._places_of_rules(self.rules)
+        fields = fields_about(policies.values(), self.study, rules)
+        return {"split": valued_split(self.study), **fields}
 
-    def _checked_names(self, beside: Mapping[str, Policy]) -> list[str]:
-        names, most = self.names(), most_in_query(self.study)
-        if len(names) + len(beside) > most:
+    def _check_room(self, names: Collection[str]) -> None:
+        most = most_in_query(self.study)
+        if len(names) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
-        return names
 
 
 def room_for_policies(setting: Setting, n_asked: int) -> int:

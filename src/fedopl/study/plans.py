@@ -266,12 +266,8 @@ def why_not_by_fold(study: "Study") -> str | None:
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
     if study.mixture.kind in FOUND:
         return f"a {study.mixture.kind} mixture is found on separate rows"
-    if study.joining.diagnose:
-        return "joining is judged on held-out rows"
     if study.personal.kind != "none" and policy.kind != "linear":
         return "only of linear policies is a personal one solved for without each fold"
-    if study.target is not None:
-        return "a policy is valued at a target on held-out rows"
     return None
 
 

@@ -35,6 +35,14 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
 
+# Behind the folds come the rows that are held out.
+_FOLDS_OF = {
+    RowSplit.TRAINING: slice(0, -1),
+    RowSplit.FITTING: slice(1, -1),
+    RowSplit.VALIDATION: slice(0, 1),
+    RowSplit.EVALUATION: slice(-1, None),
+}
+
 
 class StudyRows:
     """The rows of a study: one chunk if they are in memory, many chunks if they are on disk."""
@@ -272,30 +280,20 @@ class StudyRows:
 
     def n_rows(self, split: RowSplit) -> int:
         """The number of rows of a split."""
-        return self._sizes[split]
+        return int(self.rows_by_fold_action[_FOLDS_OF[split]].sum())
 
     def weight_of(self, split: RowSplit) -> float:
-        """The total weight of training or held-out rows; their number, if rows have no weights."""
+        """The total weight of a split's rows; their number, if rows have no weights."""
         weights, folds = self.given.weights, self.folds_as_given
         if weights is None:
             return float(self.n_rows(split))
         if not self.given.is_on_disk:
             return float(self.whole.data.weights_of(self.whole.rows(split)).sum())
-        are_held_out, total = split is RowSplit.EVALUATION, 0.0
+        in_split, total = np.zeros(folds.n_folds + 1, np.bool_), 0.0
+        in_split[_FOLDS_OF[split]] = True
         for rows in self.given.slices(ROWS_PER_CHUNK):
-            is_held_out = folds.of_row[rows] == folds.n_folds
-            total += float(weights[rows][is_held_out == are_held_out].sum())
+            total += float(weights[rows][in_split[folds.of_row[rows]]].sum())
         return total
-
-    @computed_once
-    def _sizes(self) -> dict[RowSplit, int]:
-        first, *others, held_out = self.rows_by_fold_action.sum(axis=1).tolist()
-        return {
-            RowSplit.TRAINING: first + sum(others),
-            RowSplit.FITTING: sum(others),
-            RowSplit.VALIDATION: first,
-            RowSplit.EVALUATION: held_out,
-        }
 
     # --- summing them --------------------------------------------------------------------------
 

@@ -1,17 +1,21 @@
 """The policies that a query asks about: a field for each kind, named by the kind itself."""
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
-from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
+from fedopl.policies.by_fold import ByFold, versions_of
+from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, packed
+from fedopl.policies.policy import Policy
 from fedopl.study.message_sizes import MOST_DIAGNOSED
 from fedopl.study.study import Study
 
-# What would be learned without each of three clients: one of them is among the usual ones.
-_LEFT_OUT = 2
+# What would be learned without each of three clients: one of them is among the usual ones. And if
+# values are by fold, best arms may be, too: of all clients, and without each of the three.
+_LEFT_OUT, _ARMS_BY_FOLD = 2, 4
 
 
 @message
@@ -54,6 +58,26 @@ class AsksAboutSplit(Query[AnswerType]):
     split: RowSplit
 
 
+def fields_about(
+    policies: Iterable[Policy | ByFold], study: Study, rules: Sequence[int] = ()
+) -> dict[str, Any]:
+    """The fields of a query for values of these policies, each in as many versions as valued."""
+    n_versions = n_versions_in(study)
+    rules = [rule for rule in rules for _ in range(n_versions)]
+    each = versions_of(policies, n_versions)
+    return {"versions": n_versions, **packed(each, study, rules)}
+
+
+def n_versions_in(study: Study) -> int:
+    """How many versions of a policy are valued: one for each fold, or one on held-out rows."""
+    return study.nuisances.folds if study.evaluation.is_cross_fitted else 1
+
+
+def valued_split(study: Study) -> RowSplit:
+    """The rows that policies are valued on: held-out ones, or all if values are cross-fitted."""
+    return RowSplit.TRAINING if study.evaluation.is_cross_fitted else RowSplit.EVALUATION
+
+
 def most_candidates(study: Study) -> int:
     """How many policies a study compares: constant arms, its own, and two more.
 
@@ -65,4 +89,5 @@ def most_candidates(study: Study) -> int:
 
 def most_in_query(study: Study) -> int:
     """How many policies one query may ask about: these, and those without one client."""
-    return most_candidates(study) + _LEFT_OUT
+    by_fold = _ARMS_BY_FOLD if study.evaluation.is_cross_fitted else 0
+    return most_candidates(study) + _LEFT_OUT + by_fold

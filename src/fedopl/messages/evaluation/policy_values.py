@@ -13,6 +13,7 @@ from fedopl.messages.evaluation.others_learned import MOST_PERSONAL, CarriesOthe
 from fedopl.messages.evaluation.policy_fields import (
     AsksAboutPolicies,
     AsksAboutSplit,
+    n_versions_in,
 )
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
 from fedopl.messages.plausibility import (
@@ -121,8 +122,7 @@ class EstimateValues(
         if self.is_personal and (self.outcome or not is_valued):
             return False
         if self.versions != 1:
-            folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 1
-            if self.versions != folds or self.n_policies % folds:
+            if self.versions != n_versions_in(study) or self.n_policies % self.versions:
                 return False
             if self.split is not RowSplit.TRAINING:
                 return False

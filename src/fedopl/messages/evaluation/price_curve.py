@@ -7,7 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
+from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, n_versions_in
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import (
     LARGEST_ASKED,
@@ -80,10 +80,10 @@ class ValueSpending(
 
     def is_plausible(self, study: Study) -> bool:
         """As many policies or prices as the study has, and an action that there is."""
-        folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 1
-        if self.versions != folds or self.n_policies % folds:
+        versions = n_versions_in(study)
+        if self.versions != versions or self.n_policies % versions:
             return False
-        n_told = self.n_policies // folds * max(1, len(self.prices)) + study.n_actions + 1
+        n_told = self.n_policies // versions * max(1, len(self.prices)) + study.n_actions + 1
         if n_told != n_points(study) or not 0 <= self.against < study.n_actions:
             return False
         return not len(self.prices) or self._rise(study)

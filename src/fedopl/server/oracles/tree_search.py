@@ -12,16 +12,14 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.policy import Policy
-from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY
 from fedopl.policies.trees.nodes import Branch, Node, as_arrays
 from fedopl.policies.trees.second_look import SecondLook, look_close
-from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.tree_statistics import (
     LeafDoubts,
+    Searched,
     ThresholdsMoved,
     TreeStatistics,
     grown_trees,
@@ -101,14 +99,6 @@ class _Asking:
         return LeafDoubts(caution=study.caution, cells=cells, taken=taken)
 
 
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """A tree for the study's mixture, and all that clients reported for it."""
-
-    policy: TreePolicy
-    statistics: TreeStatistics
-
-
 def learn(setting: Setting, conversation: Conversation) -> tuple[list[Searched], Counts]:
     """Agree on thresholds, then grow all versions of the tree, with one exchange for each level.
 
@@ -120,15 +110,6 @@ def learn(setting: Setting, conversation: Conversation) -> tuple[list[Searched],
     policies = grown_trees(study, grid, len(study.left_out), asking)
     versions = [Searched(*own) for own in zip(policies, asking.first, strict=True)]
     return versions, counts
-
-
-def trees_at_price(versions: Sequence[Searched], setting: Setting, price: float) -> list[Policy]:
-    """The trees of these versions, at a price of what the study's budget is about."""
-    budget = setting.study.budget
-    if not price or budget is None:
-        return [own.policy for own in versions]
-    costs = budget.spent(setting.study)[:, -1]
-    return [tree_at(own.statistics, setting.weights, price, costs) for own in versions]
 
 
 def look_twice(

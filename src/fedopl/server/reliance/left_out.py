@@ -9,10 +9,14 @@ from fedopl.base.estimates import Estimate
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.reliance import LeftOut
 from fedopl.results.sums.any_mixture import Solved
-from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.learn_policy import Learned
-from fedopl.server.reliance.influential import best_arm_without, without
+from fedopl.server.reliance.influential import (
+    best_arm_without,
+    valued_arm,
+    valued_arm_without,
+    without,
+)
 from fedopl.study.mixture import Weights
 
 
@@ -30,8 +34,7 @@ class WithoutOne:
         others = {name: reported for name, reported in self._answers.items() if name != client}
         if not others or not any(setting.weights[name] > 0 for name in others):
             return None
-        best = best_arm_without(setting, client)
-        now, then = arm_name(setting.best_arm), arm_name(best)
+        now, (then, _) = valued_arm(setting, self._places), valued_arm_without(setting, client)
         instead = without(client) if not isinstance(solved, str) else solved
         is_valued = solved is not None and instead in self._places
         gain = self._contrast(chosen, now)
@@ -43,7 +46,7 @@ class WithoutOne:
         return LeftOut(
             client=client,
             weight=setting.weights[client],
-            best_arm=best,
+            best_arm=best_arm_without(setting, client),
             gain=_estimate(others, setting.weights, gain),
             gain_without=_estimate(others, setting.weights, after),
             difference=_estimate(others, setting.weights, changed),
