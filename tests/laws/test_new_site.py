@@ -55,7 +55,8 @@ def learned(clients=CLIENTS, target=THERE, **options):
 
 def opened(clients, plan):
     """The doors of these sources and of the target, after a run, and its record."""
-    study = Study(actions=ACTIONS, features=THERE.feature_names, target=plan)
+    domain = {"actions": ACTIONS, "features": THERE.feature_names}
+    study = Study(**domain, target=plan, evaluation=0.25)
     rows = {**clients, "new": THERE.as_rows(ACTIONS)}
     doors = {
         name: Door(name, data, study, limits=fedopl.Limits.open(), secret=SEED_ALONE)
