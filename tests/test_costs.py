@@ -220,6 +220,7 @@ AXES = {
     Axis.OTHERS: "d",
     Axis.OTHERS_NUMBERS: "p + 1 + D",
     Axis.OTHERS_TERMS: "p + 1",
+    Axis.OTHERS_NODES: "0",
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",

@@ -7,15 +7,19 @@ import pytest
 
 import fedopl
 from fedopl.client.answers.handlers import HANDLERS
-from fedopl.client.answers.valuing import estimate_values
+from fedopl.client.answers.valuing import estimate_values, value_personal
 from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.local.personal_tree import PersonalTreeTask
+from fedopl.client.rows.chunks import ScoredRows
+from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of, leaf_positions, leaves_of
-from fedopl.results.value_tables import BEST_ARM
+from fedopl.results.value_tables import BEST_ARM, PERSONAL
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.oracles import tree_search
+from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling
 from fedopl.solvers.prediction_errors import outcome_noise
 
 CUTS = {"x0": (-0.6, 0.1, 0.7), "x1": (-0.4, 0.3), "x2": (0.0,)}
@@ -270,3 +274,105 @@ def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(seen):
     assert run.values.of("learned").n_rows == 150
     clients_of = [sorted(one.statistics.cells) for one in seen["versions"]]
     assert clients_of == [["thirty"]] * 5 + [["one", "thirty"]]
+
+
+# --- personal trees -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "weighted"), [("local", False), ("federated", True)])
+def test_personal_trees_of_a_fold_rest_on_no_row_of_it(kind, weighted, seen, monkeypatch):
+    """Neither the shared tree, nor what its leaves are worth to others, nor the client's rows."""
+    rng, told = np.random.default_rng(8), {}
+
+    def spy(space, query):
+        told[space.client] = query
+        return value_personal.answer(space, query)
+
+    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    clients = {}
+    for name, n_rows in ROWS.items():
+        weights = rng.integers(1, 4, n_rows) / 2 if weighted else None
+        clients[name] = logged(rng, n_rows, -1 if name == "x" else 0.5, weights=weights)
+    plan = fedopl.Tree(depth=2, cuts=CUTS)
+    nuisances = fedopl.NuisancePlan(propensity="marginal", kind=kind)
+    run = fedopl.learn(
+        clients,
+        policy=plan,
+        nuisances=nuisances,
+        evaluation="cross-fitted",
+        basis="linear",
+        personal="ridge",
+        limits=Limits(),
+    )
+    spaces, worth = seen["spaces"], {name: [] for name in ROWS}
+    moved = 0
+    for version, fold in enumerate([*range(5), None]):
+        root = grown_without(spaces, fold, shared_scores, 2)
+        sums = {name: sums_by_hand(space, fold, root) for name, space in spaces.items()}
+        others = {name: others_by_hand(sums, name) for name in spaces}
+        curves = {
+            name: PersonalPath.of(sums[name], others[name], Scaling.none(len(leaves_of(root))))
+            for name in spaces
+        }
+        for name, space in spaces.items():
+            query, contexts = told[name], space.whole.data.contexts
+            assert query.roots(space.study)[version] == root
+            sent = query.others[version][:, : len(leaves_of(root))]
+            assert np.allclose(sent, others[name], rtol=1e-9)
+            likely = [curves[other].log_likelihoods() for other in spaces if other != name]
+            assert np.allclose(query.likelihoods[version], np.mean(likely, axis=0), atol=1e-6)
+            sources = [shared_scores(space)] + [own_scores(space)] * (kind == "federated")
+            found = PersonalTreeTask(
+                study=space.study,
+                scored=[rows_by_hand(space, fold, scores) for scores in sources],
+                n_rows=int((space.whole.folds.of_row != fold).sum()),
+                root=root,
+                own_root=grown_without({name: space}, fold, own_scores, 2),
+                others=others[name],
+                likelihoods=np.mean(likely, axis=0),
+            ).solve()
+            if fold is None:
+                assert np.array_equal(
+                    space.personal_policy.decide(contexts), found.decide(contexts)
+                )
+            else:
+                worth[name].append(found.root)
+                moved += found.root != root
+    assert moved > 5
+    assert max(len(set(roots)) for roots in worth.values()) > 1
+    for name, space in spaces.items():
+        value = value_by_fold(space, worth[name])
+        assert run.values.of(PERSONAL, name).value == pytest.approx(value, rel=1e-9)
+        assert run.values.of(PERSONAL, name).n_rows == ROWS[name]
+
+
+def rows_by_hand(space, fold, scores):
+    """The rows outside a fold, or all, with these scores."""
+    data, others = space.whole.data, space.whole.folds.of_row != fold
+    weights = data.weights_of(slice(None))[others]
+    rows = ScoredRows(contexts=data.contexts[others], scores=scores[others], weights=weights)
+    return lambda: [rows]
+
+
+def sums_by_hand(space, fold, root):
+    """Shares of weight, and of mean scores, of the leaves of a tree, without the rows of a fold."""
+    (rows,) = rows_by_hand(space, fold, space.scores)()
+    leaf = leaf_positions(root, space.study.columns, rows.contexts)
+    shares = rows.weights / rows.weights.sum()
+    apart = ((rows.scores - rows.scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    return OwnSums(
+        gram=np.diag([shares[leaf == one].sum() for one in range(len(leaves_of(root)))]),
+        products=np.column_stack(
+            [shares[leaf == one] @ rows.scores[leaf == one] for one in range(len(leaves_of(root)))]
+        ),
+        known=np.ones(3, bool),
+        squares=float(shares @ apart),
+        n_rows=len(leaf),
+    )
+
+
+def others_by_hand(sums, name):
+    """Mean scores by action and leaf over all other clients, which count by their rows."""
+    rest = {other: ROWS[other] for other in sums if other != name}
+    products = sum(rows * sums[other].products for other, rows in rest.items())
+    return products / sum(rows * np.diag(sums[other].gram) for other, rows in rest.items())

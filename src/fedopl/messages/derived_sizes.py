@@ -164,6 +164,7 @@ def _sizes_of_others(study: Study, most: int) -> Sizes:
         Axis.OTHERS: range(0, lines + 1, lines or 1),
         Axis.OTHERS_NUMBERS: range(0, numbers + 1),
         Axis.OTHERS_TERMS: range(0, n_terms + 1, n_terms or 1),
+        Axis.OTHERS_NODES: range(0, 2 * numbers if kind == "tree" else 1),
         Axis.STRENGTHS: range(0, len(RIDGE_STRENGTHS) + 1, len(RIDGE_STRENGTHS)),
     }
 

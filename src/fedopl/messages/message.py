@@ -96,6 +96,7 @@ class Axis(enum.Enum):
     OTHERS = "others"  # of what all others learned: actions, or one line of candidates; or nothing
     OTHERS_NUMBERS = "others' numbers"  # linear numbers, leaves or candidates; or nothing
     OTHERS_TERMS = "others' terms"  # as `TERMS`, or nothing
+    OTHERS_NODES = "others' nodes"  # as `TREE_NODES`, or nothing
     STRENGTHS = "strengths"  # the public ones by which a personal policy may follow its own rows
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"

@@ -3,6 +3,7 @@
 from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import at_price
 from fedopl.server.aggregate.setting import Setting, best_of_arms
+from fedopl.server.oracles import tree_search
 from fedopl.study.mixture import renormalised
 
 
@@ -13,7 +14,7 @@ def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
     of all rows.
     """
     if setting.trees_by_fold:
-        return setting.trees_by_fold(price)
+        return tree_search.trees_at_price(setting.trees_by_fold, setting, price)
     weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
     policies = [statistics.solve(weights) for statistics in setting.without_each_fold]
     budget = setting.study.budget

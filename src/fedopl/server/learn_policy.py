@@ -17,7 +17,7 @@ from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
@@ -139,13 +139,11 @@ def _tree(task: Task) -> Learned:
         found = versions[-1].statistics
         search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
         setting = _weighed(setting, search)
-        versions = [tree_search.Searched(found.solve(setting.weights), found)]
+        versions = [Searched(found.solve(setting.weights), found)]
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
     *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
     if by_fold:
-        setting = replace(
-            setting, trees_by_fold=partial(tree_search.trees_at_price, by_fold, setting)
-        )
+        setting = replace(setting, trees_by_fold=by_fold)
     return Learned(
         setting=setting,
         policy=last.policy,

@@ -241,8 +241,6 @@ def why_not_by_fold(study: "Study") -> str | None:
         return f"a {study.mixture.kind} mixture is found on separate rows"
     if study.joining.diagnose:
         return "joining is judged on held-out rows"
-    if study.personal.kind != "none" and policy.kind != "linear":
-        return "only of linear policies is a personal one solved for without each fold"
     if study.target is not None:
         return "a policy is valued at a target on held-out rows"
     return None

@@ -1,8 +1,8 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values held."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
+
+_Part = TypeVar("_Part")
 
 
 class StudyRows:
@@ -88,6 +90,13 @@ class StudyRows:
             outcome=self.outcome,
             clip=Clip.of(self._study),
         )
+
+    def kept(self, parts: Callable[[], Iterable[_Part]]) -> Callable[[], Iterable[_Part]]:
+        """What is made of the rows, for several passes: made once, if they are in memory."""
+        if self.given.is_on_disk:
+            return parts
+        made = list(parts())
+        return lambda: iter(made)
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows, and the part (of `N_PARTS`) of each."""

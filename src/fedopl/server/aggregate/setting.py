@@ -1,6 +1,6 @@
 """What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,10 +10,10 @@ from fedopl.base.computed_once import computed_once
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.policies.policy import Policy
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.server.exchange.answers import Answers
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
@@ -30,8 +30,7 @@ class Setting:
     row_weights: dict[str, float] | None = None  # total weight of those rows, if clients reported
     by_fold: Answers[ScoreSumsByFold] | None = None  # if the study asks for sums by fold
     cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
-    # Trees learned without each fold, as asking led to them, at a price of what they spend.
-    trees_by_fold: Callable[[float], list[Policy]] | None = None
+    trees_by_fold: Sequence[Searched] = ()  # learned without each fold
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
     clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges

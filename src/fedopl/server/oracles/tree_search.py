@@ -13,7 +13,6 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.policy import Policy
-from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY
@@ -22,6 +21,7 @@ from fedopl.policies.trees.second_look import SecondLook, look_close
 from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.tree_statistics import (
     LeafDoubts,
+    Searched,
     ThresholdsMoved,
     TreeStatistics,
     grown_trees,
@@ -99,14 +99,6 @@ class _Asking:
         if without is not None:
             taken = taken.of_folds({*range(study.nuisances.folds)} - {without})
         return LeafDoubts(caution=study.caution, cells=cells, taken=taken)
-
-
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """A tree for the study's mixture, and all that clients reported for it."""
-
-    policy: TreePolicy
-    statistics: TreeStatistics
 
 
 def learn(setting: Setting, conversation: Conversation) -> tuple[list[Searched], Counts]:
