@@ -179,7 +179,7 @@ QUERIES = {
     "Describe": Message(110, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
     "SumCells": Message(71, "V·4·h + c + j + T"),
-    "ValueLeaves": Message(57, "508"),
+    "ValueLeaves": Message(61, "V·508"),
     "TellModels": Message(48, "0"),
     "CompareModels": Message(104, "C·d·(12·p + 19)"),
     "ClassifyContexts": Message(57, "a·(p + 1) + 1"),

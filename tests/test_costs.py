@@ -198,6 +198,7 @@ AXES = {
     Axis.FIT_NUMBERS: "8",
     Axis.CELL_NUMBERS: "x",
     Axis.LEAVES: "L",
+    Axis.LEAF_NUMBERS: "d",
     Axis.QUESTIONS: "V·q",
     Axis.NEAR_CUTS: "31",
     Axis.NEAR_BINS: "32",

@@ -7,15 +7,16 @@ import pytest
 
 import fedopl
 from fedopl.client.answers.handlers import HANDLERS
-from fedopl.client.answers.valuing import estimate_values, value_personal
+from fedopl.client.answers.valuing import estimate_values, value_leaves, value_personal
 from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.local.personal_tree import PersonalTreeTask
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of, leaf_positions, leaves_of
-from fedopl.results.value_tables import BEST_ARM, PERSONAL
+from fedopl.results.value_tables import ALIKE, BEST_ARM, LEAF_GAIN, LEARNED, PERSONAL
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.oracles import tree_search
@@ -264,16 +265,90 @@ def test_variances_of_trees_are_larger_by_twice_how_often_versions_differ(seen):
     assert factor == pytest.approx(1 + 2 * apart)
 
 
-def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(seen):
+@pytest.mark.parametrize("personal", ["none", "ridge"])
+def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(personal, seen):
     rng = np.random.default_rng(0)
     groups = {"one": np.zeros(150, int), "thirty": np.arange(150) % 30}
     clients = {name: logged(rng, 150, 0.3, groups=own) for name, own in groups.items()}
     plan = fedopl.Tree(depth=2, cuts=CUTS)
-    run = learned(clients, plan, quorum=0.5)
+    run = learned(clients, plan, quorum=0.5, personal=personal)
     assert {r.query: r.refused for r in run.rounds}["SumByFold"] == {"one": "TOO_FEW_ROWS"}
     assert run.values.of("learned").n_rows == 150
+    leaves = [row.estimate.n_rows for row in run.leaves if row.action == LEARNED and row.estimate]
+    assert 0 < sum(leaves) <= 150
     clients_of = [sorted(one.statistics.cells) for one in seen["versions"]]
     assert clients_of == [["thirty"]] * 5 + [["one", "thirty"]]
+
+
+# --- leaves ---------------------------------------------------------------------------------------
+
+
+def test_a_leaf_has_what_the_trees_of_the_other_folds_decide_for_its_rows(seen, monkeypatch):
+    """Not what its own action is worth there: the rows of a leaf helped to find it."""
+    told = {}
+
+    def spy(space, query):
+        told[space.client] = value_leaves.answer(space, query)
+        return told[space.client]
+
+    monkeypatch.setitem(HANDLERS, ValueLeaves, spy)
+    rng = np.random.default_rng(6)
+    clients = {}
+    for name, n_rows in ROWS.items():
+        weights = rng.integers(1, 4, n_rows) / 2
+        clients[name] = logged(rng, n_rows, 0.2, weights=weights)
+    run = learned(clients, fedopl.Tree(depth=2, cuts=CUTS), limits=Limits())
+    spaces, leaves = seen["spaces"], leaves_of(run.policy.root)
+    roots = [grown_without(spaces, fold, shared_scores, 2) for fold in range(5)]
+    sums = np.zeros((len(leaves), 4))  # the share of people, then these times the three numbers
+    for name, space in spaces.items():
+        whole, weight = space.whole, space.whole.data.weights_of(slice(None))
+        contexts, rows = whole.data.contexts, np.arange(len(weight))
+        each = np.stack([decided(root, space.study, contexts) for root in roots])
+        chosen = each[whole.folds.of_row, rows]
+        leaf = leaf_positions(run.policy.root, space.study.columns, contexts)
+        scores, own = whole.scores[rows, chosen], np.array([one.action for one in leaves])[leaf]
+        numbers = np.column_stack([scores, scores - whole.data.rewards, chosen == own])
+        for place in range(len(leaves)):
+            inside, w = leaf == place, weight[leaf == place]
+            share = w.sum() / weight.sum() * ROWS[name] / sum(ROWS.values())
+            means = w @ numbers[inside] / w.sum()
+            sums[place] += share * np.array([1, *means])
+            spread = w**2 @ (numbers[inside] - means) ** 2 / w.sum() ** 2
+            spread *= inside.sum() / (inside.sum() - 1)
+            pairs = [(a[inside] != b[inside]).mean() for a, b in combinations(each, 2)]
+            expected = spread * (1 + 2 * np.mean(pairs))
+            assert told[name].variances[place] == pytest.approx(expected, rel=1e-9)
+    assert len(leaves) > 2
+    assert 0 < sums[:, 3].sum() < 1  # some rows are decided about otherwise
+    found = {(row.leaf, row.action): row for row in run.leaves}
+    for place, (share, *totals) in enumerate(sums):
+        for name, total in zip((LEARNED, LEAF_GAIN, ALIKE), totals, strict=True):
+            assert found[place, name].share == pytest.approx(share, rel=1e-9)
+            assert found[place, name].estimate.value == pytest.approx(total / share, rel=1e-9)
+    whole = sum(row.share * row.estimate.value for row in run.leaves if row.action == LEARNED)
+    assert whole == pytest.approx(run.values.of("learned").value, rel=1e-9)
+
+
+def test_values_of_leaves_say_no_more_than_there_is():
+    """With no effect at all, what leaves gain over what was done is nothing, on average."""
+    gains = {"across folds": [], "of the action": []}
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        clients = {"x": logged(rng, 200, 0.0)}
+        nuisances = fedopl.NuisancePlan(propensity="marginal", kind="local")
+        options = {"nuisances": nuisances, "basis": "linear", "personal": "none"}
+        run = fedopl.learn(
+            clients, policy=fedopl.Tree(depth=2, cuts=CUTS), evaluation="cross-fitted", **options
+        )
+        gains["across folds"] += [
+            row.share * row.estimate.value for row in run.leaves if row.action == LEAF_GAIN
+        ]
+        cells = run.tree.leaf_sums(run.policy.root)["x"]
+        places = [2 + leaf.action for leaf in leaves_of(run.policy.root)]
+        gains["of the action"].append(cells[np.arange(len(cells)), places].sum())
+    assert abs(sum(gains["across folds"]) / 30) < 0.06
+    assert sum(gains["of the action"]) / 30 > 0.15
 
 
 # --- personal trees -------------------------------------------------------------------------------

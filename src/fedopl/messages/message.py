@@ -74,6 +74,7 @@ class Axis(enum.Enum):
     INTERACTION_NUMBERS = "interaction numbers"  # which features, and how strong
     CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
     LEAVES = "leaves"  # of a finished tree
+    LEAF_NUMBERS = "leaf numbers"  # by action; across folds, the value, a gain, and who is alike
     QUESTIONS = "questions"  # of a tree, each before those below it; of its versions, likewise
     NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one
     NEAR_BINS = "near bins"  # below, between and above them
