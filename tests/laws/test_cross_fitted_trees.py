@@ -22,6 +22,7 @@ from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.oracles import tree_search
 from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling
 from fedopl.solvers.prediction_errors import outcome_noise
+from fedopl.study.mixture import Minimax
 
 CUTS = {"x0": (-0.6, 0.1, 0.7), "x1": (-0.4, 0.3), "x2": (0.0,)}
 QUESTIONS = [(column, cut) for column, cuts in enumerate(CUTS.values()) for cut in cuts]
@@ -278,6 +279,87 @@ def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(personal, seen):
     assert 0 < sum(leaves) <= 150
     clients_of = [sorted(one.statistics.cells) for one in seen["versions"]]
     assert clients_of == [["thirty"]] * 5 + [["one", "thirty"]]
+
+
+# --- weights that are found -----------------------------------------------------------------------
+
+
+def test_weights_for_the_client_that_loses_most_are_found_without_each_fold(seen):
+    """As if each fold were left out by hand, in the ascent and in the search of every step."""
+    rng = np.random.default_rng(4)
+    clients = {
+        name: logged(rng, n_rows, -1.0 if name == "x" else 1.0) for name, n_rows in ROWS.items()
+    }
+    plan = fedopl.Tree(depth=2, cuts=CUTS)
+    run = learned(clients, plan, mixture=Minimax(steps=6), limits=Limits())
+    spaces, weights = seen["spaces"], []
+    for version, fold in enumerate([*range(5), None]):
+        found, root = ascent_by_hand(spaces, fold, 6)
+        weights.append(found)
+        tree = run.policy if fold is None else seen["together"][version]
+        for space in spaces.values():
+            contexts = space.whole.data.contexts
+            assert np.array_equal(tree.decide(contexts), decided(root, space.study, contexts))
+    assert run.mixture == pytest.approx(weights[-1], rel=1e-9)
+    assert any(own != pytest.approx(weights[-1], abs=0.01) for own in weights[:-1])
+    total = 0.0
+    for name, space in spaces.items():
+        roots = [tree.root for tree in seen["together"]]
+        value = value_by_fold(space, roots)
+        assert run.values.of("learned", name).value == pytest.approx(value, rel=1e-9)
+        total += run.mixture[name] * value
+    assert run.values.of("learned").value == pytest.approx(total, rel=1e-9)
+    arms = [Leaf(best_arm_by_hand(spaces, fold, weights[fold])) for fold in range(5)]
+    assert len(set(arms)) > 1
+    arm = sum(run.mixture[name] * value_by_fold(space, arms) for name, space in spaces.items())
+    assert run.values.of(BEST_ARM).value == pytest.approx(arm, rel=1e-9)
+
+
+def best_arm_by_hand(spaces, fold, weights):
+    """The action with the largest mean score in the mixture, without the rows of a fold."""
+    rows = {name: rows_by_hand(space, fold, space.scores)()[0] for name, space in spaces.items()}
+    return int(sum(weights[name] * own.scores.mean(axis=0) for name, own in rows.items()).argmax())
+
+
+def ascent_by_hand(spaces, fold, n_steps):
+    """The weights whose tree leaves the least largest regret, and the tree; each row counts one."""
+    rows = {name: rows_by_hand(space, fold, space.scores)()[0] for name, space in spaces.items()}
+    study = next(iter(spaces.values())).study
+
+    def tree_for(weights):
+        contexts = np.vstack([own.contexts for own in rows.values()])
+        gains = [weights[name] / len(own.scores) * own.scores for name, own in rows.items()]
+        return best(contexts, np.vstack(gains), 2)[0]
+
+    def values(root):
+        return {
+            name: own.scores[np.arange(len(own.scores)), decided(root, study, own.contexts)].mean()
+            for name, own in rows.items()
+        }
+
+    most = {name: values(tree_for({**dict.fromkeys(rows, 0.0), name: 1.0}))[name] for name in rows}
+
+    def regrets(weights):
+        worth = values(tree_for(weights))
+        return np.array([most[name] - worth[name] for name in rows])
+
+    start = np.array([ROWS[name] for name in rows]) / sum(ROWS.values())
+    logs, tried, totals, played, spread = np.log(start), [], 0.0, 0.0, 0.0
+    reach = np.sqrt(-8 * logs.min() / n_steps)
+    for step in range(1, n_steps + 1):
+        now = np.exp(logs - logs.max())
+        now = now / now.sum()
+        found = regrets(dict(zip(rows, now, strict=True)))
+        tried.append((now, found.max()))
+        spread = max(spread, np.ptp(found))
+        totals, played = totals + found, played + now @ found
+        if (totals.max() - played) / step <= 0.05 * spread:
+            break
+        logs = logs + found * reach / spread
+    mean = np.mean([own for own, _ in tried], axis=0)
+    tried.insert(0, (mean, regrets(dict(zip(rows, mean, strict=True))).max()))
+    chosen = dict(zip(rows, min(tried, key=lambda one: one[1])[0], strict=True))
+    return chosen, tree_for(chosen)
 
 
 # --- leaves ---------------------------------------------------------------------------------------

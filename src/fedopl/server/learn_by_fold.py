@@ -4,7 +4,7 @@ from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import at_price
 from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.server.oracles import tree_search
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import Weights, renormalised
 
 
 def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
@@ -15,8 +15,10 @@ def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
     """
     if setting.trees_by_fold:
         return tree_search.trees_at_price(setting.trees_by_fold, setting, price)
-    weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
-    policies = [statistics.solve(weights) for statistics in setting.without_each_fold]
+    policies = [
+        statistics.solve(weights)
+        for statistics, weights in zip(setting.without_each_fold, _weights(setting), strict=True)
+    ]
     budget = setting.study.budget
     if budget is None:
         return [*policies]
@@ -25,8 +27,14 @@ def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
 
 def arms_by_fold(setting: Setting) -> list[str]:
     """For each fold, the arm that came out best in the other folds of all clients."""
-    weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
     return [
         best_of_arms(setting.study, statistics.arm_values(weights))
-        for statistics in setting.without_each_fold
+        for statistics, weights in zip(setting.without_each_fold, _weights(setting), strict=True)
     ]
+
+
+def _weights(setting: Setting) -> list[Weights]:
+    """The mixture without each fold, over clients with sums by fold."""
+    names = (setting.by_fold or {}).keys()
+    folds = range(setting.study.nuisances.folds)
+    return [renormalised(setting.weights_without(fold), names) for fold in folds]

@@ -237,8 +237,8 @@ def why_not_by_fold(study: "Study") -> str | None:
         return "noise would be added once for each fold"
     if not (policy.can_be_resolved or policy.on_grid):
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    if study.mixture.kind in FOUND:
-        return f"a {study.mixture.kind} mixture is found on separate rows"
+    if study.mixture.kind in FOUND and not policy.on_grid:
+        return f"a {study.mixture.kind} mixture is found by asking, not from sums"
     if study.joining.diagnose:
         return "joining is judged on held-out rows"
     if study.target is not None:

@@ -54,7 +54,8 @@ def _fields_of(setting: Setting, searched: Searched, place: int) -> dict[str, Fi
         name: _scored_sums(own, setting.study.n_actions)
         for name, own in statistics.leaf_sums(on_grid).items()
     }
-    others = {name: leaf_values_of_others(sums, setting.weights, name) for name in setting.weights}
+    weights = setting.weights_without(setting.study.left_out[place])
+    others = {name: leaf_values_of_others(sums, weights, name) for name in weights}
     curves = _likelihoods(setting, sums, others, place)
     return {
         name: {
