@@ -130,6 +130,12 @@ def shared_scores(space):
     return space.scores
 
 
+def valued_scores(space):
+    """Those that value, with weights that nobody limited."""
+    (chunk,) = space.scored.evaluated(space.unscored_chunks())
+    return chunk.scores
+
+
 def own_scores(space):
     (chunk,) = space.own_chunks()
     return chunk.scores
@@ -188,7 +194,7 @@ def value_by_fold(space, roots):
     whole, worth = space.whole, np.empty(space.n_training)
     for root, rows in zip(roots, whole.fold_slices, strict=True):
         decisions = decided(root, space.study, whole.data.contexts[rows])
-        worth[rows] = whole.scores[rows][np.arange(len(decisions)), decisions]
+        worth[rows] = valued_scores(space)[rows][np.arange(len(decisions)), decisions]
     return np.average(worth, weights=whole.data.weights_of(slice(None)))
 
 
@@ -389,7 +395,10 @@ def test_a_leaf_has_what_the_trees_of_the_other_folds_decide_for_its_rows(seen, 
         each = np.stack([decided(root, space.study, contexts) for root in roots])
         chosen = each[whole.folds.of_row, rows]
         leaf = leaf_positions(run.policy.root, space.study.columns, contexts)
-        scores, own = whole.scores[rows, chosen], np.array([one.action for one in leaves])[leaf]
+        scores, own = (
+            valued_scores(space)[rows, chosen],
+            np.array([one.action for one in leaves])[leaf],
+        )
         numbers = np.column_stack([scores, scores - whole.data.rewards, chosen == own])
         for place in range(len(leaves)):
             inside, w = leaf == place, weight[leaf == place]

@@ -55,8 +55,10 @@ def leaf_rows(*leaves, actions=("none", "drug")):
 
 
 def with_ends(run, *leaves, root=SMALL):
-    """A run that learned the small tree, with these numbers on its leaves."""
-    return replace(run, policy=tree_policy(root), leaves=leaf_rows(*leaves), tree=None)
+    """A run that learned the small tree, with these numbers on its leaves, of held-out rows."""
+    study = run.study.model_copy(update={"evaluation": fedopl.EvaluationPlan(share=0.25)})
+    leaves = leaf_rows(*leaves)
+    return replace(run, study=study, policy=tree_policy(root), leaves=leaves, tree=None)
 
 
 def points(record):
