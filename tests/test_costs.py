@@ -75,7 +75,7 @@ def clients(p, d, n_clients, n_rows=240, **more):
 
 def learn_one(*clients, **given):
     """One policy for all, unless something else is said."""
-    return fedopl.learn(*clients, **{"personal": "none", **given})
+    return fedopl.learn(*clients, **{"evaluation": 0.25, "personal": "none", **given})
 
 
 def options(around, folds, **more):
@@ -700,7 +700,7 @@ def test_settings_on_the_page_are_those_of_the_reference():
 def is_accepted(p, d, **more):
     names = {"actions": [f"a{a}" for a in range(d)], "features": [f"x{f}" for f in range(p)]}
     try:
-        fedopl.Study(**names, **more)
+        fedopl.Study(**names, **{"evaluation": 0.25, **more})
     except fedopl.OptionError:
         return False
     return True

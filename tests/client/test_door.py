@@ -126,7 +126,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["target"] = TargetPlan(client="new")
     if kind in JOINTLY:
         options["target"] = TargetPlan(client="new", balance="joint")
-    return Study(**{**options, **changes})
+    return Study(**{"evaluation": 0.25, **options, **changes})
 
 
 def finite_study_with(oracle):
@@ -640,6 +640,7 @@ def test_every_refusal_is_a_code_and_nothing_else(code):
 
 # What every study asks that describes what it learned.
 DESCRIBING = (Describe, TellFit, TellInteractions)
+NOT_DESCRIBED = fedopl.EvaluationPlan(share=0.25, describe=False)
 STUDIES = {
     "exact": (study_of(), {SumOutcomes, *DESCRIBING}),
     "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs, *DESCRIBING}),
@@ -694,9 +695,9 @@ STUDIES = {
         {SumOutcomes, *DESCRIBING, TellContexts, *JOINTLY},
     ),
     "guarded": (study_of(guardrails={"harm": HARM}), {SumOutcomes, *DESCRIBING}),
-    "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
+    "not described": (study_of(evaluation=NOT_DESCRIBED), {SumOutcomes}),
     "local, not described": (
-        study_of(nuisances=LOCAL, evaluation=fedopl.EvaluationPlan(describe=False)),
+        study_of(nuisances=LOCAL, evaluation=NOT_DESCRIBED),
         set(),
     ),
 }

@@ -133,7 +133,9 @@ def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, mo
     n_rows = 330 if options is OPTIONS["boosted"] else N_ROWS
     options = {"nuisances": MARGINAL, **options}
     clients = both(n_rows, **more)
-    in_memory, on_disk = (fedopl.learn(data, basis="linear", **options) for data in clients)
+    in_memory, on_disk = (
+        fedopl.learn(data, basis="linear", **{"evaluation": 0.25, **options}) for data in clients
+    )
     assert on_disk.refusals == in_memory.refusals
     assert on_disk.rows == in_memory.rows
     assert on_disk.chosen == in_memory.chosen

@@ -48,7 +48,9 @@ THERE = contexts()
 
 
 def learned(clients=CLIENTS, target=THERE, **options):
-    return fedopl.learn(clients, target=target, **{"basis": "linear", **options})
+    return fedopl.learn(
+        clients, target=target, **{"evaluation": 0.25, "basis": "linear", **options}
+    )
 
 
 def opened(clients, plan):
@@ -155,7 +157,7 @@ def test_the_value_is_near_the_truth(run):
 
 
 def test_the_policy_and_all_else_are_those_of_the_study_without_a_target():
-    plain = fedopl.learn(CLIENTS, basis="linear")
+    plain = fedopl.learn(CLIENTS, basis="linear", evaluation=0.25)
     with_one = learned()
     assert np.array_equal(plain.policy.parameters, with_one.policy.parameters)
     assert plain.values == with_one.values

@@ -53,7 +53,7 @@ CLIENTS = {name: _client(seed) for seed, name in enumerate(("north", "south"))}
 
 @pytest.fixture(scope="module")
 def run():
-    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, **PLAN)
+    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, **{"evaluation": 0.25, **PLAN})
 
 
 def test_a_tree_at_a_price_is_the_one_that_is_learned_with_these_costs(run):

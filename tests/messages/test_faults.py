@@ -24,7 +24,7 @@ from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
 
 CUTS = {"x": (0.0,), "y": (0.0, 1.0)}
-STUDY = Study(actions=("a", "b"), features=("x", "y"), policy=Tree(cuts=CUTS))
+STUDY = Study(actions=("a", "b"), features=("x", "y"), policy=Tree(cuts=CUTS), evaluation=0.25)
 N_ROWS = 30
 GRID = agreed_grid(STUDY.tree, STUDY.columns, {})
 

@@ -49,7 +49,8 @@ def untrue(text):
     return [text[max(0, m.start() - 60) : m.end() + 40] for m in UNTRUE.finditer(text)]
 
 
-def test_the_words_looked_for_are_on_a_page_where_rows_were_held_out(run):
+def test_the_words_looked_for_are_on_a_page_where_rows_were_held_out():
+    run = fedopl.learn({"north": patients(1), "south": patients(2)}, evaluation=0.25)
     assert len(untrue(words(render(run)))) > 5
 
 

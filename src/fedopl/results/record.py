@@ -45,9 +45,10 @@ from fedopl.study.private.added_up import most_lacking
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
-_WAY_OF_LEARNING = (
-    "Values are those of the way of learning: of policies learned in the same way, each on rows "
-    "that it had\nnot seen. The policy that you get is learned from all rows."
+_WAY_OF_LEARNING = "Values are those of the way of learning: of {}."
+_LEARNED_ALIKE = (
+    "{} learned in the same way, {}on rows that it had not seen; the policy that you get is "
+    "learned from all rows"
 )
 _OF_OTHER_ROWS = (
     "All rows are valued. This assumes that none of the policies was learned from these rows: on "
@@ -110,7 +111,7 @@ class Record:
     @property
     def own_rounds(self) -> tuple[Round, ...]:
         """The exchanges in which the policy was learned: those of the first split."""
-        if not self.splits:
+        if not (self.splits or self.study.evaluation.refits):
             return self.rounds
         _, second, *_ = (
             place for place, one in enumerate(self.rounds) if one.query == Enrol.__name__
@@ -345,7 +346,7 @@ class Record:
             return since_then(self, self.membership) if self.membership else []
         is_way = self.values_way_of_learning
         notes = {
-            _WAY_OF_LEARNING: is_way,
+            _WAY_OF_LEARNING.format(self.learned_alike): is_way,
             _OF_OTHER_ROWS: self.study.evaluation.is_cross_fitted and not is_way,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
             self._net: bool(self._net),
@@ -357,7 +358,14 @@ class Record:
     @property
     def values_way_of_learning(self) -> bool:
         """Whether values are of policies learned in the same way, not of the policy itself."""
-        return self.study.evaluation.is_cross_fitted and not self.study.evaluates
+        plan = self.study.evaluation
+        return (plan.is_cross_fitted or plan.refits) and not self.study.evaluates
+
+    @property
+    def learned_alike(self) -> str:
+        """What is valued, if it is the way of learning."""
+        by_fold = self.study.evaluation.is_cross_fitted
+        return _LEARNED_ALIKE.format(*(("policies", "each ") if by_fold else ("a policy", "")))
 
     @property
     def at_target(self) -> str:

@@ -118,6 +118,7 @@ class Study(Checked):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
+        self.__dict__["evaluation"] = self.evaluation.chosen_for(self)
         self._check_table()
         check_basis(self)
         check_caution(self)

@@ -29,10 +29,6 @@ _WORDS = {
 }
 
 _HELD_OUT = "that nothing was learned from"
-_ACROSS_FOLDS = (
-    "(policies learned in the same way, each on rows that it had not seen; the policy that you get "
-    "is learned from all rows)"
-)
 _OF_OTHER_ROWS = (
     "(all rows, on the assumption that none of the policies was learned from them: on those, a "
     "policy looks better than it is)"
@@ -63,7 +59,7 @@ def _values(record: Record) -> tuple[Part, ...]:
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
-    where = _ACROSS_FOLDS if record.values_way_of_learning else _HELD_OUT
+    where = f"({record.learned_alike})" if record.values_way_of_learning else _HELD_OUT
     if record.study.evaluates and record.study.evaluation.is_cross_fitted:
         where = _OF_OTHER_ROWS
     intro = (

@@ -117,6 +117,8 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
 
 
 def _why_not(record: Record) -> str:
+    if record.study.evaluation.refits:
+        return ": they were asked of the tree that was valued, and this one has all rows"
     if not record.study.evaluation.claims_values:
         return ": no rows were held out"
     return "" if record.study.evaluation.describe else ": they were not asked"
