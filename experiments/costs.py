@@ -82,7 +82,7 @@ LETTERS = {
     "W": "numbers that make up these policies: (1 + e)·w + b·d·(p + 1 + D), unless the kind is "
     "finite; K times as many with cross-fitted values",
     "z": "with personal policies, numbers of what all others learned: V·(d·(p + 1 + D) + 2·(p + 1) "
-    "+ 47), for a tree d·L + 47, among candidates v + 46; otherwise 0",
+    "+ 47), for a tree V·(d·L + 4·(2·L − 1) + 47), among candidates v + 46; otherwise 0",
     "i": "prices at which a linear policy may meet a budget: 64; 0 for trees and candidates",
     "U": "policies that may meet a budget: 64 at prices, 16 trees, or all candidates",
     "c": "columns that a tree may ask about (`tree.columns`)",
@@ -175,11 +175,11 @@ QUERIES = {
     "SumPairs": Message(48, "0"),
     "ImprovePolicy": Message(67, "(d + 2)·(p + 1) + 1"),
     "SlopeOfValue": Message(57, "d·(p + 1) + 1"),
-    "EstimateValues": Message(141, "W + z + 3"),
+    "EstimateValues": Message(154, "W + z + 3"),
     "Describe": Message(110, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
     "SumCells": Message(71, "V·4·h + c + j + T"),
-    "ValueLeaves": Message(57, "508"),
+    "ValueLeaves": Message(61, "V·508"),
     "TellModels": Message(48, "0"),
     "CompareModels": Message(104, "C·d·(12·p + 19)"),
     "ClassifyContexts": Message(57, "a·(p + 1) + 1"),

@@ -60,7 +60,7 @@ from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
-from fedopl.policies.trees.nodes import Branch, Leaf, as_array, as_arrays
+from fedopl.policies.trees.nodes import Branch, Leaf, as_arrays
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
@@ -219,7 +219,9 @@ def query_of(kind, agreed, exchange=1, **changes):
             "near": np.tile(np.linspace(-0.75, 0.75, NEAR_BINS - 1), (len(agreed.left_out), 1)),
         },
         TakeFound: dict(TakeFound.of(agreed).named_arrays()),
-        ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
+        ValueLeaves: {
+            "trees": as_arrays([Branch(0, 0.0, Leaf(0), Leaf(1))] * len(agreed.left_out))
+        },
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},
     }.get(kind, {})
@@ -664,6 +666,7 @@ STUDIES = {
             CountBins,
             SumCells,
             SumNearThresholds,
+            ValueLeaves,
         },
     ),
     "personal": (

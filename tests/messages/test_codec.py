@@ -38,6 +38,7 @@ OF_OTHERS = (
     Axis.STRENGTHS,
 )
 SIZES |= {axis: axis_sizes(PERSONAL)[axis] for axis in OF_OTHERS}
+SIZES[Axis.OTHERS_NODES] = range(4)  # of one with personal trees
 SIZES[Axis.NUMBERS] = range(2, 3)  # of one that measures ranges
 ANYTHING = {axis: range(2**32) for axis in Axis}
 HEADER = 8  # magic, version and code

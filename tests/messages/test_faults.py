@@ -56,7 +56,7 @@ ASKED: dict[str, Any] = {
         cuts=np.zeros(0),
         near=np.zeros((1, NEAR_BINS - 1)),
     ),
-    "leaves": ValueLeaves(tree=TREE.numbers()),
+    "leaves": ValueLeaves(trees=TREE.numbers()[None]),
 }
 HONEST = {
     "outcomes": OutcomeSums(sums=np.ones((5, 2, 4, 4)), squared_weights=ones(5, 2)),

@@ -21,6 +21,7 @@ from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
+from fedopl.messages.trees.leaf_values import N_BY_FOLD
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import network_size
@@ -79,6 +80,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.VERSIONS: len(study.left_out),
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
+        Axis.LEAF_NUMBERS: N_BY_FOLD if study.evaluation.is_cross_fitted else n_actions,
         Axis.CURVE_POINTS: n_points(study),
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
@@ -164,6 +166,7 @@ def _sizes_of_others(study: Study, most: int) -> Sizes:
         Axis.OTHERS: range(0, lines + 1, lines or 1),
         Axis.OTHERS_NUMBERS: range(0, numbers + 1),
         Axis.OTHERS_TERMS: range(0, n_terms + 1, n_terms or 1),
+        Axis.OTHERS_NODES: range(0, 2 * numbers if kind == "tree" else 1),
         Axis.STRENGTHS: range(0, len(RIDGE_STRENGTHS) + 1, len(RIDGE_STRENGTHS)),
     }
 

@@ -1,10 +1,12 @@
 """What would have been learned without each fold, from sums that clients reported."""
 
+from collections.abc import Iterable
+
 from fedopl.policies.by_fold import ByFold
 from fedopl.results.spending.solved_at import policy_at
 from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.server.aggregate.setting import Setting, best_of_arms
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import Weights, renormalised
 
 
 def learn_by_fold(setting: Setting, price: float = 0.0) -> ByFold:
@@ -16,8 +18,9 @@ def learn_by_fold(setting: Setting, price: float = 0.0) -> ByFold:
     if setting.trees_by_fold and not price:
         return ByFold(tree.policy for tree in setting.trees_by_fold)
     statistics = statistics_by_fold(setting)
-    weights = renormalised(setting.weights, statistics.clients)
-    return ByFold(policy_at(own, weights, price, setting.study) for own in statistics.each)
+    weights = _weights(setting, statistics.clients)
+    pairs = zip(statistics.each, weights, strict=True)
+    return ByFold(policy_at(own, mixture, price, setting.study) for own, mixture in pairs)
 
 
 def statistics_by_fold(setting: Setting) -> StatisticsByFold:
@@ -28,13 +31,19 @@ def statistics_by_fold(setting: Setting) -> StatisticsByFold:
 
 def arms_by_fold(setting: Setting, without: str | None = None) -> list[str]:
     """For each fold, the arm that came out best in the other folds of all clients, or but one."""
-    weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
+    weights = _weights(setting, (setting.by_fold or {}).keys())
     return [
         best_of_arms(
             setting.study,
-            statistics.arm_values_without(weights, without)
-            if without in weights
-            else statistics.arm_values(weights),
+            statistics.arm_values_without(mixture, without)
+            if without in mixture
+            else statistics.arm_values(mixture),
         )
-        for statistics in setting.without_each_fold
+        for statistics, mixture in zip(setting.without_each_fold, weights, strict=True)
     ]
+
+
+def _weights(setting: Setting, clients: Iterable[str]) -> list[Weights]:
+    """The mixture without each fold, over these clients."""
+    folds, names = range(setting.study.nuisances.folds), list(clients)
+    return [renormalised(setting.weights_without(fold), names) for fold in folds]

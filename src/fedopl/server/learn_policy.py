@@ -138,14 +138,19 @@ def _tree(task: Task) -> Learned:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
     versions, counts = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        found = versions[-1].statistics
-        search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
-        setting = _weighed(setting, search)
-        versions = [Searched(found.solve(setting.weights), found)]
+        folds, found = setting.study.left_out, [own.statistics for own in versions]
+        *without, search = [
+            _climb_tree(setting, plan, own, fold) for own, fold in zip(found, folds, strict=True)
+        ]
+        by_fold = [_weighed(setting, one).weights for one in without]
+        setting = replace(_weighed(setting, search), weights_by_fold=by_fold)
+        weights = map(setting.weights_without, folds)
+        versions = [Searched(own.solve(w), own) for own, w in zip(found, weights, strict=True)]
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
-    *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
+    *trees, last = tree_search.look_twice(versions, counts, setting, task.conversation)
+    setting = replace(setting, trees_by_fold=trees)
     return Learned(
-        setting=replace(setting, trees_by_fold=by_fold),
+        setting=setting,
         policy=last.policy,
         statistics=last.statistics,
         search=search,
@@ -264,6 +269,19 @@ def _climb(
     if len(setting.weights) < 2:
         return None
     return minimax_weights(statistics, setting.weights, regrets(), Ascent(most_steps=plan.steps))
+
+
+def _climb_tree(
+    setting: Setting, plan: Minimax, found: TreeStatistics, fold: int | None
+) -> MinimaxSearch | None:
+    """The ascent for trees, all of whose regrets are at hand; without a fold if one is given.
+
+    Then it is over clients that have sums without it.
+    """
+    if fold is not None:
+        within = {name: weight for name, weight in setting.weights.items() if name in found.cells}
+        setting = replace(setting, weights=within)
+    return _climb(setting, plan, found, lambda: regrets_at_hand(found))
 
 
 def _climb_linear(

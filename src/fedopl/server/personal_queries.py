@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fedopl.policies.tree import TreePolicy
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.server.aggregate.others_choices import choice_fields_for_each
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
 from fedopl.server.aggregate.others_policies import Fields, fields_for_each
@@ -25,7 +26,8 @@ def _of_trees(learned: Learned) -> dict[str, Fields]:
     policy, statistics = learned.policy, learned.tree
     if not isinstance(policy, TreePolicy) or statistics is None:
         raise TypeError("a tree on a grid is learned from cells")
-    return leaf_fields_for_each(learned.setting, policy, statistics)
+    versions = [*learned.setting.trees_by_fold, Searched(policy, statistics)]
+    return leaf_fields_for_each(learned.setting, versions)
 
 
 def _of_candidates(learned: Learned) -> dict[str, Fields]:

@@ -57,6 +57,8 @@ from fedopl.study.study import Study
 _VALUES_PER_ROW = 0.4
 # An arm is valued if this share of rows has a score for it. A row without one counts for no policy.
 _LEAST_SCORED = 0.999
+# What every client tells. Across folds, values are of those that were learned from fold by fold.
+_TOLD_BY_ALL = ("described", "fitted", "interactions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +180,8 @@ class Candidates:
         if describe and TellInteractions.needed(self.study):
             queries["interactions"] = TellInteractions()
         if describe and self.study.values_leaves and tree:
-            queries["leaves"] = ValueLeaves(tree=tree.numbers())
+            trees = [*(learn_by_fold(setting, price) if by_fold else ()), tree]
+            queries["leaves"] = ValueLeaves(trees=packed(trees, self.study)["trees"])
         if not queries:
             return Evaluated()
         clients = setting.weights if asked is None else asked
@@ -186,7 +189,7 @@ class Candidates:
         replies = dict(zip(queries, found, strict=True))
         if by_fold:  # only clients whose sums by fold the policies were learned from
             others = {name: "" for name in clients if name not in by_fold}
-            told = [name for name in queries if isinstance(queries[name], EstimateValues)]
+            told = [name for name in queries if name not in _TOLD_BY_ALL]
             replies |= {name: replies[name] and replies[name].without(others) for name in told}
         everything = replies.get("values")
         shown = self._shown(everything, self.own)

@@ -264,10 +264,8 @@ def why_not_by_fold(study: "Study") -> str | None:
         return "noise would be added once for each fold"
     if not (policy.can_be_resolved or policy.on_grid):
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    if study.mixture.kind in FOUND:
-        return f"a {study.mixture.kind} mixture is found on separate rows"
-    if study.personal.kind != "none" and policy.kind != "linear":
-        return "only of linear policies is a personal one solved for without each fold"
+    if study.mixture.kind in FOUND and not policy.on_grid:
+        return f"a {study.mixture.kind} mixture is found by asking, not from sums"
     return None
 
 

@@ -1,8 +1,8 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values held."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ _FOLDS_OF = {
     RowSplit.VALIDATION: slice(0, 1),
     RowSplit.EVALUATION: slice(-1, None),
 }
+_Part = TypeVar("_Part")
 
 
 class StudyRows:
@@ -96,6 +97,13 @@ class StudyRows:
             outcome=self.outcome,
             clip=Clip.of(self._study),
         )
+
+    def kept(self, parts: Callable[[], Iterable[_Part]]) -> Callable[[], Iterable[_Part]]:
+        """What is made of the rows, for several passes: made once, if they are in memory."""
+        if self.given.is_on_disk:
+            return parts
+        made = list(parts())
+        return lambda: iter(made)
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows, and the part (of `N_PARTS`) of each."""

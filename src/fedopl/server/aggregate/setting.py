@@ -31,6 +31,7 @@ class Setting:
     by_fold: Answers[ScoreSumsByFold] | None = None  # if the study asks for sums by fold
     cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
     trees_by_fold: Sequence[Searched] = ()  # learned without each fold, as asking led to them
+    weights_by_fold: Sequence[Weights] = ()  # found without each fold, if the run finds them
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
     clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges
@@ -39,9 +40,10 @@ class Setting:
     def without_each_fold(self) -> list[ScoreStatistics]:
         """For each fold, the sums over the others, and the terms that were chosen by these."""
         by_fold: Mapping[str, ScoreSumsByFold] = self.by_fold or {}
-        weights, found = renormalised(self.weights, by_fold.keys()), []
+        found = []
         taken, folds = self.statistics.taken, range(self.study.nuisances.folds)
         for fold in folds:
+            weights = renormalised(self.weights_without(fold), by_fold.keys())
             others = [other for other in folds if other != fold]
             statistics = ScoreStatistics(
                 study=self.study,
@@ -58,6 +60,11 @@ class Setting:
             choice = choose_terms(self.study, by_fold, weights, others, by_noise)
             found.append(replace(statistics, choice=choice))
         return found
+
+    def weights_without(self, fold: int | None) -> Weights:
+        """The mixture that was found without a fold, or is agreed, or is of all rows for None."""
+        by_fold = self.weights_by_fold
+        return self.weights if fold is None or not by_fold else by_fold[fold]
 
     @property
     def best_arm(self) -> str:

@@ -27,6 +27,7 @@ from fedopl.results.sums.tree_statistics import (
 from fedopl.server.aggregate.grid_agreement import Counts, agree_on_grid
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.study.mixture import Weights
 from fedopl.study.study import Study
 
 
@@ -128,16 +129,17 @@ def look_twice(
     answers = conversation.each(SumNearThresholds.of(looks), versions[-1].statistics.clients)
     if not conversation.has_quorum(answers):
         return versions
+    mixtures = map(setting.weights_without, setting.study.left_out)
     ends = np.cumsum([len(look.questions) for look in looks])[:-1]
     gains = {name: np.split(answer.gains, ends) for name, answer in answers.items()}
     return [
-        _moved(own, look, {name: told[place] for name, told in gains.items()}, setting)
-        for place, (own, look) in enumerate(zip(versions, looks, strict=True))
+        _moved(own, look, {name: told[place] for name, told in gains.items()}, weights)
+        for place, (own, look, weights) in enumerate(zip(versions, looks, mixtures, strict=True))
     ]
 
 
 def _moved(
-    searched: Searched, look: SecondLook, gains: dict[str, FloatArray], setting: Setting
+    searched: Searched, look: SecondLook, gains: dict[str, FloatArray], weights: Weights
 ) -> Searched:
     """The tree with the thresholds that gain most at the clients that it is learned from."""
     found = searched.statistics
@@ -145,7 +147,7 @@ def _moved(
     if not look.moving or closer is None:
         return searched
     found = replace(found, closer=closer)
-    return Searched(found.solve(setting.weights), found)
+    return Searched(found.solve(weights), found)
 
 
 def _close_to(searched: Searched, counts: Counts) -> SecondLook:
