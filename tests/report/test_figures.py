@@ -188,7 +188,7 @@ def test_where_nothing_is_decided_the_section_is_a_paragraph(counted):
         return replace(run, gains=GainTable(tuple(rows)))
 
     first, folded = joining(surely(0.0)).parts
-    assert first.text.startswith("For no client do the held-out rows show whether joining pays.")
+    assert first.text.startswith("For no client do the rows show whether joining pays.")
     assert folded.kind == "folded"
     assert as_text(folded.parts) == as_text(joining_parts(surely(0.0))[1:])
     kinds = [part.kind for part in joining(surely(1.0)).parts]
