@@ -506,7 +506,7 @@ def test_a_client_cannot_have_a_name_that_misleads(tiny, name):
 
 
 def test_explain_draws_a_tree_with_what_its_leaves_are_worth(tiny):
-    tiny.add('[policy]\nkind = "tree"\n[tree]\ndepth = 1\n')
+    tiny.add('[policy]\nkind = "tree"\n[tree]\ndepth = 1\n[evaluation]\nshare = 0.25\n')
     assert tiny.run().code == 0
     whole, alone = (fedopl("explain", path) for path in (tiny.out, tiny.out / "policy.json"))
     for done in (whole, alone):

@@ -59,7 +59,9 @@ def test_values_rest_on_all_rows_held_out(shops, run, policy):
 
 
 def test_scores_of_rare_actions_are_as_good_as_with_open_limits(shops, run):
-    open_run = fedopl.learn(shops, basis="linear", limits="open", nuisances=AT_RANDOM)
+    open_run = fedopl.learn(
+        shops, basis="linear", limits="open", nuisances=AT_RANDOM, evaluation=0.25
+    )
     both = [one.statistics.arm_values(one.mixture) for one in (run, open_run)]
     truth = 1 + 0.5 * np.cos(np.arange(N_ACTIONS))
     errors = [float(np.sqrt(np.mean((found - truth) ** 2))) for found in both]

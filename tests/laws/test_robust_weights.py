@@ -23,7 +23,8 @@ def clients(n_rows=500):
 
 def learned(lie, robust=None, **options):
     mixture = fedopl.mixture.empirical(robust=robust)
-    return lies.run_with(lie, clients(), LIAR, mixture=mixture, **QUICK, **options)
+    # Sums by fold, which all rows are valued by, would give a lie in sums away.
+    return lies.run_with(lie, clients(), LIAR, mixture=mixture, evaluation=0.25, **QUICK, **options)
 
 
 def value(record):

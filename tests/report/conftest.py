@@ -69,6 +69,7 @@ def tree():
         actions=TREE_SCHEMA.actions,
         features=TREE_SCHEMA.feature_names,
         table=TREE_SCHEMA,
+        evaluation=0.25,
         policy=fedopl.Tree(
             bins=6,  # so few that a second look moves thresholds
             minimum_leaf=40,
@@ -96,7 +97,9 @@ def deep():
     clients = {
         name: patients(seed, 900, TREE_ACTIONS, TREE_FEATURES) for seed, name in enumerate(names)
     }
-    return fedopl.learn(clients, basis="linear", policy=fedopl.Tree(depth=4))
+    return fedopl.learn(
+        clients, basis="linear", policy=fedopl.Tree(depth=4), evaluation=0.25, personal="none"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf, Node, branches_of
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
-    across_folds,
     leaf_sentences,
+    leaf_values_by_fold,
     leaves_in_words,
     on_missing,
     second_thoughts,
@@ -116,7 +116,9 @@ def _ended_early(record: Record) -> str:
 def _legend(record: Record) -> str:
     outcome = OutcomeWords.of(record.study)
     if record.study.evaluation.is_cross_fitted:
-        return f"{across_folds(outcome.name)} {outcome.better[0].upper()}{outcome.better[1:]}."
+        return (
+            f"{leaf_values_by_fold(outcome.name)} {outcome.better[0].upper()}{outcome.better[1:]}."
+        )
     return (
         f"Values are expected {outcome.name} per decision ± standard error on held-out rows; "
         f"{outcome.better}."

@@ -124,7 +124,7 @@ def on_missing(policy: TreePolicy) -> list[str]:
     return ["A number that is missing counts as 0 in these questions."]
 
 
-def across_folds(outcome: str) -> str:
+def leaf_values_by_fold(outcome: str) -> str:
     """What is told of a leaf across folds, and why it is not the value of its action."""
     return (
         "All rows helped to find the leaves, so on them the action of a leaf looks better than it "

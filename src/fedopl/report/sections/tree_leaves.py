@@ -6,8 +6,8 @@ from fedopl.report.action_colours import colour_places
 from fedopl.report.explain.leaf_words import (
     ACROSS,
     LeafInWords,
-    across_folds,
     leaf_sentences,
+    leaf_values_by_fold,
     leaves_in_words,
     on_missing,
     second_thoughts,
@@ -104,7 +104,7 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
     means = "Values are means over held-out rows of a leaf, with their standard errors."
     if is_across:
-        means = across_folds(OutcomeWords.of(record.study).name)
+        means = leaf_values_by_fold(OutcomeWords.of(record.study).name)
     note = Text(
         f"{means} Shares "
         "of people are weighted by the mixture. What a client leaves out because few of its rows "
