@@ -179,14 +179,16 @@ class EvaluationPlan(Checked):
         """Whether all rows are used for learning, and are valued fold by fold."""
         return self.kind == CROSS_FITTED
 
-    def chosen_for(self, study: "Study") -> Self:
-        """The same; if the study is to decide how policies are valued, as it decides."""
+    def in_order(self, n_folds: int) -> tuple[Self, ...]:
+        """Itself alone; or, of which a study with so many folds takes the first that it allows."""
         if self.kind != AUTO:
-            return self
-        if study.nuisances.folds <= MOST_FOLDS_VALUED and why_not_by_fold(study) is None:
-            return self.model_copy(update={"kind": CROSS_FITTED})
-        kind = REFIT if why_not_refit(study) is None else HELD_OUT
-        return self.model_copy(update={"kind": kind, "share": USUAL_SHARE})
+            return (self,)
+        by_fold = [self.model_copy(update={"kind": CROSS_FITTED})]
+        others = [
+            self.model_copy(update={"kind": kind, "share": USUAL_SHARE})
+            for kind in (REFIT, HELD_OUT)
+        ]
+        return (*(by_fold if n_folds <= MOST_FOLDS_VALUED else []), *others)
 
     @property
     def refits(self) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Self
 
@@ -118,7 +119,18 @@ class Study(Checked):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        self.__dict__["evaluation"] = self.evaluation.chosen_for(self)
+        *preferred, last = self.evaluation.in_order(self.nuisances.folds)
+        for plan in preferred:
+            self.__dict__["evaluation"] = plan
+            with suppress(PlacedError):
+                self._check()
+                return self
+        self.__dict__["evaluation"] = last
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        """Raise a PlacedError if its plans contradict each other, or ask for too much."""
         self._check_table()
         check_basis(self)
         check_caution(self)
@@ -141,7 +153,6 @@ class Study(Checked):
         self.policy.check_columns(self.columns, self.actions, len(self.left_out))
         if self.permissions:
             self.permissions.check(self.columns, self.actions)
-        return self
 
     def is_target(self, client: str) -> bool:
         """Whether this client is the one that has contexts only."""
