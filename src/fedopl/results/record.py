@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from html import escape
+from textwrap import fill
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL
@@ -46,6 +47,7 @@ from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
 _WAY_OF_LEARNING = "Values are those of the way of learning: of {}."
+_LINE = 100  # characters of a printed one
 _LEARNED_ALIKE = (
     "{} learned in the same way, {}on rows that it had not seen; the policy that you get is "
     "learned from all rows"
@@ -342,7 +344,7 @@ class Record:
             return since_then(self, self.membership) if self.membership else []
         is_way = self.values_way_of_learning
         notes = {
-            _WAY_OF_LEARNING.format(self.learned_alike): is_way,
+            fill(_WAY_OF_LEARNING.format(self.learned_alike), _LINE): is_way,
             _OF_OTHER_ROWS: self.study.evaluation.is_cross_fitted and not is_way,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
             self._net: bool(self._net),
