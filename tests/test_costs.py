@@ -217,6 +217,8 @@ AXES = {
     Axis.CURVE_POINTS: "65 + d",
     Axis.STRENGTHS: "47",
     Axis.OTHERS_VERSIONS: "1",
+    Axis.ASKED_BY_FOLD: "v",
+    Axis.OWN_FOLDS: "K",
     Axis.OTHERS: "d",
     Axis.OTHERS_NUMBERS: "p + 1 + D",
     Axis.OTHERS_TERMS: "p + 1",
@@ -275,6 +277,7 @@ def encoded(message, letters, query=None):
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     more |= {"m": 3, "V": folds + 1}
+    more["I"] = more["v"] * folds
     if query is EstimateValues:  # with a personal policy, in a cautious study
         more["D"] = (p + 1) * (p + 2) // 2
         more["z"] = d * (p + 1 + more["D"]) + 2 * (p + 1) + 47

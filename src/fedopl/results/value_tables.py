@@ -24,6 +24,10 @@ AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow | ImprovementRow")
 BEST_ARM = "best arm"
 
 
+# Among candidates, for rows of each fold the one that the other folds chose, where they differ.
+BEST_CANDIDATE = "best candidate"
+
+
 def arm_name(action: str) -> str:
     """The name of a constant arm."""
     return f"everybody gets {action}"

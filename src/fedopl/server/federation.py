@@ -15,6 +15,7 @@ from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.weighed_sums import weighed
 from fedopl.results.value_tables import (
     BEST_ARM,
+    BEST_CANDIDATE,
     LOCAL,
     LOGGING,
     PERSONAL,
@@ -181,7 +182,7 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
             "Under [evaluation], set share = 0.25, or for policies that were learned from other "
             'rows kind = "cross-fitted": then all rows value them'
         )
-    if taken := sorted({BEST_ARM, LOGGING, LOCAL, PERSONAL} & policies.keys()):
+    if taken := sorted({BEST_ARM, BEST_CANDIDATE, LOGGING, LOCAL, PERSONAL} & policies.keys()):
         raise OptionError(
             f"policies: {quoted(taken)}: tables have such a row of their own; take another name"
         )

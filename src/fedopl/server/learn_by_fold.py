@@ -1,24 +1,26 @@
 """What would have been learned without each fold, from sums that clients reported."""
 
-from fedopl.policies.policy import Policy
+from collections.abc import Sequence
+
 from fedopl.results.spending.budget_curve import at_price
+from fedopl.results.sums.any_mixture import Solved
 from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.study.mixture import renormalised
 
 
-def learn_by_fold(setting: Setting, price: float = 0.0) -> list[Policy]:
+def learn_by_fold(setting: Setting, price: float = 0.0) -> Sequence[Solved]:
     """One policy for each fold, learned from the other folds of all clients; no client is asked.
 
     With a price on what the budget of the study is about. Trees were learned together with the one
-    of all rows.
+    of all rows, and so were candidates chosen, by name.
     """
-    if setting.trees_by_fold:
-        return setting.trees_by_fold(price)
+    if setting.led_to_by_fold:
+        return setting.led_to_by_fold(price)
     weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
     policies = [statistics.solve(weights) for statistics in setting.without_each_fold]
     budget = setting.study.budget
     if budget is None:
-        return [*policies]
+        return policies
     return [at_price(policy, price, budget.spent(setting.study)) for policy in policies]
 
 

@@ -1,8 +1,10 @@
 """Learns the policy: with an oracle, by search, or as the best of candidates."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import Values
@@ -12,6 +14,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.spending.budget_curve import BudgetCurve, at_price
+from fedopl.results.spending.priced_candidates import corners
 from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
@@ -21,7 +24,7 @@ from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.candidate_curve import ask_for_candidates
+from fedopl.server.candidate_curve import ask_for_candidates, at_corners
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.mixtures.minimax import (
@@ -36,7 +39,28 @@ from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
 from fedopl.server.oracles import network_rounds, tree_search
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
-from fedopl.study.mixture import BestSkew, Minimax
+from fedopl.study.mixture import BestSkew, Minimax, Weights
+
+
+class Chosen(NamedTuple):
+    """What a candidate is chosen by, and the weights of clients that it is chosen for."""
+
+    told: Mapping[str, Values]  # by client, of all candidates
+    statistics: FiniteStatistics
+    weights: Weights
+    search: Search | None  # for these weights
+
+    def at(self, costs: Mapping[str, float], price: float) -> str:
+        """The best candidate at a price on these mean costs by candidate, if there are any."""
+        if not costs:
+            return self.statistics.solve(self.weights)
+        places, prices = corners(self.worth([*costs]), [*costs.values()])
+        return [*costs][places[bisect_right(prices, price) - 1]]
+
+    def worth(self, names: Sequence[str]) -> list[float]:
+        """What these candidates are worth in the mixture."""
+        judged = dict(zip(self.statistics.names, self.statistics.judged(self.weights), strict=True))
+        return [float(judged[name]) for name in names]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,10 +75,7 @@ class Learned:
     tree: TreeStatistics | None = None  # from which a tree was found
     curve: BudgetCurve | None = None  # gains and costs at several prices, if there is a budget
     price: float = 0.0  # of one unit of what the policy spends
-    names: tuple[str, ...] = ()  # of the candidates to choose from
-    told: Mapping[str, Values] = field(
-        default_factory=dict
-    )  # the values of these on training rows, by client
+    choices: tuple[Chosen, ...] = ()  # of a candidate: without each fold, and last of all rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,8 +103,8 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     if study.budget is None:
         return learned
     spent = study.budget.spent(study)
-    if isinstance(learned.statistics, FiniteStatistics):
-        return _affordable_candidate(learned, learned.statistics, task)
+    if learned.choices:
+        return _affordable_candidate(learned, task)
     if learned.tree:
         curve = ask_for_tree_curve(
             learned.tree, partial(_versions, setting), setting, task.conversation
@@ -102,18 +123,28 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
 
 def _versions(setting: Setting, price: float) -> list[Policy]:
     """The policies without each fold at a price; none if values are of held-out rows."""
-    return learn_by_fold(setting, price) if setting.study.evaluation.is_cross_fitted else []
+    if not setting.study.evaluation.is_cross_fitted:
+        return []
+    return [policy for policy in learn_by_fold(setting, price) if isinstance(policy, Policy)]
 
 
-def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: Task) -> Learned:
+def _affordable_candidate(learned: Learned, task: Task) -> Learned:
     """The candidate that is best at the lowest price at which it keeps to the budget."""
-    candidates, budget = task.candidates, task.setting.study.budget
+    setting, candidates, budget = learned.setting, task.candidates, task.setting.study.budget
     assert budget is not None  # noqa: S101
-    curve = ask_for_candidates(statistics, candidates, learned.setting, task.conversation)
+    curve, costs = ask_for_candidates(candidates, setting, task.conversation)
+    *_, last = learned.choices
+    curve = at_corners(curve, costs, last.worth([*costs]))
     price = curve.price_for(budget)
-    chosen = curve.names[curve.prices.index(price)]
-    policy = candidates.policies.get(chosen)
-    return replace(learned, chosen=chosen, policy=policy, curve=curve, price=price)
+    chosen = last.at(costs, price)
+    return replace(
+        learned,
+        setting=_led_to(setting, learned.choices, costs),
+        chosen=chosen,
+        policy=candidates.policies.get(chosen),
+        curve=curve,
+        price=price,
+    )
 
 
 def _linear(task: Task) -> Learned:
@@ -144,7 +175,7 @@ def _tree(task: Task) -> Learned:
     *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
     if by_fold:
         setting = replace(
-            setting, trees_by_fold=partial(tree_search.trees_at_price, by_fold, setting)
+            setting, led_to_by_fold=partial(tree_search.trees_at_price, by_fold, setting)
         )
     return Learned(
         setting=setting,
@@ -158,21 +189,35 @@ def _tree(task: Task) -> Learned:
 def _finite(task: Task) -> Learned:
     """The candidate with the largest value on training rows."""
     setting, candidates = task.setting, task.candidates
-    answers = candidates.ask(setting, task.conversation, RowSplit.TRAINING)
-    caution = setting.study.caution
-    statistics = FiniteStatistics.of_answers(candidates.names(), answers, caution)
-    search = _search_among(task, statistics)
-    setting = _weighed(setting, search)
-    chosen = statistics.solve({name: setting.weights[name] for name in statistics.means})
+    told = candidates.ask(setting, task.conversation, RowSplit.TRAINING, setting.study.left_out)
+    choices = tuple(_choice(task, answers) for answers in told)
+    *_, last = choices
+    chosen = last.at({}, 0.0)
     return Learned(
-        setting=setting,
+        setting=_led_to(_weighed(setting, last.search), choices, {}),
         chosen=chosen,
         policy=candidates.policies.get(chosen),
-        statistics=statistics,
-        search=search,
-        names=statistics.names,
-        told=answers,
+        statistics=last.statistics,
+        search=last.search,
+        choices=choices,
     )
+
+
+def _choice(task: Task, told: Mapping[str, Values]) -> Chosen:
+    """The choice by these values, for weights that the study gives or the run finds."""
+    names, caution = task.candidates.names(), task.setting.study.caution
+    statistics = FiniteStatistics.of_answers(names, told, caution)
+    search = _search_among(task, statistics)
+    return Chosen(told, statistics, _weighed(task.setting, search).weights, search)
+
+
+def _led_to(setting: Setting, choices: Sequence[Chosen], costs: Mapping[str, float]) -> Setting:
+    """The setting with the choices without each fold, if values are cross-fitted."""
+
+    def chosen(price: float) -> list[str]:
+        return [own.at(costs, price) for own in choices[:-1]]
+
+    return replace(setting, led_to_by_fold=chosen)
 
 
 def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
@@ -183,10 +228,9 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     if not isinstance(plan, BestSkew):
         return None
     names = candidates.names()
-    fitting = FiniteStatistics.of_answers(
-        names, candidates.ask(setting, task.conversation, RowSplit.FITTING), statistics.caution
-    )
-    kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
+    (told,) = candidates.ask(setting, task.conversation, RowSplit.FITTING)
+    fitting = FiniteStatistics.of_answers(names, told, statistics.caution)
+    (kept_back,) = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
     # A path needs from each client both the values to fit on and those on rows kept back.
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)

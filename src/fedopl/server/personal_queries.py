@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from fedopl.policies.tree import TreePolicy
-from fedopl.server.aggregate.others_choices import choice_fields_for_each
+from fedopl.server.aggregate.others_choices import choice_fields
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
-from fedopl.server.aggregate.others_policies import Fields, fields_for_each
+from fedopl.server.aggregate.others_policies import Fields, by_version, fields_for_each
 from fedopl.server.learn_policy import Learned
 
 
@@ -29,7 +29,9 @@ def _of_trees(learned: Learned) -> dict[str, Fields]:
 
 
 def _of_candidates(learned: Learned) -> dict[str, Fields]:
-    return choice_fields_for_each(learned.names, learned.told, learned.setting.weights)
+    return by_version(
+        [choice_fields(len(own.statistics.names), own.told, own.weights) for own in learned.choices]
+    )
 
 
 # By the kind of policy that the study wants.

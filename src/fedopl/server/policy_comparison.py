@@ -1,6 +1,6 @@
 """Compares policies: one query asks about all of them, on the same rows."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +13,12 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
 from fedopl.messages.evaluation.policy_fields import most_in_query
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import (
+    N_OWN_CANDIDATES,
+    NO_FOLD,
+    EstimateValues,
+    Values,
+)
 from fedopl.messages.message import Query, RowSplit
 from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.kinds import in_message_order, packed
@@ -21,8 +26,10 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
+from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import (
     BEST_ARM,
+    BEST_CANDIDATE,
     LOCAL,
     LOGGING,
     MOST_VALUED_ALONE,
@@ -84,6 +91,8 @@ class Candidates:
         self.rules: list[str] = []
         self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
         self.others: Mapping[str, Fields] | None = None  # by client, to make a personal policy from
+        # Without each fold, by name of what is valued: policies, or names of those to value in it.
+        self.versions: dict[str, Sequence[Solved]] = {}
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -125,10 +134,19 @@ class Candidates:
             if guardrail.reference != WHAT_WAS_DONE:
                 self.add_arm(guardrail.reference)
 
-    def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
-        """The values of all candidates at every client, on rows of this split."""
-        query = EstimateValues(split=split, **self.fields(self._checked_names({})))
-        return conversation.require_quorum(conversation.each(query, setting.weights))
+    def ask(
+        self,
+        setting: Setting,
+        conversation: Conversation,
+        split: RowSplit,
+        left_out: Sequence[int | None] = (None,),
+    ) -> list[Answers[Values]]:
+        """The values of all candidates at every client, on rows of this split without each fold."""
+        fields = self.fields(self._checked_names({}))
+        folds = [NO_FOLD if fold is None else fold for fold in left_out]
+        queries = [EstimateValues(split=split, without=fold, **fields) for fold in folds]
+        told = conversation.together(setting.weights, *queries)
+        return [conversation.require_quorum(answers) for answers in told]
 
     def evaluate(
         self,
@@ -150,10 +168,12 @@ class Candidates:
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
-        if by_fold and {*arms_by_fold(setting)} != {setting.best_arm}:
+        if by_fold:
+            self.versions = self._without_each_fold(setting, chosen, price)
+        if BEST_ARM in self.versions:
             self.policies[BEST_ARM] = self._arm(setting.best_arm)
         if by_fold or self.study.evaluation.share:
-            across = self._by_fold(setting, chosen, price) if by_fold else None
+            across = self._by_fold() if by_fold else None
             fields = across or self._held_out(self.beside)
             queries["values"] = (
                 {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
@@ -185,7 +205,8 @@ class Candidates:
         tables = self.tables(setting, shown, chosen) if shown else {}
         answers = self._shown(everything, [LOGGING, LOCAL])
         if answers:
-            conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
+            valued = tables["values"].of(self.valued_as(chosen))
+            conversation.measure(answers.exchange, value=valued.value)
         return Evaluated(
             **tables,
             judged=self._judged(setting, replies, answers) if answers else JudgedOutcomes(),
@@ -213,7 +234,7 @@ class Candidates:
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         found: dict[str, Any] = {
             "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
-            "gains": gain_table(answers, setting.weights, names, chosen),
+            "gains": gain_table(answers, setting.weights, names, chosen, self.valued_as(chosen)),
             "improvements": improvement_table(answers, setting.weights, names),
             **self._personal_table(setting, answers, chosen),
         }
@@ -227,18 +248,27 @@ class Candidates:
         if self.others is None:
             return {}
         names = [*self.names(), *self.own]
-        against = [chosen, LOCAL, LOGGING, arm_name(setting.best_arm)]
+        against = [self.valued_as(chosen), LOCAL, LOGGING, arm_name(setting.best_arm)]
         compared = [name for name in dict.fromkeys(against) if name in names]
         return {"personal": personal_table(answers, setting.weights, names, compared)}
 
     def names(self) -> list[str]:
-        """The candidates' names, in the order of clients' answers; rules come last."""
-        return in_message_order(self.policies) + self.rules
+        """The candidates' names, in the order of clients' answers."""
+        return self._named({})
+
+    def _named(self, beside: Mapping[str, Policy]) -> list[str]:
+        """Policies, then rules, and last what each fold has another candidate for."""
+        named = in_message_order({**self.policies, **beside}) + self.rules
+        return named + [name for name in self.versions if name not in named]
+
+    def valued_as(self, chosen: str) -> str:
+        """Whose values are those of the way in which the policy was learned or chosen."""
+        return BEST_CANDIDATE if BEST_CANDIDATE in self.versions else chosen
 
     def places(self) -> dict[str, int]:
         """The position of each candidate's value in an answer about held-out rows."""
-        names = in_message_order({**self.policies, **self.beside}) + self.rules
-        return {name: place for place, name in enumerate([*names, *self.own])}
+        names = [*self._named(self.beside), *self.own]
+        return {name: place for place, name in enumerate(names)}
 
     @property
     def own(self) -> list[str]:
@@ -268,21 +298,38 @@ class Candidates:
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
         return packed([*policies, *(beside or {}).values()], self.study, rules)
 
-    def _by_fold(self, setting: Setting, chosen: str, price: float) -> Fields:
-        """The fields with all candidates for every fold; learned ones and the best arm differ."""
-        n_folds = self.study.nuisances.folds
-        versions: dict[str, list[Policy]] = {}
+    def _without_each_fold(
+        self, setting: Setting, chosen: str, price: float
+    ) -> dict[str, Sequence[Solved]]:
+        """What is learned or chosen without each fold, unless that is what all rows chose."""
+        found: dict[str, Sequence[Solved]] = {}
         if not self.study.evaluates:  # what is only valued is the same in all folds
-            versions[chosen] = learn_by_fold(setting, price)
-        if BEST_ARM in self.policies:
-            versions[BEST_ARM] = [self._arm(action) for action in arms_by_fold(setting)]
-        policies = [
-            policy
-            for name in in_message_order(self.policies)
-            for policy in versions.get(name) or [self.policies[name]] * n_folds
-        ]
-        packed_policies = packed(policies, self.study)
-        return {"split": RowSplit.TRAINING, "versions": n_folds, **packed_policies}
+            is_chosen = self.study.policy.compares_candidates
+            found[BEST_CANDIDATE if is_chosen else chosen] = learn_by_fold(setting, price)
+        found[BEST_ARM] = [arm_name(action) for action in arms_by_fold(setting)]
+        last = {BEST_CANDIDATE: chosen, BEST_ARM: arm_name(setting.best_arm)}
+        return {name: own for name, own in found.items() if any(x != last.get(name) for x in own)}
+
+    def _by_fold(self) -> Fields:
+        """The fields with all candidates, each with its versions, or the same in all folds."""
+        policies = {arm_name(action): self._arm(action) for action in self.study.actions}
+        policies |= self.policies
+        named: dict[str, list[str]] = {}
+        for name, own in self.versions.items():
+            learned = {f"{name} {k}": one for k, one in enumerate(own) if isinstance(one, Policy)}
+            named[name] = [*learned] or [str(one) for one in own]
+            policies |= learned
+        names, folds = self._checked_names({}), self.study.nuisances.folds
+        asked = [named.get(name, [name] * folds) for name in names]
+        used = {one for own in asked for one in own}
+        valued = [name for name in in_message_order(policies) if name in used]
+        places = {name: place for place, name in enumerate([*valued, *self.rules])}
+        rules = [self.study.candidates.index(rule) for rule in self.rules]
+        return {
+            "split": RowSplit.EACH_FOLD,
+            "versions": np.array([[places[one] for one in own] for own in asked], np.float64),
+            **packed([policies[name] for name in valued], self.study, rules),
+        }
 
     def _held_out(self, beside: Mapping[str, Policy]) -> Fields:
         """The fields with all candidates and further policies, on held-out rows."""

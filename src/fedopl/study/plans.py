@@ -235,14 +235,16 @@ def why_not_by_fold(study: "Study") -> str | None:
     policy = study.policy
     if study.privacy:
         return "noise would be added once for each fold"
-    if not (policy.can_be_resolved or policy.on_grid):
+    if not (policy.can_be_resolved or policy.on_grid or policy.compares_candidates):
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    if study.mixture.kind in FOUND:
+    if study.mixture.kind in FOUND and not (
+        policy.compares_candidates and study.mixture.kind == "minimax"
+    ):
         return f"a {study.mixture.kind} mixture is found on separate rows"
     if study.joining.diagnose:
         return "joining is judged on held-out rows"
-    if study.personal.kind != "none" and policy.kind != "linear":
-        return "only of linear policies is a personal one solved for without each fold"
+    if study.personal.kind != "none" and policy.has_leaves:
+        return "no personal tree is found without each fold"
     if study.target is not None:
         return "a policy is valued at a target on held-out rows"
     return None

@@ -292,6 +292,7 @@ class StudyRows:
         first, *others, held_out = self.rows_by_fold_action.sum(axis=1).tolist()
         return {
             RowSplit.TRAINING: first + sum(others),
+            RowSplit.EACH_FOLD: first + sum(others),
             RowSplit.FITTING: sum(others),
             RowSplit.VALIDATION: first,
             RowSplit.EVALUATION: held_out,

@@ -1,6 +1,8 @@
 """The policies that a query asks about: a field for each kind, named by the kind itself."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Annotated, TypeVar
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
 from fedopl.study.message_sizes import MOST_DIAGNOSED
 from fedopl.study.study import Study
 
+Each = TypeVar("Each")
 # What would be learned without each of three clients: one of them is among the usual ones.
 _LEFT_OUT = 2
 
@@ -45,6 +48,45 @@ class AsksAboutPolicies(Query[AnswerType]):
     def is_plausible(self, study: Study) -> bool:
         """Of all kinds together, no more candidates than the study can need."""
         return self.n_asked <= most_in_query(study) and super().is_plausible(study)
+
+
+@message
+class AsksByFold(AsksAboutPolicies[AnswerType]):
+    """Candidates that may each have a version for each fold, which is one of the policies.
+
+    Candidates share policies: what is chosen fold by fold is, in each fold, a policy that may also
+    be valued in all.
+    """
+
+    # The place of each version among the policies; nothing if each policy is for all rows.
+    versions: Annotated[Array, (Axis.ASKED_BY_FOLD, Axis.OWN_FOLDS)] = field(
+        default_factory=lambda: np.empty((0, 0))
+    )
+
+    @property
+    def is_by_fold(self) -> bool:
+        """Whether candidates have versions."""
+        return bool(self.versions.shape[1])
+
+    @property
+    def n_asked(self) -> int:
+        """How many candidates it asks about."""
+        return len(self.versions) if self.is_by_fold else self.n_policies
+
+    def of_candidates(self, policies: Sequence[Each]) -> list[list[Each]]:
+        """The policies of each candidate, a version for each fold, or one if all are the same."""
+        if not self.is_by_fold:
+            return [[one] for one in policies]
+        each = [own[:1] if len({*own}) == 1 else own for own in self.versions.astype(int).tolist()]
+        return [[policies[place] for place in own] for own in each]
+
+    def versions_fit(self, study: Study) -> bool:
+        """Whether there is a version for each fold that the study values, and no policy besides."""
+        if not self.is_by_fold:
+            return not len(self.versions)
+        folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 0
+        places = set(self.versions.ravel().tolist())
+        return self.versions.shape[1] == folds and places == set(range(self.n_policies))
 
 
 @message

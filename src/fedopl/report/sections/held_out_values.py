@@ -33,6 +33,7 @@ _ACROSS_FOLDS = (
     "(policies learned in the same way, each on rows that it had not seen; the policy that you get "
     "is learned from all rows)"
 )
+_CANDIDATES = "(all rows for each candidate; the best one was chosen for each fold by the others)"
 _OF_OTHER_ROWS = (
     "(all rows, on the assumption that none of the policies was learned from them: on those, a "
     "policy looks better than it is)"
@@ -63,7 +64,9 @@ def _values(record: Record) -> tuple[Part, ...]:
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
-    where = _ACROSS_FOLDS if record.values_way_of_learning else _HELD_OUT
+    where = _HELD_OUT
+    if record.values_way_of_learning:
+        where = _CANDIDATES if record.study.policy.compares_candidates else _ACROSS_FOLDS
     if record.study.evaluates and record.study.evaluation.is_cross_fitted:
         where = _OF_OTHER_ROWS
     intro = (
@@ -112,8 +115,8 @@ def _improvements(record: Record) -> tuple[Part, ...]:
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
-    unit, what = OutcomeWords.of(record.study).name, label(record.study, record.chosen)
-    others = [name for name in _ordered(record) if name != record.chosen]
+    unit, what = OutcomeWords.of(record.study).name, label(record.study, record.valued_as)
+    others = _ordered(record)
     spans = _labelled(record, {name: gain_over(record, name) for name in others})
     words = verdict_words(record, _WORDS)
     intro = (

@@ -32,12 +32,8 @@ def ask_for_curve(
     costs = _mean_costs(setting, _spent(setting.study))
     against = cheapest_action(setting)
     prices = _prices(policy, setting, costs)
-    query = ValueSpending(
-        prices=prices,
-        against=against,
-        versions=len(versions),
-        **_asked(versions, setting.study),
-    )
+    asked = _asked([versions], setting.study)
+    query = ValueSpending(prices=prices, against=against, **asked)
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     return curve_of(setting, prices.tolist(), against, answers)
 
@@ -58,15 +54,17 @@ def ask_for_tree_curve(
     # The query has a fixed number of trees, so the last one is repeated if there are fewer.
     each = [versions(one.price) or [one.tree] for one in path]
     each += [each[-1]] * (N_TREES - len(path))
-    trees = [tree for own in each for tree in own]
-    query = ValueSpending(against=against, versions=len(each[0]), **_asked(trees, study))
+    query = ValueSpending(against=against, **_asked(each, study))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     curve = curve_of(setting, [one.price for one in path], against, answers)
     return replace(curve, in_steps=True)
 
 
-def _asked(policies: Sequence[Policy], study: Study) -> dict[str, Any]:
-    return {**packed(policies, study)}
+def _asked(versions: Sequence[Sequence[Policy]], study: Study) -> dict[str, Any]:
+    """The fields with these policies, each with a version for each fold, or one for all rows."""
+    policies = [policy for own in versions for policy in own]
+    places = np.arange(float(len(policies))).reshape(len(versions), -1)
+    return packed(policies, study) | ({"versions": places} if places.shape[1] > 1 else {})
 
 
 def cheapest_action(setting: Setting) -> int:

@@ -1,6 +1,6 @@
 """What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from fedopl.base.computed_once import computed_once
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.policies.policy import Policy
+from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
@@ -30,8 +30,9 @@ class Setting:
     row_weights: dict[str, float] | None = None  # total weight of those rows, if clients reported
     by_fold: Answers[ScoreSumsByFold] | None = None  # if the study asks for sums by fold
     cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
-    # Trees learned without each fold, as asking led to them, at a price of what they spend.
-    trees_by_fold: Callable[[float], list[Policy]] | None = None
+    # What was learned or chosen without each fold, as asking led to it, at a price of what it
+    # spends: trees, or names of candidates.
+    led_to_by_fold: Callable[[float], Sequence[Solved]] | None = None
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
     clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges

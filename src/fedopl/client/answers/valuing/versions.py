@@ -19,7 +19,8 @@ from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.workspace import Workspace
 
-OF_VALUES, OF_TREES, OF_DIFFERENCES = 1.5, 2.0, 2.0
+# Linear policies change little by little; trees and candidates are others all at once.
+OF_VALUES, OF_JUMPS, OF_DIFFERENCES = 1.5, 2.0, 2.0
 
 Versions = Sequence[Decides]
 
@@ -67,9 +68,9 @@ def _wider(
     apart += np.triu(apart, 1).T
     folds = space.study.nuisances.folds
     apart /= folds * (folds - 1) / 2 * space.n_training
-    is_tree = space.study.policy.kind == "tree"
+    is_linear = space.study.policy.kind == "linear"
     factors = np.full_like(apart, OF_DIFFERENCES)
-    np.fill_diagonal(factors, OF_TREES if is_tree else OF_VALUES)
+    np.fill_diagonal(factors, OF_VALUES if is_linear else OF_JUMPS)
     return 1 + factors * apart
 
 
