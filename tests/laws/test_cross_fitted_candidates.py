@@ -9,6 +9,11 @@ import fedopl
 from fedopl.client.answers.valuing import estimate_values
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.disk.personal_store import kept_rule
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.message import RowSplit
+from fedopl.policies.kinds import packed
+from fedopl.policies.linear import constant_policy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
@@ -250,10 +255,9 @@ def test_a_personal_choice_is_made_without_each_fold(spaces):
         mine = np.choose(space.whole.folds.of_row, [worth(space, one) for one in chosen])
         assert run.values.of(PERSONAL, client).value == pytest.approx(mine.mean(), rel=1e-9)
         last = own_choice(client, spaces, names, all_rows)
-        kept = space.personal_policy
-        if kept is not None and not isinstance(kept, str):
-            x = space.whole.data.contexts
-            assert np.array_equal(kept.decide(x), codes(last, x))
+        kept, rule = space.personal_policy, kept_rule(space.store, space.study, client)
+        x = space.whole.data.contexts
+        assert np.array_equal(kept.decide(x) if kept else codes(rule, x), codes(last, x))
     assert max(differ) > 1
     assert True in careless  # own rows of the fold would have chosen another one
     against = {row.against for row in run.personal.rows}
@@ -335,6 +339,33 @@ def test_the_client_that_loses_most_is_found_without_each_fold(spaces):
     assert run.chosen == climbed(all_rows)
     assert len({*chosen}) > 1
     check_values(run, spaces, chosen, run.mixture)
+
+
+def test_a_question_names_folds_and_policies_that_there_are():
+    options = {"actions": ACTIONS, "features": FEATURES, "policy": "finite"}
+    held_out = fedopl.Study(**options)
+    by_fold = fedopl.Study(**options, evaluation="cross-fitted")
+
+    def can_be(study, split, versions=None, n_policies=2, **more):
+        policies = packed([constant_policy("a", ACTIONS, FEATURES)] * n_policies, study)
+        more |= {} if versions is None else {"versions": np.array(versions, float)}
+        return EstimateValues(split=split, **policies, **more).is_plausible(study)
+
+    versions = [[0, 1, 0, 0, 1], [1] * 5, [0] * 5]
+    assert can_be(by_fold, RowSplit.EACH_FOLD, versions)
+    assert can_be(held_out, RowSplit.EVALUATION)
+    assert can_be(by_fold, RowSplit.TRAINING, without=4)
+    assert not can_be(held_out, RowSplit.EACH_FOLD, versions)
+    assert not can_be(held_out, RowSplit.TRAINING, without=4)
+    assert not can_be(by_fold, RowSplit.EACH_FOLD)
+    assert not can_be(by_fold, RowSplit.TRAINING, versions)
+    assert not can_be(by_fold, RowSplit.EACH_FOLD, versions, without=4)
+    for wrong in ([[0, 1, 0, 0, 2]], [[0, 1, 0, 0, -1]], [[0, 1, 0, 0, 0.5]], [[0] * 5]):
+        assert not can_be(by_fold, RowSplit.EACH_FOLD, wrong), wrong
+    assert not can_be(by_fold, RowSplit.EACH_FOLD, [[0, 1, 0, 1]])
+    for fold in (-2, 5):
+        assert not can_be(by_fold, RowSplit.TRAINING, without=fold)
+    assert not can_be(by_fold, RowSplit.EACH_FOLD, [[0, 1, 0, 1, 0]] * 100)
 
 
 def test_no_trip_more_is_needed_than_with_rows_held_out(spaces):
