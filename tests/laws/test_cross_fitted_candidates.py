@@ -232,10 +232,10 @@ def test_a_run_says_whose_gains_they_are(tmp_path):
     save_record(run, tmp_path / "run")
     again = load_record(tmp_path / "run")
     assert again.valued_as == BEST_CANDIDATE
-    assert f"The best candidate, chosen fold by fold (in all rows '{run.chosen}')," in str(again)
+    assert f"The best candidate of the other folds (of all rows '{run.chosen}')" in str(again)
     assert "Every candidate is valued on all rows" in str(again)
     page = render(again)
-    assert "Gain of the best candidate, chosen fold by fold" in page
+    assert "Gain of the best candidate of the other folds" in page
     assert "the best one was chosen for each fold by the others" in page
     assert "held-out" not in page
     assert "held out" not in page

@@ -340,7 +340,7 @@ class Record:
         found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
         what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
         if self.valued_as == BEST_CANDIDATE:
-            what = f"The best candidate, chosen fold by fold (in all rows {what}),"
+            what = f"The best candidate of the other folds (of all rows {what})"
         if low > 0:
             return f"{what} beats the best constant arm, {against}, by {found}."
         if high < 0:

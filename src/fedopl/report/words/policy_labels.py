@@ -75,7 +75,7 @@ def label(study: Study, name: str) -> str:
     known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: own}
     known[PERSONAL] = "each client's personal policy"
     known[BEST_ARM] = "the best single action, chosen fold by fold"
-    known[BEST_CANDIDATE] = "the best candidate, chosen fold by fold"
+    known[BEST_CANDIDATE] = "the best candidate of the other folds"
     known |= {arm_name(action): arm_label(study, action) for action in study.actions}
     return known.get(name, f"'{name}'")
 

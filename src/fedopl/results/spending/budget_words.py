@@ -31,7 +31,7 @@ def verdict_within(record: "Record") -> str | None:
     beats = "gains" if low > 0 else "loses" if high < 0 else "does not demonstrably gain"
     who = "the learned policy" if point.candidate is None else f"'{point.candidate}'"
     if record.valued_as != record.chosen != arm_name(record.curve.against):
-        who = f"the best candidate, chosen fold by fold (in all rows {who}),"
+        who = f"the best candidate of the other folds (of all rows {who})"
     return (
         f"Within the budget, {budget_in_words(record)}, {who} {beats} "
         f"{point.gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g}) over giving everybody "
