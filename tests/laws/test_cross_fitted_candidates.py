@@ -19,6 +19,7 @@ from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.value_tables import BEST_CANDIDATE, PERSONAL
 from fedopl.server import policy_comparison
+from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.solvers.personal_choice import ChoicePath
 from fedopl.solvers.personal_ridge import Strengths
@@ -374,7 +375,8 @@ def test_no_trip_more_is_needed_than_with_rows_held_out(spaces):
     held_out = fedopl.learn(clients, **options)
     run = learned(clients)
     trips = [{one.trip for one in own.rounds} for own in (held_out, run)]
-    assert len(trips[0]) == len(trips[1])
+    assert len(trips[0]) == len(trips[1]) == expected_trips(run.study, len(ROWS))
+    assert len(run.rounds) == expected_exchanges(run.study, len(ROWS))
 
 
 @pytest.mark.slow_law
