@@ -84,7 +84,7 @@ LETTERS = {
     "I": "with cross-fitted values, which policy values each fold, K numbers for each of v; "
     "otherwise 0",
     "z": "with personal policies, numbers of what all others learned: V·(d·(p + 1 + D) + 2·(p + 1) "
-    "+ 47), for a tree d·L + 47, among candidates V·(v + 46); otherwise 0",
+    "+ 47), for a tree V·(d·L + 4·(2·L − 1) + 47), among candidates V·(v + 46); otherwise 0",
     "i": "prices at which a linear policy may meet a budget: 64; 0 for trees and candidates",
     "U": "policies that may meet a budget: 64 at prices, 16 trees, or all candidates",
     "c": "columns that a tree may ask about (`tree.columns`)",
@@ -178,11 +178,11 @@ QUERIES = {
     "SumPairs": Message(48, "0"),
     "ImprovePolicy": Message(67, "(d + 2)·(p + 1) + 1"),
     "SlopeOfValue": Message(57, "d·(p + 1) + 1"),
-    "EstimateValues": Message(150, "W + z + I + 3"),
+    "EstimateValues": Message(163, "W + z + I + 3"),
     "Describe": Message(110, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
     "SumCells": Message(71, "V·4·h + c + j + T"),
-    "ValueLeaves": Message(57, "508"),
+    "ValueLeaves": Message(61, "V·508"),
     "TellModels": Message(48, "0"),
     "CompareModels": Message(104, "C·d·(12·p + 19)"),
     "ClassifyContexts": Message(57, "a·(p + 1) + 1"),
@@ -211,11 +211,11 @@ QUERIES = {
     "ValueSpending": Message(115, "W + i + I + 1"),
     "SumContrasts": Message(48, "0"),
     "TellContexts": Message(48, "0"),
-    "ValueAtTarget": Message(129, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueAtTarget": Message(142, "w + d·(p + 1) + 6·(p + 1)"),
     "ValueApart": Message(110, "3·d·(p + 1)"),
     "TellInteractions": Message(48, "0"),
     "BalanceContexts": Message(63, "4·p + 2"),
-    "ValueJointly": Message(134, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
+    "ValueJointly": Message(147, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 2"),
@@ -257,11 +257,11 @@ ANSWERS = {
     "ValueSpending": Message(70, "5·(U + d + 1) + 3"),
     "SumContrasts": Message(53, "V"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),
-    "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 7"),
+    "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 8"),
     "ValueApart": Message(62, "10"),
     "TellInteractions": Message(61, "48·d"),
     "BalanceContexts": Message(62, "p·(2·p + 3) + 4"),
-    "ValueJointly": Message(77, "(d + 1)·(d + 8)/2 + 7"),
+    "ValueJointly": Message(77, "(d + 1)·(d + 8)/2 + 8"),
 }
 REFUSAL = Message(48, "1")
 # Bytes that a bundle of messages adds.

@@ -237,7 +237,11 @@ LIES: dict[str, Lie] = {
     "tiny variances": Lie(edit=scaled(Values, 1e-6, "covariances")),
     "huge variances": Lie(edit=scaled(Values, 1e6, "covariances")),
     "covariances beyond variances": Lie(
-        edit=changed(Values, covariances=lambda a: _crossed(a.covariances, -3.0))
+        edit=changed(Values, covariances=lambda a: _crossed(a.covariances, -3.0)),
+        options={"evaluation": 0.25},
+    ),
+    "covariances beyond variances, fold by fold": Lie(
+        edit=changed(Values, covariances=lambda a: _crossed(a.covariances, -9.0))
     ),
     # Other ways to learn.
     "a step 5 times as long": Lie(edit=_step(5), options=SGD),

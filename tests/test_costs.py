@@ -75,7 +75,7 @@ def clients(p, d, n_clients, n_rows=240, **more):
 
 def learn_one(*clients, **given):
     """One policy for all, unless something else is said."""
-    return fedopl.learn(*clients, **{"personal": "none", **given})
+    return fedopl.learn(*clients, **{"evaluation": 0.25, "personal": "none", **given})
 
 
 def options(around, folds, **more):
@@ -198,6 +198,7 @@ AXES = {
     Axis.FIT_NUMBERS: "8",
     Axis.CELL_NUMBERS: "x",
     Axis.LEAVES: "L",
+    Axis.LEAF_NUMBERS: "d",
     Axis.QUESTIONS: "V·q",
     Axis.NEAR_CUTS: "31",
     Axis.NEAR_BINS: "32",
@@ -222,6 +223,7 @@ AXES = {
     Axis.OTHERS: "d",
     Axis.OTHERS_NUMBERS: "p + 1 + D",
     Axis.OTHERS_TERMS: "p + 1",
+    Axis.OTHERS_NODES: "0",
     Axis.CANDIDATES: "v + 2",
     Axis.NUMBERS: "p",
     Axis.PARTIES: "C",
@@ -238,13 +240,16 @@ AXES = {
     Axis.PRODUCTS_TOLD: "8",
     Axis.INTERACTION_NUMBERS: "6",
 }
+# One policy for all rows.
+OF_ONE = {Axis.LINEAR_POLICIES: "1", Axis.MODELS: "1"}
+OF_ONE |= {Axis.ASKED_BY_FOLD: "0", Axis.OWN_FOLDS: "0"}
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
     SumCells: {Axis.TREE_NODES: "h"},
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
-    ValueAtTarget: {Axis.LINEAR_POLICIES: "1"},
-    ValueJointly: {Axis.LINEAR_POLICIES: "1"},
+    ValueAtTarget: OF_ONE,
+    ValueJointly: OF_ONE,
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
     ValueApart: {Axis.LINEAR_POLICIES: "2"},
@@ -701,7 +706,7 @@ def test_settings_on_the_page_are_those_of_the_reference():
 def is_accepted(p, d, **more):
     names = {"actions": [f"a{a}" for a in range(d)], "features": [f"x{f}" for f in range(p)]}
     try:
-        fedopl.Study(**names, **more)
+        fedopl.Study(**names, **{"evaluation": 0.25, **more})
     except fedopl.OptionError:
         return False
     return True

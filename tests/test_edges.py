@@ -8,7 +8,7 @@ SAID = {
     "one held-out group": ("No recommendation", "Use the learned policy"),
     "no effect anywhere": ("Keep to what was done so far", "Use"),
     "rare arms": ("Keep to what was done so far", "Give everybody"),
-    "a well personalised past": ("Keep to what was done so far", "Give everybody"),
+    "a well personalised past": ("Use the learned policy", "Give everybody"),
     "impossible known propensities": ("not that of treatment", "None"),
     "34 actions, default limits": ("Keep to what was done so far", "Give everybody"),
     "one client, local models, clip": ("gain over its own local policy: 0", "."),

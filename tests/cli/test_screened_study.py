@@ -13,6 +13,9 @@ from tiny_study import fedopl, write_csv, write_tiny
 
 SCREENED = """folds = 2
 
+[evaluation]
+share = 0.25
+
 [basis]
 screened_pairs = 2
 knots = { age = [50, 60, 70], severity = [-1, 0, 1] }
@@ -91,7 +94,7 @@ def test_the_preview_names_pairs_and_check_counts_what_may_come(screened):
 
 def test_what_does_not_fit_is_refused_in_the_files_own_words(screened, tmp_path):
     tiny = write_tiny(tmp_path / "tiny")
-    tiny.add(SCREENED + "\n[evaluation]\nsplits = 3\n")
+    tiny.add(SCREENED.replace("share = 0.25", "splits = 3"))
     assert "another split may find other pairs" in tiny.check().text
     tiny.edit("splits = 3", "share = 0.25")
     tiny.edit("screened_pairs = 2", 'pairs = [["age", "age"]]')
@@ -123,7 +126,9 @@ def test_a_client_that_is_started_anew_for_every_trip_goes_on(screened, monkeypa
 
 
 def test_fold_by_fold_it_goes_on_as_well(monkeypatch, tmp_path):
-    text = SCREENED.replace("folds = 2", "folds = 3") + '\n[evaluation]\nkind = "cross-fitted"\n'
+    text = SCREENED.replace("folds = 2", "folds = 3").replace(
+        "share = 0.25", 'kind = "cross-fitted"'
+    )
     tiny = written(tmp_path / "tiny", text)
     assert "adds sums of terms" in tiny.check().out
     preview = fedopl("preview", tiny.study, tiny.clients / "north").text

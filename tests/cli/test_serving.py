@@ -16,7 +16,7 @@ from tiny_study import FEDOPL, fedopl
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/[\w-]{43}/")
 MOST_SECONDS = 120
-N_QUERIES = 7  # that a client of the tiny study is asked
+N_QUERIES = 8  # that a client of the tiny study is asked
 
 
 @contextmanager

@@ -14,7 +14,7 @@ LONG_NAME = "Who of those admitted in winter " + "and in spring " * 8 + "gains"
 @pytest.fixture
 def tiny(tmp_path):
     written = write_tiny(tmp_path)
-    written.add("\n[evaluation]\nsplits = 2\n")
+    written.add("\n[evaluation]\nshare = 0.25\nsplits = 2\n")
     return written
 
 
@@ -66,7 +66,7 @@ def test_check_says_which_split_too_many_there_are_and_what_to_raise(tiny):
     ],
 )
 def test_what_cannot_be_is_named_with_its_line(tiny, setting, said):
-    tiny.edit("splits = 2", setting)
+    tiny.edit("share = 0.25\nsplits = 2", setting)
     done = tiny.check()
     assert done.code != 0
     assert re.search(rf"study\.toml, line \d+.*splits.*{said}", done.text, re.DOTALL)

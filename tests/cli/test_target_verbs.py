@@ -101,8 +101,9 @@ def test_preview_shows_what_would_leave(tiny, name):
 
 def test_evaluate_values_other_policies_without_asking_the_target(ran):
     tiny, _ = ran
-    policy = tiny.out / "policy.json"
-    done = fedopl("evaluate", policy, "--study", tiny.study, "--clients", tiny.clients)
+    policy, study = tiny.out / "policy.json", tiny.folder / "held-out.toml"
+    study.write_text(f"{tiny.study.read_text()}\n[evaluation]\nshare = 0.25\n")
+    done = fedopl("evaluate", policy, "--study", study, "--clients", tiny.clients)
     assert done.code == 0, done.text
     assert "TellContexts" not in done.text
     assert "Nothing is said of 'new', which has contexts only" in done.out

@@ -85,7 +85,7 @@ def good_commands(tiny, folder):
         "privacy": ["privacy", private_study(folder), "--rows", "60"],
         "cost": ["cost", study, "--rows", "40"],
         "run": ["run", study, "--clients", clients, "--out", folder / "again"],
-        "evaluate": ["evaluate", run / "policy.json", "--study", study, "--clients", clients],
+        "evaluate": ["evaluate", folder / "policy.json", "--study", study, "--clients", clients],
         "report": ["report", run, "--out", folder / "report.html"],
         "compare": ["compare", run, folder / "copy"],
         "diagnose": ["diagnose", run],
@@ -156,6 +156,7 @@ def command(verb, arguments):
 def test_the_command_does_what_the_verb_says(finished, tmp_path, verb):
     tiny = shutil.copytree(finished.folder, tmp_path / "tiny")
     shutil.copytree(finished.out, tmp_path / "copy")
+    shutil.copy(finished.out / "policy.json", tmp_path)  # of which nobody knows the rows
     done = command(verb, good_commands(type(finished)(tiny), tmp_path)[verb])
     assert_plain(done)
     assert done.out.strip()
@@ -333,12 +334,15 @@ def test_a_finished_run_that_is_gone_on_with_is_the_same_run(tiny):
 
 def test_one_policy_is_valued_as_in_its_run_and_two_are_compared(finished, tmp_path):
     tiny = type(finished)(shutil.copytree(finished.folder, tmp_path / "tiny"))
+    shutil.rmtree(tiny.out)
+    tiny.add("\n[evaluation]\nshare = 0.25\n")
+    assert tiny.run().code == 0
     common = ["--study", tiny.study, "--clients", tiny.clients, "--json"]
     policy = tiny.out / "policy.json"
     alone = fedopl("evaluate", policy, *common)
     assert_plain(alone)
     values = {(row["policy"], row["client"]): row["value"] for row in alone.json()["values"]}
-    run = load_run(finished.out)
+    run = load_run(tiny.out)
     assert values[str(policy), "global"] == run.values.of("learned").value
     content = json.loads(policy.read_text())
     content["scores"][0]["intercept"] += 0.5

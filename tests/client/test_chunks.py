@@ -92,7 +92,7 @@ def test_alone_with_own_models_is_what_the_server_finds_for_one_client(draw, cli
     """The local policy is made as the study says, clipped where the study clips."""
     data = draw(400, known=True, confounded=True)
     plan = NuisancePlan(kind="local", propensity="known", clip=clip)
-    run = fedopl.learn({"only": data}, basis="linear", nuisances=plan)
+    run = fedopl.learn({"only": data}, basis="linear", nuisances=plan, evaluation=0.25)
     alone = (
         Door("only", data, run.study, secret=SEED_ALONE)
         ._space.scored_with(GivenModels(np.empty((0, 3, 7))))

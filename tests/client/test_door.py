@@ -60,7 +60,7 @@ from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
-from fedopl.policies.trees.nodes import Branch, Leaf, as_array, as_arrays
+from fedopl.policies.trees.nodes import Branch, Leaf, as_arrays
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
@@ -127,7 +127,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["target"] = TargetPlan(client="new")
     if kind in JOINTLY:
         options["target"] = TargetPlan(client="new", balance="joint")
-    return Study(**{**options, **changes})
+    return Study(**{"evaluation": 0.25, **options, **changes})
 
 
 def finite_study_with(oracle):
@@ -185,7 +185,7 @@ def query_of(kind, agreed, exchange=1, **changes):
         ValueAtTarget: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
-            "models": np.zeros(shape),
+            "models": np.zeros((1, *shape)),
             "means": np.append(np.zeros(shape[1] - 1), 1.0),
             "squares": np.ones(shape[1]),
             "regions": np.zeros((N_REGIONS, shape[1])),
@@ -194,7 +194,7 @@ def query_of(kind, agreed, exchange=1, **changes):
         ValueJointly: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
-            "models": np.zeros(shape),
+            "models": np.zeros((1, *shape)),
             "share": 0.5,
             **jointly,
             "regions": np.zeros((N_REGIONS, shape[1])),
@@ -217,7 +217,9 @@ def query_of(kind, agreed, exchange=1, **changes):
             "near": np.tile(np.linspace(-0.75, 0.75, NEAR_BINS - 1), (len(agreed.left_out), 1)),
         },
         TakeFound: dict(TakeFound.of(agreed).named_arrays()),
-        ValueLeaves: {"tree": as_array(Branch(0, 0.0, Leaf(0), Leaf(1)))},
+        ValueLeaves: {
+            "trees": as_arrays([Branch(0, 0.0, Leaf(0), Leaf(1))] * len(agreed.left_out))
+        },
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},
     }.get(kind, {})
@@ -643,6 +645,7 @@ def test_every_refusal_is_a_code_and_nothing_else(code):
 
 # What every study asks that describes what it learned.
 DESCRIBING = (Describe, TellFit, TellInteractions)
+NOT_DESCRIBED = fedopl.EvaluationPlan(share=0.25, describe=False)
 STUDIES = {
     "exact": (study_of(), {SumOutcomes, *DESCRIBING}),
     "pairs": (study_of(SumPairs), {SumOutcomes, SumPairs, *DESCRIBING}),
@@ -668,6 +671,7 @@ STUDIES = {
             CountBins,
             SumCells,
             SumNearThresholds,
+            ValueLeaves,
         },
     ),
     "personal": (
@@ -696,9 +700,9 @@ STUDIES = {
         {SumOutcomes, *DESCRIBING, TellContexts, *JOINTLY},
     ),
     "guarded": (study_of(guardrails={"harm": HARM}), {SumOutcomes, *DESCRIBING}),
-    "not described": (study_of(evaluation=fedopl.EvaluationPlan(describe=False)), {SumOutcomes}),
+    "not described": (study_of(evaluation=NOT_DESCRIBED), {SumOutcomes}),
     "local, not described": (
-        study_of(nuisances=LOCAL, evaluation=fedopl.EvaluationPlan(describe=False)),
+        study_of(nuisances=LOCAL, evaluation=NOT_DESCRIBED),
         set(),
     ),
 }

@@ -43,9 +43,13 @@ def test_a_client_that_adds_no_sums_is_scored_and_valued_by_what_others_learned(
     shape = {"n_features": 24, "n_actions": 2}
     data = {name: draw(n, seed=n, **shape) for name, n in (("a", 400), ("b", 300), ("few", 60))}
     options = {"basis": "linear", "limits": "guarded"}
-    run = fedopl.learn(data, mixture={"a": 0.5, "b": 0.3, "few": 0.2}, **options)
+    run = fedopl.learn(
+        data, mixture={"a": 0.5, "b": 0.3, "few": 0.2}, **{"evaluation": 0.25, **options}
+    )
     others = {name: data[name] for name in ("a", "b")}
-    alone = fedopl.learn(others, mixture={"a": 0.625, "b": 0.375}, **options)
+    alone = fedopl.learn(
+        others, mixture={"a": 0.625, "b": 0.375}, **{"evaluation": 0.25, **options}
+    )
     refused = {r.query: r.refused for r in run.rounds if r.refused}
     assert refused == {"SumContrasts": {"few": "TOO_MANY_PARAMETERS"}}
     np.testing.assert_allclose(run.policy.parameters, alone.policy.parameters, rtol=1e-9)

@@ -159,7 +159,7 @@ def test_limited_weights_lose_less_where_an_action_is_rare(seed):
 
 
 def test_a_run_says_in_how_many_rows_weights_were_limited():
-    run = fedopl.learn({"a": rare(0), "b": rare(1)}, basis="linear")
+    run = fedopl.learn({"a": rare(0), "b": rare(1)}, basis="linear", evaluation=0.25)
     found = limited_weights(run)
     counted = sum(
         int((rows.propensities[rows.contexts[:, 0] > 0, 1] < 0.05).sum())
@@ -171,6 +171,8 @@ def test_a_run_says_in_how_many_rows_weights_were_limited():
     said = f"'rare' in about {found.rows['rare']}."
     assert said in limited_words(run)
     assert said in unescape(render(run))
-    free = fedopl.learn({"a": rare(0)}, basis="linear", nuisances=NuisancePlan(learning_clip=0))
+    free = fedopl.learn(
+        {"a": rare(0)}, basis="linear", nuisances=NuisancePlan(learning_clip=0), evaluation=0.25
+    )
     assert limited_weights(free) is None
     assert not limited_words(free)

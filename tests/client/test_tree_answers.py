@@ -46,7 +46,7 @@ def sum_cells(door, partition=EVERYBODY, grid=CUTS, **changes):
 
 
 def value_leaves(door, root, **changes):
-    return ask(door, ValueLeaves, tree=as_array(root, MOST_NODES), **changes)
+    return ask(door, ValueLeaves, trees=as_array(root, MOST_NODES)[None], **changes)
 
 
 def placed(first, second, *, n_actions=3):
@@ -196,7 +196,7 @@ def test_whatever_partition_comes_the_door_answers(draw, data):
     door = scored(door_to(draw(), tree_study(depth=4), limits=GUARDED))
     assert isinstance(sum_cells(door, numbers), CellSums | Refusal)
     assert isinstance(value_leaves(door, Leaf(0), study=door.study.digest), LeafValues | Refusal)
-    assert isinstance(ask(door, ValueLeaves, tree=numbers), LeafValues | Refusal)
+    assert isinstance(ask(door, ValueLeaves, trees=numbers[None]), LeafValues | Refusal)
 
 
 NO_GRIDS = {
@@ -334,4 +334,4 @@ def test_a_leaf_that_decides_on_no_action_is_malformed(draw):
     door = scored(door_to(draw(), tree_study(), limits=GUARDED))
     for action in (-1, 3, 0.5):
         tree = np.array([[-1, action, 0, 0]])
-        assert reason(ask(door, ValueLeaves, tree=tree)) == "MALFORMED"
+        assert reason(ask(door, ValueLeaves, trees=tree[None])) == "MALFORMED"

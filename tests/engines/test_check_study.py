@@ -236,11 +236,11 @@ def test_check_prints_the_contract_and_the_five_rules_with_the_numbers_they_look
         "rows: 160, minimum_rows is 30: takes part",
         "cell: fewer than 5 rows have another value of living=alone at 0: held at that for all "
         "rows",
-        "cell: too few rows took 'new' (8 rows) for minimum_cell = 5 in two folds and held out: "
-        "scored by models alone here",
-        "share: 120 rows to learn from, 4 terms: adds sums of terms",
-        "splits: 5 of 5 folds, 40 rows held out",
-        "once: at most 7 questions, each answered once; 0 of 20 studies answered before",
+        "cell: too few rows took 'new' (8 rows) for minimum_cell = 5 in two folds: scored by "
+        "models alone here",
+        "share: 160 rows to learn from, 4 terms: adds sums of terms",
+        "splits: 5 of 5 folds",
+        "once: at most 8 questions, each answered once; 0 of 20 studies answered before",
     )
     for rule in found.clients["north"].rules:
         assert f"  · {rule}\n" in str(found)
@@ -248,6 +248,7 @@ def test_check_prints_the_contract_and_the_five_rules_with_the_numbers_they_look
 
 def test_the_five_rules_are_said_of_a_client_with_few_rows_and_tight_limits(tiny):
     with_rows(tiny, north=40, south=20)
+    tiny.add("[evaluation]\nshare = 0.25\n")
     limits(tiny, "parameter_share = 0.05\nminimum_cell = 12\nstudies = 3")
     found = check(tiny)
     assert found.clients["north"].rules == (

@@ -86,7 +86,7 @@ def test_the_best_of_finite_policies_is_described_alone(clients):
 
 def test_nobody_is_asked_where_the_study_wants_no_description(clients):
     told, silent = (
-        learn(clients, evaluation=fedopl.EvaluationPlan(describe=describe))
+        learn(clients, evaluation=fedopl.EvaluationPlan(share=0.25, describe=describe))
         for describe in (True, False)
     )
     assert silent.described is None
@@ -98,7 +98,9 @@ def test_nobody_is_asked_where_the_study_wants_no_description(clients):
 def doors(clients):
     """The study of the three clients, and a function that opens their doors to it."""
     first = clients["north"]
-    study = Study(actions=first.action_names, features=first.feature_names, nuisances=QUICK)
+    study = Study(
+        actions=first.action_names, features=first.feature_names, nuisances=QUICK, evaluation=0.25
+    )
 
     def _doors():
         own = {"limits": fedopl.Limits.open(), "secret": SEED_ALONE}

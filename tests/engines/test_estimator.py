@@ -18,7 +18,7 @@ def test_fit_and_predict(logged):
     learner = fedopl.PolicyLearner(seed=3).fit(contexts, actions, rewards, propensity=propensities)
     predicted = learner.predict(contexts)
     np.testing.assert_array_equal(predicted, learner.policy_.decide(contexts))
-    direct = fedopl.learn({"all": fedopl.LoggedData(*logged)}, seed=3)
+    direct = fedopl.learn({"all": fedopl.LoggedData(*logged)}, seed=3, evaluation=0.25)
     np.testing.assert_array_equal(learner.policy_.parameters, direct.policy.parameters)
     assert "beats" in learner.run_.verdict
 

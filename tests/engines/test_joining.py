@@ -52,7 +52,9 @@ each = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
 @each
 def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, options):
-    found = fedopl.learn(apart, basis="linear", mixture="minimax", **options)
+    found = fedopl.learn(
+        apart, basis="linear", mixture="minimax", **{"evaluation": 0.25, **options}
+    )
     assert sum(found.mixture.values()) == pytest.approx(1)
     assert found.search.trace[0].largest >= found.search.largest
     assert found.mixture == pytest.approx(found.search.weights)
@@ -61,7 +63,9 @@ def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, opti
     if found.tree:  # another mixture may agree on another grid
         assert found.policy.root == found.tree.solve(found.mixture).root
         return
-    same = fedopl.learn(apart, basis="linear", mixture=found.mixture, **options)
+    same = fedopl.learn(
+        apart, basis="linear", mixture=found.mixture, **{"evaluation": 0.25, **options}
+    )
     assert found.chosen == same.chosen
     if isinstance(found.policy, LinearPolicy):
         np.testing.assert_allclose(found.policy.parameters, same.policy.parameters, rtol=1e-9)
@@ -79,14 +83,19 @@ def test_regrets_of_the_ascent_are_those_of_training_rows(apart):
 @pytest.mark.parametrize("kind", ["linear", "finite"])
 def test_a_path_ends_at_the_alpha_that_helps_its_target(apart, kind):
     options = OPTIONS[kind]
-    found = fedopl.learn(apart, basis="linear", mixture=mixture.path("client 3"), **options)
+    found = fedopl.learn(
+        apart, basis="linear", mixture=mixture.path("client 3"), **{"evaluation": 0.25, **options}
+    )
     chosen = found.search.chosen
     assert found.search.target == "client 3"
     assert [point.alpha for point in found.search.points] == [0, 0.1, 0.25, 0.5, 0.75, 1]
     rows = {name: found.rows[name] for name in sorted(found.rows)}
     assert found.mixture == pytest.approx(mixture.skewed("client 3", chosen.alpha).weights(rows))
     same = fedopl.learn(
-        apart, basis="linear", mixture=mixture.skewed("client 3", chosen.alpha), **options
+        apart,
+        basis="linear",
+        mixture=mixture.skewed("client 3", chosen.alpha),
+        **{"evaluation": 0.25, **options},
     )
     assert found.chosen == same.chosen
     if found.chosen == "learned":

@@ -161,7 +161,7 @@ def test_exchanges_are_nine_for_the_exact_oracle_and_three_more_to_describe(
     clients, describe, last
 ):
     run = fedopl.learn(
-        clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(describe=describe)
+        clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(share=0.25, describe=describe)
     )
     asked = [latest.query for latest in run.rounds]
     assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, *CONTRASTS, "EstimateValues", *last]
@@ -192,7 +192,7 @@ TRIPS = {
     ),
     "exact without values": ({"evaluation": 0}, [SCREEN, FOUND, CHOOSE, END[1:]]),
     "exact without descriptions": (
-        {"evaluation": fedopl.EvaluationPlan(describe=False)},
+        {"evaluation": fedopl.EvaluationPlan(share=0.25, describe=False)},
         [SCREEN, FOUND, CHOOSE + CONTRASTS, ["EstimateValues"]],
     ),
     "exact without either": (
@@ -215,7 +215,13 @@ TRIPS = {
 @pytest.mark.parametrize(("options", "trips"), TRIPS.values(), ids=TRIPS)
 def test_what_can_be_asked_together_travels_together(clients, tmp_path, options, trips):
     run = fedopl.learn(
-        clients, **{"nuisances": QUICK, "running": fedopl.Running(journal=tmp_path), **options}
+        clients,
+        **{
+            "evaluation": 0.25,
+            "nuisances": QUICK,
+            "running": fedopl.Running(journal=tmp_path),
+            **options,
+        },
     )
     assert trips_of(run) == trips
     assert (
@@ -228,7 +234,9 @@ def test_what_can_be_asked_together_travels_together(clients, tmp_path, options,
 
 
 def test_the_direct_oracle_takes_no_more_trips_than_expected(clients):
-    run = fedopl.learn(clients, policy=fedopl.Linear(oracle="direct"), nuisances=QUICK)
+    run = fedopl.learn(
+        clients, policy=fedopl.Linear(oracle="direct"), nuisances=QUICK, evaluation=0.25
+    )
     first, second, *slopes, validation, last = trips_of(run)
     assert (first, second, validation, last) == (ENROL, SCORE, ["EstimateValues"], END)
     assert slopes == [["SlopeOfValue"]] * len(slopes)
@@ -288,7 +296,7 @@ def test_weights_and_groups_are_used(draw):
         name: draw(200, seed=i, weights=rng.uniform(0.5, 2, 200), groups=rng.integers(0, 50, 200))
         for i, name in enumerate("ab")
     }
-    run = fedopl.learn(clients, nuisances=QUICK)
+    run = fedopl.learn(clients, nuisances=QUICK, evaluation=0.25)
     assert run.values.of("learned").degrees_of_freedom < 60
 
 

@@ -29,7 +29,9 @@ def some(rows, names):
 
 
 def learned(clients, **plan):
-    return fedopl.learn(clients, **{"nuisances": "local", "basis": "linear", **plan})
+    return fedopl.learn(
+        clients, **{"evaluation": 0.25, "nuisances": "local", "basis": "linear", **plan}
+    )
 
 
 @pytest.fixture(scope="module")

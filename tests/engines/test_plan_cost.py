@@ -31,10 +31,10 @@ def quick(monkeypatch):
 @pytest.mark.parametrize(
     "study",
     [
-        Study(**SMALL, nuisances=KNOWN),
-        Study(**SMALL, nuisances=KNOWN, policy=Tree(depth=1, cuts=CUTS)),
+        Study(**{"evaluation": 0.25, **SMALL}, nuisances=KNOWN),
+        Study(**{"evaluation": 0.25, **SMALL}, nuisances=KNOWN, policy=Tree(depth=1, cuts=CUTS)),
         Study(
-            **SMALL,
+            **{"evaluation": 0.25, **SMALL},
             nuisances=KNOWN,
             privacy=PrivacyPlan(epsilon=4, outcome=(0, 1), ranges={"x": (0, 9), "z": (0, 9)}),
             declared={"overlap": 0.5},
@@ -72,7 +72,7 @@ def test_under_masks_bytes_grow_with_the_group_as_in_a_run(dropout):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_planned_bytes_of_groups_are_those_of_a_run_with_aggregators(dropout):
-    study = Study(**SMALL, nuisances=KNOWN)
+    study = Study(**{"evaluation": 0.25, **SMALL}, nuisances=KNOWN)
     plan = plan_cost(study, clients=12, rows=60, group=4, dropout=dropout)
     run = rehearse_cost(study, 12, rows=60, group=4, dropout=dropout)
     assert (plan.server.sends, plan.server.receives) == (run.sent, run.received)

@@ -49,7 +49,7 @@ def answers(tiny, name, names):
 
 @pytest.mark.parametrize("oracle", ORACLES)
 def test_every_number_is_the_one_the_door_answers_a_client_alone(tiny, oracle):
-    tiny.add(f'[policy]\noracle = "{oracle}"\n[plan]\nrounds = 3\n')
+    tiny.add(f'[policy]\noracle = "{oracle}"\n[plan]\nrounds = 3\n[evaluation]\nshare = 0.25\n')
     shown = rehearsed(tiny)
     real = answers(tiny, "north", ["north"])
     assert [left.query for left in shown] == [query for query, _, _ in real]
@@ -75,7 +75,7 @@ def test_sums_over_rows_are_those_it_sends_when_others_take_part(tiny):
 
 
 def test_a_secret_of_the_client_is_used_as_in_a_run(tiny):
-    tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 100\n')
+    tiny.add('[policy]\noracle = "csoaa-sgd"\n[plan]\nrounds = 100\n[evaluation]\nshare = 0.25\n')
     tiny.edit("[data]", f'secret = "{STRONG}"\n[data]', tiny.settings())
     real = answers(tiny, "north", ["north"])
     assert [left.answer for left in rehearsed(tiny)] == [type(a).__name__ for _, a, _ in real]

@@ -44,7 +44,13 @@ def study_with(**changes):
     features = tuple(f"x{place}" for place in range(N_FEATURES))
     nuisances = fedopl.NuisancePlan(propensity="marginal")
     return fedopl.Study(
-        **{"actions": ACTIONS, "features": features, "nuisances": nuisances, **changes}
+        **{
+            "actions": ACTIONS,
+            "features": features,
+            "nuisances": nuisances,
+            "evaluation": 0.25,
+            **changes,
+        }
     )
 
 

@@ -26,6 +26,7 @@ STUDY = fedopl.Study(
     actions=("a0", "a1"),
     features=("x0", "x1"),
     nuisances=fedopl.NuisancePlan(propensity="marginal", kind="local"),
+    evaluation=0.25,
 )
 
 

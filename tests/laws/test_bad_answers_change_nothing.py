@@ -43,6 +43,7 @@ def study_of(*, oracle="csoaa-exact", plan=PLAN, **changes):
         "features": ("x0", "x1", "x2"),
         "nuisances": NuisancePlan(propensity="marginal", outcome="ols", folds=2),
         "policy": Linear(oracle=oracle, training=plan),
+        "evaluation": 0.25,
     }
     return Study(**{**options, **changes})
 

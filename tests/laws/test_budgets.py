@@ -49,7 +49,7 @@ CLIENTS = {name: _client(seed) for seed, name in enumerate(("north", "south"))}
 
 @pytest.fixture(scope="module")
 def run():
-    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.3, **PLAN)
+    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.3, **{"evaluation": 0.25, **PLAN})
 
 
 def _held_out(run, name):
@@ -209,7 +209,9 @@ def test_where_a_client_tells_nothing_of_prices_spending_is_not_said_to_be_of_al
     clients = CLIENTS | {
         "west": _client(7, 40)
     }  # it only learns, as three rows of an action would be held out
-    run = fedopl.learn(clients, costs=EUROS, budget=0.3, limits=Limits(), **PLAN)
+    run = fedopl.learn(
+        clients, costs=EUROS, budget=0.3, limits=Limits(), **{"evaluation": 0.25, **PLAN}
+    )
     assert set(run.curve.clients) == {"north", "south"}
     said = "What is spent is of 'north', 'south' alone, 97% of the mixture: 'west' reported nothing"
     assert said in run.verdict
@@ -235,7 +237,7 @@ def test_another_budget_asks_nobody_and_survives_the_folder(run, tmp_path):
 def test_each_client_has_its_own_price_and_one_policy_keeps_to_all():
     moved = {"north": CLIENTS["north"], "rich": _moved(CLIENTS["south"])}
     budget = Budget(shares={"both": 0.25}, per="each client", between="cheaper")
-    run = fedopl.learn(moved, budget=budget, **PLAN)
+    run = fedopl.learn(moved, budget=budget, **{"evaluation": 0.25, **PLAN})
     prices = {name: run.at_budget(0.25, name).price for name in moved}
     assert prices["rich"] > prices["north"]
     assert run.within_budget().price == max(prices.values())
@@ -292,7 +294,7 @@ def test_where_rows_are_alike_no_price_divides_them_and_the_cheaper_policy_is_ta
     """A quarter of the people each are alike: nothing between them can be spent."""
     clients = {name: _of_flags(seed) for seed, name in enumerate(("north", "south"))}
     euros = Costs(by_action={"new": 1.0}, unit="euros")
-    run = fedopl.learn(clients, costs=euros, budget=0.4, **PLAN)
+    run = fedopl.learn(clients, costs=euros, budget=0.4, **{"evaluation": 0.25, **PLAN})
     x = _of_flags(9, 20_000).contexts
     for budget in (0.1, 0.4, 0.6, 0.9):
         point = run.at_budget(budget)

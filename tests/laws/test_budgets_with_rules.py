@@ -28,7 +28,11 @@ def forbidden(x, client):
 @pytest.fixture(scope="module")
 def run():
     return fedopl.learn(
-        CLIENTS, costs=EUROS, budget=0.4, policy=fedopl.Linear(precision="rows", **RULES), **PLAN
+        CLIENTS,
+        costs=EUROS,
+        budget=0.4,
+        policy=fedopl.Linear(precision="rows", **RULES),
+        **{"evaluation": 0.25, **PLAN},
     )
 
 

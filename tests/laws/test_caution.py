@@ -46,6 +46,7 @@ def federation():
         actions=first.action_names,
         features=first.feature_names,
         policy=fedopl.Linear(caution=BETA, precision="rows"),
+        evaluation=0.25,
     )
     doors = {
         name: Door(name, data, study, limits=Limits.open(), secret=SEED_ALONE)

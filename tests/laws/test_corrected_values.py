@@ -3,6 +3,8 @@
 Models of the study say 0 of every outcome, and propensities are shares: all is left to the client.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, study_with
@@ -113,13 +115,46 @@ def test_scores_to_learn_from_stay_as_they_are(monkeypatch):
     )
 
 
+def test_where_all_rows_are_valued_each_is_corrected_by_what_other_folds_show(monkeypatch):
+    found = []
+
+    def keeping(rows, allowed):
+        found.append((rows, allowed, find_products(rows, allowed)))
+        return found[-1][-1]
+
+    where = "fedopl.client.scoring.study_scores.find_products"
+    monkeypatch.setattr(where, keeping)
+    space = scored(confounded(0), evaluation="cross-fitted")
+    rows, allowed, products = found[0]
+    data, chances = space.data, space.propensities.of(space.whole)
+    added = np.zeros((data.n_rows, len(ACTIONS)))
+    for fold, own in enumerate(space.whole.fold_slices):
+        added[own] = products.by_fold[fold].of(data.contexts[own])
+        # Whatever the outcomes in this fold are, the same is found without it.
+        noise = np.random.default_rng(fold).standard_normal(len(rows.rewards))
+        other = replace(rows, rewards=rows.rewards + noise * (rows.folds == fold))
+        again = find_products(other, allowed).by_fold[fold].products
+        n_both = min(len(again), len(products.by_fold[fold].products))
+        assert again[:n_both] == products.by_fold[fold].products[:n_both]
+    changes = added * (1 - np.eye(len(ACTIONS))[data.actions] / chances)
+    np.testing.assert_allclose(space.scored.changes, changes, atol=1e-12)
+    assert np.abs(changes).max() > 0.1
+    # They are learned from as they were, and valued as they are now.
+    monkeypatch.setattr(where, lambda *_: None)
+    before = scored(confounded(0), evaluation="cross-fitted")
+    np.testing.assert_array_equal(space.scores, before.scores)
+    valued, valued_before = (
+        next(iter(one.scored.evaluated(one.unscored_chunks()))).scores for one in (space, before)
+    )
+    np.testing.assert_allclose(valued - valued_before, changes, atol=1e-12)
+
+
 CERTAIN = {
     "known propensities": (
         confounded(0, known=True),
         {"nuisances": fedopl.NuisancePlan(propensity="known")},
     ),
     "nothing held out": (confounded(0), {"evaluation": fedopl.EvaluationPlan(share=0)}),
-    "cross-fitted": (confounded(0), {"evaluation": fedopl.EvaluationPlan(kind="cross-fitted")}),
     "nothing to find": (confounded(0, size=0.0), {}),
 }
 

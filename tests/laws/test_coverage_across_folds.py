@@ -8,6 +8,8 @@ import pytest
 import fedopl
 from fedopl.client import workspace
 from fedopl.client.local.fold_policies import local_policies_by_fold
+from fedopl.policies.trees.nodes import leaf_positions
+from fedopl.results.value_tables import LEAF_GAIN
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import arms_by_fold, learn_by_fold
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
@@ -107,3 +109,37 @@ def test_intervals_hold_what_they_are_of(policy, n_draws, world, size):
     del held["value of the one delivered"]
     assert min(covered for covered, _ in held.values()) >= (0.95 - slack) * n_draws
     assert max(too_high for _, too_high in held.values()) <= (0.025 + slack) * n_draws
+
+
+def leaf_counts(world, size, seeds):
+    """Of all leaves, how many intervals of gains hold what they are of, and lie above it."""
+    (n_clients, n_rows), true = size, means_of(CONTEXTS, EFFECTS[world])
+    told, plan = [], {**PLAN, "evaluation": "cross-fitted"}
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        clients = {f"c{k}": drawn(rng, n_rows, EFFECTS[world]) for k in range(n_clients)}
+        with seen() as learned:
+            run = fedopl.learn(clients, policy=fedopl.Tree(bins=8), seed=seed, **plan)
+        leaf = leaf_positions(run.policy.root, run.study.columns, CONTEXTS)
+        gains = [row.estimate for row in run.leaves if row.action == LEAF_GAIN]
+        for place, gain in enumerate(gains):
+            inside = leaf == place
+            row, contexts = np.arange(inside.sum()), CONTEXTS[inside]
+            if gain is None or not len(row):
+                continue
+            of_trees = [true[inside][row, one.decide(contexts)] for one in learned["together"][0]]
+            low, high = gain.interval()
+            truth = np.mean(of_trees) - true[inside].mean()
+            told.append((low <= truth <= high, truth < low, gain.value - truth))
+    return np.mean(told, axis=0)
+
+
+@pytest.mark.slow_law
+@pytest.mark.parametrize("world", EFFECTS)
+def test_intervals_of_leaves_hold_what_their_way_of_learning_gains(world):
+    held, too_much, bias = leaf_counts(world, SIZES[0], range(40))
+    print(world, {"held": held, "too much": too_much, "bias": bias})
+    # About four leaves a draw, which are not independent: leaves say less surely than all rows do.
+    assert held >= 0.85
+    assert too_much <= 0.08
+    assert bias <= 0.02

@@ -344,7 +344,7 @@ def test_the_client_that_loses_most_is_found_without_each_fold(spaces):
 
 def test_a_question_names_folds_and_policies_that_there_are():
     options = {"actions": ACTIONS, "features": FEATURES, "policy": "finite"}
-    held_out = fedopl.Study(**options)
+    held_out = fedopl.Study(**options, evaluation=0.25)
     by_fold = fedopl.Study(**options, evaluation="cross-fitted")
 
     def can_be(study, split, versions=None, n_policies=2, **more):

@@ -7,16 +7,22 @@ import pytest
 
 import fedopl
 from fedopl.client.answers.handlers import HANDLERS
-from fedopl.client.answers.valuing import estimate_values
+from fedopl.client.answers.valuing import estimate_values, value_leaves, value_personal
 from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
+from fedopl.client.local.personal_tree import PersonalTreeTask
+from fedopl.client.rows.chunks import ScoredRows
+from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of, leaf_positions, leaves_of
-from fedopl.results.value_tables import BEST_ARM
+from fedopl.results.value_tables import ALIKE, BEST_ARM, LEAF_GAIN, LEARNED, PERSONAL
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.oracles import tree_search
+from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling
 from fedopl.solvers.prediction_errors import outcome_noise
+from fedopl.study.mixture import Minimax
 
 CUTS = {"x0": (-0.6, 0.1, 0.7), "x1": (-0.4, 0.3), "x2": (0.0,)}
 QUESTIONS = [(column, cut) for column, cuts in enumerate(CUTS.values()) for cut in cuts]
@@ -124,6 +130,12 @@ def shared_scores(space):
     return space.scores
 
 
+def valued_scores(space):
+    """Those that value, with weights that nobody limited."""
+    (chunk,) = space.scored.evaluated(space.unscored_chunks())
+    return chunk.scores
+
+
 def own_scores(space):
     (chunk,) = space.own_chunks()
     return chunk.scores
@@ -182,7 +194,7 @@ def value_by_fold(space, roots):
     whole, worth = space.whole, np.empty(space.n_training)
     for root, rows in zip(roots, whole.fold_slices, strict=True):
         decisions = decided(root, space.study, whole.data.contexts[rows])
-        worth[rows] = whole.scores[rows][np.arange(len(decisions)), decisions]
+        worth[rows] = valued_scores(space)[rows][np.arange(len(decisions)), decisions]
     return np.average(worth, weights=whole.data.weights_of(slice(None)))
 
 
@@ -260,13 +272,273 @@ def test_variances_of_trees_are_larger_by_twice_how_often_versions_differ(seen):
     assert factor == pytest.approx(1 + 2 * apart)
 
 
-def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(seen):
+@pytest.mark.parametrize("personal", ["none", "ridge"])
+def test_a_client_of_one_group_is_in_the_tree_and_in_no_value(personal, seen):
     rng = np.random.default_rng(0)
     groups = {"one": np.zeros(150, int), "thirty": np.arange(150) % 30}
     clients = {name: logged(rng, 150, 0.3, groups=own) for name, own in groups.items()}
     plan = fedopl.Tree(depth=2, cuts=CUTS)
-    run = learned(clients, plan, quorum=0.5)
+    run = learned(clients, plan, quorum=0.5, personal=personal)
     assert {r.query: r.refused for r in run.rounds}["SumByFold"] == {"one": "TOO_FEW_ROWS"}
     assert run.values.of("learned").n_rows == 150
+    leaves = [row.estimate.n_rows for row in run.leaves if row.action == LEARNED and row.estimate]
+    assert 0 < sum(leaves) <= 150
     clients_of = [sorted(one.statistics.cells) for one in seen["versions"]]
     assert clients_of == [["thirty"]] * 5 + [["one", "thirty"]]
+
+
+# --- weights that are found -----------------------------------------------------------------------
+
+
+def test_weights_for_the_client_that_loses_most_are_found_without_each_fold(seen):
+    """As if each fold were left out by hand, in the ascent and in the search of every step."""
+    rng = np.random.default_rng(4)
+    clients = {
+        name: logged(rng, n_rows, -1.0 if name == "x" else 1.0) for name, n_rows in ROWS.items()
+    }
+    plan = fedopl.Tree(depth=2, cuts=CUTS)
+    run = learned(clients, plan, mixture=Minimax(steps=6), limits=Limits())
+    spaces, weights = seen["spaces"], []
+    for version, fold in enumerate([*range(5), None]):
+        found, root = ascent_by_hand(spaces, fold, 6)
+        weights.append(found)
+        tree = run.policy if fold is None else seen["together"][version]
+        for space in spaces.values():
+            contexts = space.whole.data.contexts
+            assert np.array_equal(tree.decide(contexts), decided(root, space.study, contexts))
+    assert run.mixture == pytest.approx(weights[-1], rel=1e-9)
+    assert any(own != pytest.approx(weights[-1], abs=0.01) for own in weights[:-1])
+    total = 0.0
+    for name, space in spaces.items():
+        roots = [tree.root for tree in seen["together"]]
+        value = value_by_fold(space, roots)
+        assert run.values.of("learned", name).value == pytest.approx(value, rel=1e-9)
+        total += run.mixture[name] * value
+    assert run.values.of("learned").value == pytest.approx(total, rel=1e-9)
+    arms = [Leaf(best_arm_by_hand(spaces, fold, weights[fold])) for fold in range(5)]
+    assert len(set(arms)) > 1
+    arm = sum(run.mixture[name] * value_by_fold(space, arms) for name, space in spaces.items())
+    assert run.values.of(BEST_ARM).value == pytest.approx(arm, rel=1e-9)
+
+
+def best_arm_by_hand(spaces, fold, weights):
+    """The action with the largest mean score in the mixture, without the rows of a fold."""
+    rows = {name: rows_by_hand(space, fold, space.scores)()[0] for name, space in spaces.items()}
+    return int(sum(weights[name] * own.scores.mean(axis=0) for name, own in rows.items()).argmax())
+
+
+def ascent_by_hand(spaces, fold, n_steps):
+    """The weights whose tree leaves the least largest regret, and the tree; each row counts one."""
+    rows = {name: rows_by_hand(space, fold, space.scores)()[0] for name, space in spaces.items()}
+    study = next(iter(spaces.values())).study
+
+    def tree_for(weights):
+        contexts = np.vstack([own.contexts for own in rows.values()])
+        gains = [weights[name] / len(own.scores) * own.scores for name, own in rows.items()]
+        return best(contexts, np.vstack(gains), 2)[0]
+
+    def values(root):
+        return {
+            name: own.scores[np.arange(len(own.scores)), decided(root, study, own.contexts)].mean()
+            for name, own in rows.items()
+        }
+
+    most = {name: values(tree_for({**dict.fromkeys(rows, 0.0), name: 1.0}))[name] for name in rows}
+
+    def regrets(weights):
+        worth = values(tree_for(weights))
+        return np.array([most[name] - worth[name] for name in rows])
+
+    start = np.array([ROWS[name] for name in rows]) / sum(ROWS.values())
+    logs, tried, totals, played, spread = np.log(start), [], 0.0, 0.0, 0.0
+    reach = np.sqrt(-8 * logs.min() / n_steps)
+    for step in range(1, n_steps + 1):
+        now = np.exp(logs - logs.max())
+        now = now / now.sum()
+        found = regrets(dict(zip(rows, now, strict=True)))
+        tried.append((now, found.max()))
+        spread = max(spread, np.ptp(found))
+        totals, played = totals + found, played + now @ found
+        if (totals.max() - played) / step <= 0.05 * spread:
+            break
+        logs = logs + found * reach / spread
+    mean = np.mean([own for own, _ in tried], axis=0)
+    tried.insert(0, (mean, regrets(dict(zip(rows, mean, strict=True))).max()))
+    chosen = dict(zip(rows, min(tried, key=lambda one: one[1])[0], strict=True))
+    return chosen, tree_for(chosen)
+
+
+# --- leaves ---------------------------------------------------------------------------------------
+
+
+def test_a_leaf_has_what_the_trees_of_the_other_folds_decide_for_its_rows(seen, monkeypatch):
+    """Not what its own action is worth there: the rows of a leaf helped to find it."""
+    told = {}
+
+    def spy(space, query):
+        told[space.client] = value_leaves.answer(space, query)
+        return told[space.client]
+
+    monkeypatch.setitem(HANDLERS, ValueLeaves, spy)
+    rng = np.random.default_rng(6)
+    clients = {}
+    for name, n_rows in ROWS.items():
+        weights = rng.integers(1, 4, n_rows) / 2
+        clients[name] = logged(rng, n_rows, 0.2, weights=weights)
+    run = learned(clients, fedopl.Tree(depth=2, cuts=CUTS), limits=Limits())
+    spaces, leaves = seen["spaces"], leaves_of(run.policy.root)
+    roots = [grown_without(spaces, fold, shared_scores, 2) for fold in range(5)]
+    sums = np.zeros((len(leaves), 4))  # the share of people, then these times the three numbers
+    for name, space in spaces.items():
+        whole, weight = space.whole, space.whole.data.weights_of(slice(None))
+        contexts, rows = whole.data.contexts, np.arange(len(weight))
+        each = np.stack([decided(root, space.study, contexts) for root in roots])
+        chosen = each[whole.folds.of_row, rows]
+        leaf = leaf_positions(run.policy.root, space.study.columns, contexts)
+        scores, own = (
+            valued_scores(space)[rows, chosen],
+            np.array([one.action for one in leaves])[leaf],
+        )
+        numbers = np.column_stack([scores, scores - whole.data.rewards, chosen == own])
+        for place in range(len(leaves)):
+            inside, w = leaf == place, weight[leaf == place]
+            share = w.sum() / weight.sum() * ROWS[name] / sum(ROWS.values())
+            means = w @ numbers[inside] / w.sum()
+            sums[place] += share * np.array([1, *means])
+            spread = w**2 @ (numbers[inside] - means) ** 2 / w.sum() ** 2
+            spread *= inside.sum() / (inside.sum() - 1)
+            pairs = [(a[inside] != b[inside]).mean() for a, b in combinations(each, 2)]
+            expected = spread * (1 + 2 * np.mean(pairs))
+            assert told[name].variances[place] == pytest.approx(expected, rel=1e-9)
+    assert len(leaves) > 2
+    assert 0 < sums[:, 3].sum() < 1  # some rows are decided about otherwise
+    found = {(row.leaf, row.action): row for row in run.leaves}
+    for place, (share, *totals) in enumerate(sums):
+        for name, total in zip((LEARNED, LEAF_GAIN, ALIKE), totals, strict=True):
+            assert found[place, name].share == pytest.approx(share, rel=1e-9)
+            assert found[place, name].estimate.value == pytest.approx(total / share, rel=1e-9)
+    whole = sum(row.share * row.estimate.value for row in run.leaves if row.action == LEARNED)
+    assert whole == pytest.approx(run.values.of("learned").value, rel=1e-9)
+
+
+def test_values_of_leaves_say_no_more_than_there_is():
+    """With no effect at all, what leaves gain over what was done is nothing, on average."""
+    gains = {"across folds": [], "of the action": []}
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        clients = {"x": logged(rng, 200, 0.0)}
+        nuisances = fedopl.NuisancePlan(propensity="marginal", kind="local")
+        options = {"nuisances": nuisances, "basis": "linear", "personal": "none"}
+        run = fedopl.learn(
+            clients, policy=fedopl.Tree(depth=2, cuts=CUTS), evaluation="cross-fitted", **options
+        )
+        gains["across folds"] += [
+            row.share * row.estimate.value for row in run.leaves if row.action == LEAF_GAIN
+        ]
+        cells = run.tree.leaf_sums(run.policy.root)["x"]
+        places = [2 + leaf.action for leaf in leaves_of(run.policy.root)]
+        gains["of the action"].append(cells[np.arange(len(cells)), places].sum())
+    assert abs(sum(gains["across folds"]) / 30) < 0.06
+    assert sum(gains["of the action"]) / 30 > 0.15
+
+
+# --- personal trees -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "weighted"), [("local", False), ("federated", True)])
+def test_personal_trees_of_a_fold_rest_on_no_row_of_it(kind, weighted, seen, monkeypatch):
+    """Neither the shared tree, nor what its leaves are worth to others, nor the client's rows."""
+    rng, told = np.random.default_rng(8), {}
+
+    def spy(space, query):
+        told[space.client] = query
+        return value_personal.answer(space, query)
+
+    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    clients = {}
+    for name, n_rows in ROWS.items():
+        weights = rng.integers(1, 4, n_rows) / 2 if weighted else None
+        clients[name] = logged(rng, n_rows, -1 if name == "x" else 0.5, weights=weights)
+    plan = fedopl.Tree(depth=2, cuts=CUTS)
+    nuisances = fedopl.NuisancePlan(propensity="marginal", kind=kind)
+    run = fedopl.learn(
+        clients,
+        policy=plan,
+        nuisances=nuisances,
+        evaluation="cross-fitted",
+        basis="linear",
+        personal="ridge",
+        limits=Limits(),
+    )
+    spaces, worth = seen["spaces"], {name: [] for name in ROWS}
+    moved = 0
+    for version, fold in enumerate([*range(5), None]):
+        root = grown_without(spaces, fold, shared_scores, 2)
+        sums = {name: sums_by_hand(space, fold, root) for name, space in spaces.items()}
+        others = {name: others_by_hand(sums, name) for name in spaces}
+        curves = {
+            name: PersonalPath.of(sums[name], others[name], Scaling.none(len(leaves_of(root))))
+            for name in spaces
+        }
+        for name, space in spaces.items():
+            query, contexts = told[name], space.whole.data.contexts
+            assert query.roots(space.study)[version] == root
+            sent = query.others[version][:, : len(leaves_of(root))]
+            assert np.allclose(sent, others[name], rtol=1e-9)
+            likely = [curves[other].log_likelihoods() for other in spaces if other != name]
+            assert np.allclose(query.likelihoods[version], np.mean(likely, axis=0), atol=1e-6)
+            sources = [shared_scores(space)] + [own_scores(space)] * (kind == "federated")
+            found = PersonalTreeTask(
+                study=space.study,
+                scored=[rows_by_hand(space, fold, scores) for scores in sources],
+                n_rows=int((space.whole.folds.of_row != fold).sum()),
+                root=root,
+                own_root=grown_without({name: space}, fold, own_scores, 2),
+                others=others[name],
+                likelihoods=np.mean(likely, axis=0),
+            ).solve()
+            if fold is None:
+                assert np.array_equal(
+                    space.personal_policy.decide(contexts), found.decide(contexts)
+                )
+            else:
+                worth[name].append(found.root)
+                moved += found.root != root
+    assert moved > 5
+    assert max(len(set(roots)) for roots in worth.values()) > 1
+    for name, space in spaces.items():
+        value = value_by_fold(space, worth[name])
+        assert run.values.of(PERSONAL, name).value == pytest.approx(value, rel=1e-9)
+        assert run.values.of(PERSONAL, name).n_rows == ROWS[name]
+
+
+def rows_by_hand(space, fold, scores):
+    """The rows outside a fold, or all, with these scores."""
+    data, others = space.whole.data, space.whole.folds.of_row != fold
+    weights = data.weights_of(slice(None))[others]
+    rows = ScoredRows(contexts=data.contexts[others], scores=scores[others], weights=weights)
+    return lambda: [rows]
+
+
+def sums_by_hand(space, fold, root):
+    """Shares of weight, and of mean scores, of the leaves of a tree, without the rows of a fold."""
+    (rows,) = rows_by_hand(space, fold, space.scores)()
+    leaf = leaf_positions(root, space.study.columns, rows.contexts)
+    shares = rows.weights / rows.weights.sum()
+    apart = ((rows.scores - rows.scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    return OwnSums(
+        gram=np.diag([shares[leaf == one].sum() for one in range(len(leaves_of(root)))]),
+        products=np.column_stack(
+            [shares[leaf == one] @ rows.scores[leaf == one] for one in range(len(leaves_of(root)))]
+        ),
+        known=np.ones(3, bool),
+        squares=float(shares @ apart),
+        n_rows=len(leaf),
+    )
+
+
+def others_by_hand(sums, name):
+    """Mean scores by action and leaf over all other clients, which count by their rows."""
+    rest = {other: ROWS[other] for other in sums if other != name}
+    products = sum(rows * sums[other].products for other, rows in rest.items())
+    return products / sum(rows * np.diag(sums[other].gram) for other, rows in rest.items())

@@ -133,7 +133,7 @@ def test_a_path_of_mixtures_has_a_basis_too():
 
 
 def test_few_rows_and_guarded_limits_leave_everything_straight():
-    few = {name: drawn(place, 40) for place, name in enumerate("ab")}
+    few = {name: drawn(place, 30) for place, name in enumerate("ab")}
     assert fedopl.learn(few, basis="auto", limits="guarded").study.basis is None
     some = {name: drawn(place, 500) for place, name in enumerate("ab")}
     run = fedopl.learn(some, basis="auto", limits="guarded")

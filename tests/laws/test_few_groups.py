@@ -45,6 +45,7 @@ def joined(request):
         {"few": client(request.param, 1, chance=0.2), "many": client(40, 2), "more": client(40, 3)},
         basis="linear",
         nuisances=fedopl.NuisancePlan(propensity="marginal"),
+        evaluation=0.25,
         diagnose=True,
     )
 

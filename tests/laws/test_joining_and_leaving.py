@@ -50,7 +50,9 @@ def without(rows, *names):
 def local(request, rows):
     """A run without the late client, in which every client has models of its own; with it, too."""
     plan = {"nuisances": "local", **KINDS[request.param]}
-    return fedopl.learn(without(rows, "w"), **plan), fedopl.learn(rows, **plan)
+    return fedopl.learn(without(rows, "w"), **{"evaluation": 0.25, **plan}), fedopl.learn(
+        rows, **{"evaluation": 0.25, **plan}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +125,7 @@ def test_with_everybodys_models_the_newcomers_sums_are_those_of_a_run_with_all(f
 
 def test_careful_policies_are_joined_and_left_too(rows, tmp_path):
     plan = fedopl.Linear(caution=1.0)
-    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear")
+    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear", evaluation=0.25)
     before = saved(run, tmp_path / "before")
     joined = fedopl.load_run(tmp_path / "before").join({"w": rows["w"]})
     assert policy_json(joined.policy) != policy_json(run.policy)
@@ -133,7 +135,7 @@ def test_careful_policies_are_joined_and_left_too(rows, tmp_path):
 
 def test_a_tree_moves_its_thresholds_if_it_is_the_one_that_was_looked_at(rows):
     plan = fedopl.Tree(depth=1, bins=4, columns=("x0",))
-    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear")
+    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear", evaluation=0.25)
     joined = run.join({"w": rows["w"]})
     assert joined.tree.is_looked_at_twice(joined.mixture)
     assert sorted(joined.tree.closer.gains) == ["w", "x", "y", "z"]
@@ -231,7 +233,7 @@ def test_no_value_is_said_of_clients_that_did_not_value_the_policy(federated, ro
 
 def test_a_policy_that_stays_the_same_stays_as_valued_as_it_was(rows):
     plan = fedopl.Tree(depth=1, cuts={"x0": (0.0,)}, columns=("x0",), refine=False)
-    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear")
+    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear", evaluation=0.25)
     joined = run.join({"w": rows["w"]})
     assert policy_json(joined.policy) == policy_json(run.policy)
     known = joined.membership.of_policy(joined.policy)

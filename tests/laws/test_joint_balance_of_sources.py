@@ -41,7 +41,7 @@ APART = {
 
 def learned(clients=CLIENTS, target=THERE, **options):
     usual = {"basis": "linear", "balance": "joint", "personal": "none"}
-    return fedopl.learn(clients, target=target, **{**usual, **options})
+    return fedopl.learn(clients, target=target, **{"evaluation": 0.25, **usual, **options})
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_it_takes_a_trip_for_every_step_and_two_more(run):
 
 
 def test_the_policy_and_all_else_are_those_of_the_study_without_a_target(run):
-    plain = fedopl.learn(APART, basis="linear", personal="none")
+    plain = fedopl.learn(APART, basis="linear", personal="none", evaluation=0.25)
     assert np.array_equal(plain.policy.parameters, run.policy.parameters)
     assert plain.values == run.values
 

@@ -34,9 +34,8 @@ def shops():
 
 
 def guarded(clients, policy="linear", **more):
-    return fedopl.learn(
-        clients, basis="linear", policy=policy, limits="guarded", nuisances=AT_RANDOM, **more
-    )
+    options = {"evaluation": 0.25, "nuisances": AT_RANDOM, **more}
+    return fedopl.learn(clients, basis="linear", policy=policy, limits="guarded", **options)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +88,8 @@ def partial():
         return fedopl.LoggedData(contexts, actions, rewards, action_names=["a", "b", "c"])
 
     plan = fedopl.NuisancePlan(kind="local", unseen="mask", propensity="marginal")
-    return fedopl.learn(
-        {"best": client(1, 3), "lacks": client(2, 2)}, basis="linear", nuisances=plan
-    )
+    clients = {"best": client(1, 3), "lacks": client(2, 2)}
+    return fedopl.learn(clients, basis="linear", nuisances=plan, evaluation=0.25)
 
 
 def test_rows_used_are_shown_beside_the_rows_that_there_are(run, shops):

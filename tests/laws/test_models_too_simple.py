@@ -63,7 +63,7 @@ def test_models_that_are_too_simple_are_noticed_and_nothing_is_recommended(seed,
     assert "Use the learned policy" not in page
     assert "Do the models fit?" in page
     figures = [what for what, _, _ in key_figures(run)]
-    assert figures == ["Clients", "Rows learned from", "Held-out rows used"]
+    assert figures == ["Clients", "Rows learned from", "Rows valued, fold by fold"]
 
 
 @pytest.mark.parametrize("kind", ["linear", "randomised", "logistic"])

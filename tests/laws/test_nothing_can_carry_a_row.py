@@ -78,7 +78,7 @@ def test_the_walk_sees_every_message_and_every_field():
 
 def test_no_axis_counts_rows():
     assert not [axis for axis in Axis if "row" in axis.name.lower() + axis.value.lower()]
-    study = Study(actions=("a", "b"), features=("x", "y", "z"))
+    study = Study(actions=("a", "b"), features=("x", "y", "z"), evaluation=0.25)
     assert set(axis_sizes(study)) == set(Axis)
     public = {Axis.TREE_NODES, Axis.FINE_CUTS, Axis.FINE_BINS, Axis.THRESHOLDS, Axis.CELLS}
     public |= {Axis.CLIENTS, Axis.TARGETS, Axis.NEAR_CUTS, Axis.NEAR_BINS, Axis.JUMPS_TOLD}
@@ -227,6 +227,7 @@ def door_to(data, *, rules=None, oracle="wap", **options):
         features=tuple(f"x{column}" for column in range(5)),
         nuisances=NuisancePlan(propensity="marginal"),
         policy=fedopl.Finite(candidates=tuple(rules)) if rules else fedopl.Linear(oracle=oracle),
+        evaluation=0.25,
     )
     limits = Limits(minimum_rows=1, minimum_cell=0, parameter_share=10)
     options = {"secret": SEED_ALONE, **options}

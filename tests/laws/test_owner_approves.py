@@ -195,6 +195,7 @@ def test_a_query_that_its_owner_was_not_shown_is_not_answered_later(tmp_path):
         features=names,
         basis=Basis(knots=dict.fromkeys(names, (-1.0, 0.0, 1.0)), screened_pairs=1),
         nuisances=NuisancePlan(propensity="marginal"),
+        evaluation=0.25,
     )
     actions = rng.integers(0, 2, 500)
     data = LoggedData(

@@ -136,7 +136,6 @@ def test_studies_that_do_not_ask_for_them_are_what_they_were():
         ({"policy": fedopl.Tree(caution=1.0)}, "standard errors"),
         ({"policy": fedopl.Linear(oracle="csoaa-sgd")}, "csoaa-exact"),
         ({"evaluation": 0}, "held out"),
-        ({"evaluation": "cross-fitted", "policy": "tree"}, "no personal tree"),
         ({"budget": fedopl.Budget(shares={"pill": 0.2})}, "budget"),
     ],
 )

@@ -14,6 +14,7 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array, leaf_positions
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.results.value_tables import PERSONAL
 from fedopl.server.aggregate.others_choices import choice_fields
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
@@ -68,7 +69,7 @@ def test_what_leaves_are_worth_to_others_is_the_mean_over_their_rows(odd):
     some, run = odd
     client, *rest = sorted(some)
     setting = _setting(run)
-    sent = leaf_fields_for_each(setting, run.policy, run.tree)[client]["others"][0]
+    sent = leaf_fields_for_each(setting, [Searched(run.policy, run.tree)])[client]["others"][0]
     numbers = [run.tree.leaf_sums(run.policy.root)[name] for name in rest]
     weights = [run.mixture[name] for name in rest]
     shares = sum(w * own[:, 1] for w, own in zip(weights, numbers, strict=True))
@@ -90,7 +91,8 @@ SPLIT = Branch(0, 0.0, Leaf(0), Leaf(1))
 
 def asked_about(root, study):
     """The fields of a query about this tree alone, on held-out rows."""
-    return {"split": RowSplit.EVALUATION, **packed([], study), "trees": as_array(root)[None]}
+    tree = as_array(root)[None]
+    return {"split": RowSplit.EVALUATION, **packed([], study), "trees": tree, "shared": tree}
 
 
 @pytest.mark.parametrize("strength", FORCED)
@@ -138,7 +140,8 @@ def test_a_personal_leaf_holds_only_what_its_people_may_get():
     "wrong",
     [
         {"others": np.zeros((1, len(ACTIONS), 1))},
-        {"trees": np.full((1, 1, 4), 7.0)},
+        {"shared": np.full((1, 1, 4), 7.0)},
+        {"shared": as_array(Leaf(0))[None]},
         {"likelihoods": np.full((1, len(RIDGE_STRENGTHS)), np.nan)},
     ],
 )

@@ -212,7 +212,7 @@ def test_every_split_is_counted_as_a_study_and_one_more_than_allowed_is_refused(
 def test_a_secret_splits_rows_in_another_way_each_time_and_nobody_else_can():
     """Sums of two splits are over other rows: without the secret nobody knows which to subtract."""
     data = logged(np.random.default_rng(4), 400, 0.5)
-    studies = split_studies(fedopl.Study(**NAMES, evaluation=EvaluationPlan(splits=4)))
+    studies = split_studies(fedopl.Study(**NAMES, evaluation=EvaluationPlan(share=0.25, splits=4)))
     folds = [door(one, data)._space.study_rows.folds_as_given.of_row for one in studies]
     guessed = [
         door(one, data, "a guess")._space.study_rows.folds_as_given.of_row for one in studies

@@ -65,7 +65,7 @@ def test_the_order_of_clients_and_threads_change_nothing(clients, options):
 
 @some_slow
 def test_a_client_that_restarts_before_every_message_changes_nothing(clients, options, tmp_path):
-    once = fedopl.learn(clients, **QUICK | options)
+    once = fedopl.learn(clients, evaluation=0.25, **QUICK | options)
 
     class Restarting(InProcess):
         def exchange(self, queries):

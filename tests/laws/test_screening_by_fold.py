@@ -250,7 +250,7 @@ def test_a_study_has_what_all_of_its_screenings_found():
     with pytest.raises(fedopl.FedoplError, match="expected what 6 screenings found"):
         fedopl.Study(**options, **plan)
     with pytest.raises(fedopl.FedoplError, match="expected what 1 screenings found"):
-        fedopl.Study(**options)
+        fedopl.Study(evaluation=0.25, **options)
     folds = fedopl.NuisancePlan(folds=2)
     with pytest.raises(fedopl.FedoplError, match="expected what 3 screenings found"):
         fedopl.Study(**options, **plan, nuisances=folds)
@@ -264,7 +264,7 @@ def test_its_policy_is_valued_in_a_study_that_holds_rows_out(caution, tmp_path):
     )
     found.policy.save(tmp_path / "policy.json")
     policy = fedopl.load_policy(tmp_path / "policy.json")
-    held_out = {"evaluation": EvaluationPlan()}
+    held_out = {"evaluation": EvaluationPlan(share=0.25)}
     agreed = found.study.before_screening.model_copy(update=held_out)
     doors = {name: Door(name, own, agreed, secret=SEED_ALONE) for name, own in xor(2).items()}
     record = evaluate_policies(Conversation(agreed, InProcess(doors)), {"it": policy})

@@ -34,7 +34,11 @@ def run(draw):
     first = clients["north"]
 
     def _run(edit, **options):
-        study = fedopl.Study(actions=first.action_names, features=first.feature_names, **options)
+        study = fedopl.Study(
+            actions=first.action_names,
+            features=first.feature_names,
+            **{"evaluation": 0.25, **options},
+        )
         doors = {
             n: Door(n, d, study, limits=Limits.open(), secret=SEED_ALONE)
             for n, d in clients.items()
@@ -169,9 +173,13 @@ def test_the_empirical_mixture_counts_rows_and_not_their_weights():
 @pytest.mark.parametrize("nuisances", ["federated", "local"])
 def test_a_study_may_count_weight_instead_and_what_is_learned_follows(nuisances):
     options = {"nuisances": nuisances, "seed": 3}
-    run = fedopl.learn(heavy_clients(), basis="linear", mixture=BY_WEIGHT, **options)
+    run = fedopl.learn(
+        heavy_clients(), basis="linear", mixture=BY_WEIGHT, **{"evaluation": 0.25, **options}
+    )
     assert run.mixture == {"north": pytest.approx(10 / 11), "south": pytest.approx(1 / 11)}
-    given = fedopl.learn(heavy_clients(), basis="linear", mixture=run.mixture, **options)
+    given = fedopl.learn(
+        heavy_clients(), basis="linear", mixture=run.mixture, **{"evaluation": 0.25, **options}
+    )
     np.testing.assert_allclose(run.policy.parameters, given.policy.parameters)
     assert [row.estimate for row in run.values.rows] == [row.estimate for row in given.values.rows]
     assert run.best_arm == "a"  # north's, which has ten times the weight

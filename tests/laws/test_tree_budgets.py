@@ -18,8 +18,8 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.page import render
 from fedopl.results.spending.priced_trees import tree_at
-from fedopl.server.oracles import tree_search
-from fedopl.server.oracles.tree_search import trees_at_price
+from fedopl.server import learn_policy
+from fedopl.server.learn_by_fold import learn_by_fold
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -53,7 +53,7 @@ CLIENTS = {name: _client(seed) for seed, name in enumerate(("north", "south"))}
 
 @pytest.fixture(scope="module")
 def run():
-    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, **PLAN)
+    return fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, **{"evaluation": 0.25, **PLAN})
 
 
 def test_a_tree_at_a_price_is_the_one_that_is_learned_with_these_costs(run):
@@ -137,11 +137,11 @@ def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeyp
     """At each price of the path of trees, each fold has the best tree of the others' cells."""
     found = {}
 
-    def spy(versions, setting, price):
-        found[price] = trees_at_price(versions, setting, price)
+    def spy(setting, price):
+        found[price] = learn_by_fold(setting, price)
         return found[price]
 
-    monkeypatch.setattr(tree_search, "trees_at_price", spy)
+    monkeypatch.setattr(learn_policy, "learn_by_fold", spy)
     run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, evaluation="cross-fitted", **PLAN)
     price = run.within_budget().price
     assert price in found

@@ -226,7 +226,10 @@ def federation(draw, policy, limits=None, **options):
     first = clients["north"]
     options.setdefault("nuisances", fedopl.NuisancePlan(learning_clip=0))
     study = Study(
-        actions=first.action_names, features=first.feature_names, policy=policy, **options
+        actions=first.action_names,
+        features=first.feature_names,
+        policy=policy,
+        **{"evaluation": 0.25, **options},
     )
     doors = {
         name: Door(name, data, study, limits=limits or Limits.open(), secret=SEED_ALONE)

@@ -24,7 +24,7 @@ from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
 
 CUTS = {"x": (0.0,), "y": (0.0, 1.0)}
-STUDY = Study(actions=("a", "b"), features=("x", "y"), policy=Tree(cuts=CUTS))
+STUDY = Study(actions=("a", "b"), features=("x", "y"), policy=Tree(cuts=CUTS), evaluation=0.25)
 N_ROWS = 30
 GRID = agreed_grid(STUDY.tree, STUDY.columns, {})
 
@@ -56,7 +56,7 @@ ASKED: dict[str, Any] = {
         cuts=np.zeros(0),
         near=np.zeros((1, NEAR_BINS - 1)),
     ),
-    "leaves": ValueLeaves(tree=TREE.numbers()),
+    "leaves": ValueLeaves(trees=TREE.numbers()[None]),
 }
 HONEST = {
     "outcomes": OutcomeSums(sums=np.ones((5, 2, 4, 4)), squared_weights=ones(5, 2)),

@@ -91,7 +91,9 @@ def test_an_action_that_too_few_took_to_score_is_not_called_untaken():
     def learned(*names):
         rows = {"north": client(1, names), "south": client(2, names)}
         quick = fedopl.NuisancePlan(propensity="marginal")
-        return fedopl.learn(rows, basis="linear", limits="guarded", nuisances=quick)
+        return fedopl.learn(
+            rows, basis="linear", limits="guarded", nuisances=quick, evaluation=0.25
+        )
 
     (found,) = [one for one in cautions(learned("a", "b", "c")) if "without" in one.title]
     assert found.title == "An action without a score"

@@ -48,7 +48,9 @@ def drawn(place, n_rows=800, of=effects):
 
 @pytest.fixture(scope="module")
 def run():
-    return fedopl.learn({name: drawn(n) for n, name in enumerate("abc")}, basis="auto")
+    return fedopl.learn(
+        {name: drawn(n) for n, name in enumerate("abc")}, basis="auto", evaluation=0.25
+    )
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def site(name, n_rows=20, outlier=0.0):
 
 
 def learned(clients):
-    return fedopl.learn(clients, basis="linear", nuisances=KNOWN, personal="none")
+    return fedopl.learn(clients, basis="linear", nuisances=KNOWN, personal="none", evaluation=0.25)
 
 
 @pytest.fixture(scope="module")

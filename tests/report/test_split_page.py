@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 @pytest.fixture(scope="module")
 def several():
     clients = {"north": patients(1, 150), "south": patients(2, 150)}
-    several = EvaluationPlan(splits=4)
+    several = EvaluationPlan(share=0.25, splits=4)
     return fedopl.learn(clients, basis="linear", evaluation=several, personal="none")
 
 

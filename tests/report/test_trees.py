@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 import fedopl
+from fedopl.analysis.scored_policy import scored_policy
+from fedopl.base.errors import PolicyError
 from fedopl.base.estimates import Estimate
 from fedopl.base.schema import Encoding
 from fedopl.policies.tree import TreePolicy
@@ -53,8 +55,10 @@ def leaf_rows(*leaves, actions=("none", "drug")):
 
 
 def with_ends(run, *leaves, root=SMALL):
-    """A run that learned the small tree, with these numbers on its leaves."""
-    return replace(run, policy=tree_policy(root), leaves=leaf_rows(*leaves), tree=None)
+    """A run that learned the small tree, with these numbers on its leaves, of held-out rows."""
+    study = run.study.model_copy(update={"evaluation": fedopl.EvaluationPlan(share=0.25)})
+    leaves = leaf_rows(*leaves)
+    return replace(run, study=study, policy=tree_policy(root), leaves=leaves, tree=None)
 
 
 def points(record):
@@ -202,6 +206,22 @@ def test_the_page_has_the_drawing_and_a_row_for_each_leaf(tree, html_of):
     assert len(table.rows) == len(tree.policy.leaves())
     assert "(lower is better)" in table.caption
     assert 'id="figure-tree"' in html_of("tree")
+
+
+def test_across_folds_a_leaf_says_what_the_other_trees_decide_there(draw):
+    """And nothing of what each action is worth in it, since all rows helped to find it."""
+    run = fedopl.learn({"a": draw(300)}, policy="tree", evaluation="cross-fitted")
+    (table,) = (part for part in tree_parts(run, run.policy) if part.kind == "table")
+    told = ("Value, fold by fold", "Gain over what was done", "Decided alike")
+    assert table.headers == ("Who", "Share of people", "Rows", "Gets", *told)
+    text = tree_as_text(run.policy, run)
+    assert "decided alike" in text
+    for said in (text, render(run)):
+        assert "so on them the action of a leaf looks better than it is" in said
+        assert "held-out" not in said
+        assert "held out" not in said
+    with pytest.raises(PolicyError):
+        scored_policy(run).worth(draw(9).contexts)
 
 
 def test_with_many_actions_the_best_other_is_shown_and_the_rest_folded(deep):

@@ -15,12 +15,12 @@ from fedopl.simulation.named_worlds import shaped_world
 pytestmark = pytest.mark.usefixtures("without_figures")
 
 QUICK = fedopl.NuisancePlan(propensity="logistic")
-NOT_DESCRIBED = fedopl.EvaluationPlan(describe=False)
+NOT_DESCRIBED = fedopl.EvaluationPlan(share=0.25, describe=False)
 
 
 def learned(kind, n_rows=1_000, **options):
     world = shaped_world(kind, seed=3)
-    run = fedopl.learn(world.all_logged(n_rows), nuisances=QUICK, **options)
+    run = fedopl.learn(world.all_logged(n_rows), nuisances=QUICK, **{"evaluation": 0.25, **options})
     return run, world.regret(run.policy)
 
 

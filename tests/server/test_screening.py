@@ -22,7 +22,7 @@ from fedopl.server.screening import joint_statistics, strongest_pairs
 N_FEATURES = 16
 NAMES = tuple(f"x{place}" for place in range(N_FEATURES))
 FRESH = np.random.default_rng(9).standard_normal((5_000, N_FEATURES))
-NOT_DESCRIBED = fedopl.EvaluationPlan(describe=False)
+NOT_DESCRIBED = fedopl.EvaluationPlan(share=0.25, describe=False)
 
 
 def effect(contexts, strength):

@@ -9,7 +9,8 @@ import fedopl
 from fedopl import Finite, Linear, Schema, Tree
 from fedopl.study import study as studies
 
-NAMES = {"actions": ("a", "b", "c"), "features": ("x0", "x1", "x2")}
+# As studies were when they were first hashed, with a quarter of the rows held out.
+NAMES = {"actions": ("a", "b", "c"), "features": ("x0", "x1", "x2"), "evaluation": 0.25}
 TABLE = Schema(
     action="arm",
     actions=("a", "b"),
@@ -63,7 +64,7 @@ STUDIES = {
         "e38d66f051d1007e7fd6290d4ca4ef66f389fde5c111e2dbbb1d9524742d962d",
     ),
     "one split": (
-        Study(**NAMES, evaluation={"splits": 1}),
+        Study(**{**NAMES, "evaluation": {"share": 0.25, "splits": 1}}),
         "6c0bde591adc3bb2aff4cda516c5d4c66b8b97aa69e827ac1de916eb1e6f43e0",
     ),
     "declared": (
@@ -80,13 +81,14 @@ STUDIES = {
             actions=TABLE.actions,
             features=TABLE.feature_names,
             table=TABLE,
+            evaluation=0.25,
             seed=3,
             quorum=1,
         ),
         "94f29b6a3a1b1ca50d467136b23498b010b5c2f6b7c16d04cdc6c5462bb52b51",
     ),
     "evaluation": (
-        Study(**NAMES, evaluation=fedopl.EvaluationPlan(share=0, describe=False), joining=True),
+        Study(**{**NAMES, "evaluation": {"share": 0, "describe": False}}, joining=True),
         "63f11418aae3b01cefa473fc8f459883e171a1671190b3539085b3af2cfa6b02",
     ),
     "nuisances": (
@@ -180,7 +182,7 @@ def test_blocks_of_features_for_outcome_models_are_hashed_where_they_are_said():
 
 
 def test_splits_are_hashed_where_there_are_several_and_only_there():
-    plain, several = Study(**NAMES), Study(**NAMES, evaluation={"splits": 3})
+    plain, several = Study(**NAMES), Study(**{**NAMES, "evaluation": {"share": 0.25, "splits": 3}})
     assert "splits" not in plain.model_dump_json()
     assert several.digest != plain.digest
     again = studies.Study.model_validate_json(several.model_dump_json())

@@ -31,7 +31,9 @@ def scored_policy(record: Record, *, priced: bool = True) -> Policy:
             "scores of a network with loss = softmax say which action is best, but not by "
             "how much; to rank rows, learn one with loss = regression"
         )
-    if not isinstance(policy, TreePolicy) or not record.leaves:
+    # Across folds, leaves are not told by action.
+    by_action = record.leaves and not record.study.evaluation.is_cross_fitted
+    if not isinstance(policy, TreePolicy) or not by_action:
         is_priced = record.curve is not None and isinstance(policy, LinearPolicy)
         return policy if priced or not is_priced else record.at_price(0.0)
     values = np.full((len(policy.leaves()), len(policy.action_names)), np.nan)

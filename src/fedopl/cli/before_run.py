@@ -210,7 +210,11 @@ def preview(
     for left in leaving:
         if left.split > split:  # the first split needs no heading, as most studies have only one
             split = left.split
-            typer.echo(f"═══ once more, under split {split} of {agreed.evaluation.splits}\n")
+            last = split > agreed.evaluation.splits
+            again = (
+                "from all rows" if last else f"under split {split} of {agreed.evaluation.splits}"
+            )
+            typer.echo(f"═══ once more, {again}\n")
         typer.echo(_leaving_as_text(left, brief=brief))
     if brief and agreed.terms:
         found = " what screening finds;" * (not agreed.is_screened)

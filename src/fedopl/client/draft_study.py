@@ -15,8 +15,8 @@ from fedopl.base.labels import GLOBAL, NO_LABEL, NODE_CHARACTERS, quoted
 from fedopl.base.toml_file import toml_text
 from fedopl.client.client_file import FILE_NAME
 from fedopl.client.column_profiles import profiles
-from fedopl.client.drafted_text import CONFIRM, Hints, Roles, TableSizes, study_lines
-from fedopl.client.table.columns import distinct_labels, is_text, numbers_in_text
+from fedopl.client.drafted_text import CONFIRM, Hints, Roles, study_lines
+from fedopl.client.table.columns import is_text, numbers_in_text
 from fedopl.client.table.formats import TEXT_ENDINGS, Columns, FileFormat, open_whole, suffix_of
 from fedopl.client.table.text_files import TextFormat, likely_format
 
@@ -94,8 +94,7 @@ def draft_study(paths: Iterable[Path], folder: Path, hints: Hints) -> Draft:
     only = {name for table in tables for name in table.columns} - set(found)
     title = folder.resolve().name.replace("-", " ").replace("_", " ").strip() or "My study"
     parts = rows.values() if rows else [table.columns for table in tables]
-    taken = [n for part in parts for n in distinct_labels(part[roles.action])[2]]
-    sizes = TableSizes(rows=[len(part[roles.action]) for part in parts], rarest=min(taken))
+    sizes = [len(part[roles.action]) for part in parts]
     missing = sorted(only - {hints.client_column})
     lines = study_lines(title, found, roles, sizes, only_somewhere=missing, private=hints.private)
     return Draft(study="\n".join(lines) + "\n", files=files, rows=rows)

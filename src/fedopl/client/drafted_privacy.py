@@ -15,7 +15,7 @@ from fedopl.base.toml_file import toml_key
 from fedopl.client.column_profiles import Profile
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
 from fedopl.study.contract import EXACT
-from fedopl.study.plans import EvaluationPlan
+from fedopl.study.plans import USUAL_SHARE
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
 from fedopl.study.private.private_units import likely_values
@@ -62,7 +62,7 @@ class DraftedPrivacy:
     @property
     def n_held_out(self) -> float:
         """The rows of all clients that values are of, by the usual share."""
-        return EvaluationPlan().share * sum(self.sizes)
+        return USUAL_SHARE * sum(self.sizes)
 
     @property
     def noise_of_value(self) -> float:
@@ -94,7 +94,7 @@ class DraftedPrivacy:
     @property
     def most_terms(self) -> float:
         """How many terms a basis may have, by public sizes."""
-        return most_terms(self.plan, [round((1 - EvaluationPlan().share) * n) for n in self.sizes])
+        return most_terms(self.plan, [round((1 - USUAL_SHARE) * n) for n in self.sizes])
 
     def likely_values(self, names: Sequence[str]) -> Mapping[str, FloatArray]:
         """Likely values of these numbers, given their ranges."""

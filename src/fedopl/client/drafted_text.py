@@ -21,7 +21,7 @@ from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.contract import EXACT
-from fedopl.study.plans import CROSS_FITTED, EvaluationPlan, NuisancePlan
+from fedopl.study.plans import NuisancePlan
 
 # Marks a line that a person has to confirm.
 CONFIRM = "CONFIRM"
@@ -32,8 +32,6 @@ MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
 _ROOM = 0.8
 # Rows with a missing feature are left out up to this share of rows. Beyond it, they are marked.
 FEW_GAPS = 0.05
-# With fewer rows of an action, a held-out quarter of them says little.
-FEW_OF_AN_ACTION = 60
 # A number with at most this many different values may be a code.
 FEW_CODES = 6
 NO_BASIS = "# No [basis], so all effects are linear. Terms for effects that bend"
@@ -121,25 +119,17 @@ def _in_order(profile: Profile) -> list[str]:
     return sorted(profile.labels)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableSizes:
-    """The number of rows that clients have."""
-
-    rows: Sequence[int]  # by client
-    rarest: int  # rows of the rarest action at any client; they limit features
-
-
 def study_lines(
     title: str,
     found: Mapping[str, Profile],
     roles: Roles,
-    sizes: TableSizes,
+    sizes: Sequence[int],
     *,
     only_somewhere: list[str],
     private: bool | None,
 ) -> Iterator[str]:
-    """The lines of a study file; each guess has a mark and a question."""
-    outcome, action, n_rarest = found[roles.outcome], found[roles.action], sizes.rarest
+    """The lines of a study file for clients with so many rows; each guess has a question."""
+    outcome, action = found[roles.outcome], found[roles.action]
     yield f"# A draft from tables. Lines with {CONFIRM} are guesses: look at each before it is run."
     yield f"name = {toml_text(title)}"
     yield from ("", "[outcome]")
@@ -162,29 +152,24 @@ def study_lines(
             "from: no column is left that could be a feature, beside action and outcome"
         )
     marks = _missing_rule(found, roles) == "indicator"
-    fewest = min(sizes.rows)
+    fewest = min(sizes)
     room = _Room.left_by(features, fewest, marks=marks)
     yield from (_feature(profile, room.named_levels) for profile in features)
     yield from (f"# {toml_key(name)} is not in every table" for name in only_somewhere)
     used = [profile for profile in features if not _left_out(profile)]
     drafted = _privacy(found, roles, used, sizes, private=private)
     privacy = drafted if private else None
-    is_small = n_rarest < FEW_OF_AN_ACTION and privacy is None
     if privacy:
         yield from _private_basis(used, privacy)
         yield from privacy.lines(f"{CONFIRM}: ")
     else:
-        n_screenings = 1 + is_small * NuisancePlan().folds  # small ones are cross-fitted, below
-        yield from _basis(used, room, fewest, n_screenings)
+        yield from _basis(used, room, fewest)
     if drafted and private is None:
         yield from drafted.commented()
     elif roles.weight:
         yield from ("", f"# {EXACT}.", "# [privacy] cannot be had: rows have weights.")
     yield from ("", "[rows]", *_rows(found, roles))
-    if is_small:
-        what = f"{n_rarest:,} rows of an action at a client are few to hold some out"
-        yield from ("", "[evaluation]", f'kind = "{CROSS_FITTED}"  # {CONFIRM}: {what}')
-    elif len(sizes.rows) > 1:
+    if len(sizes) > 1:
         where = ", which stays there and has no noise" if privacy else ""
         what = f"each client also has a policy of its own{where}"
         yield from ("", "[personal]", f'kind = "ridge"  # {what}')
@@ -195,7 +180,7 @@ def _privacy(
     found: Mapping[str, Profile],
     roles: Roles,
     features: Sequence[Profile],
-    sizes: TableSizes,
+    sizes: Sequence[int],
     *,
     private: bool | None,
 ) -> DraftedPrivacy | None:
@@ -210,7 +195,7 @@ def _privacy(
     known = found[roles.propensity] if roles.propensity else None
     overlap = drafted_overlap(known, [count / sum(counts) for count in counts])
     person = found[roles.group] if roles.group else None
-    return DraftedPrivacy.of(features, found[roles.outcome], person, overlap, sizes.rows)
+    return DraftedPrivacy.of(features, found[roles.outcome], person, overlap, sizes)
 
 
 def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iterator[str]:
@@ -226,14 +211,13 @@ def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iter
         yield f"# {fewest + others} terms or more; with noise, rows are enough for {most}."
 
 
-def _basis(
-    features: Sequence[Profile], room: "_Room", fewest: int, n_screenings: int
-) -> Iterator[str]:
+def _basis(features: Sequence[Profile], room: "_Room", fewest: int) -> Iterator[str]:
     """Where numbers may bend, with as many terms as the rows of every client allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
-    terms_by_row = _ROOM * (1 - EvaluationPlan().share) * Limits().parameter_share
+    terms_by_row = _ROOM * Limits().parameter_share
     others = room.n_features - len(numbers)
-    n_screenings *= room.n_features <= MOST_TO_SCREEN
+    # As values are cross-fitted, terms are looked for without each fold, and with all rows.
+    n_screenings = (NuisancePlan().folds + 1) * (room.n_features <= MOST_TO_SCREEN)
     most_terms = fewest * terms_by_row - 1 - others
     basis = drafted_basis(numbers, most_terms=most_terms, n_screenings=n_screenings)
     yield from basis_lines(basis, CONFIRM)
@@ -277,7 +261,7 @@ class _Room:
     @classmethod
     def left_by(cls, features: Sequence[Profile], n_rows: int, *, marks: bool) -> "_Room":
         """The room under the default limits of clients, of which the smallest has so many rows."""
-        rows = _ROOM * n_rows * (1 - EvaluationPlan().share)
+        rows = _ROOM * n_rows
         widths = [_width(profile) for profile in features]
         n_pooled = widths.count(None)
         fixed = sum(width for width in widths if width is not None)

@@ -16,7 +16,7 @@ from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.personal_store import keep_candidate, keep_personal, kept_personal
 from fedopl.client.disk.store import Arrays, MemoryStore, Store
 from fedopl.client.local.fold_policies import local_policies_by_fold
-from fedopl.client.local.local_policy import LocalTask, learn_local_policy
+from fedopl.client.local.local_policy import LocalTask, ScoredChunks, learn_local_policy
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.network_steps import NetworkTraining
@@ -243,8 +243,10 @@ class Workspace:
 
     @property
     def local_policy(self) -> Policy:
-        """The policy that this client would have learned alone."""
-        return KINDS[self.study.policy.local_kind].from_numbers(self.scored.local, self.study)
+        """The policy that this client would have learned alone; learned now, if it was not yet."""
+        kept = self.scored.local
+        numbers = kept if kept.size else learn_local_policy(self._local_task(self.own_chunks))
+        return KINDS[self.study.policy.local_kind].from_numbers(numbers, self.study)
 
     @computed_once
     def local_policies_by_fold(self) -> Sequence[Policy]:
@@ -333,14 +335,15 @@ class Workspace:
             chunks = self.unscored_chunks()
             return scores.of(chunks) if shared else own.scored(chunks)
 
-        return learn_local_policy(
-            LocalTask(
-                rows=self.study_rows,
-                study=self.study,
-                parts=parts,
-                blocks=self.blocks,
-                draws=self.draws,
-            )
+        return learn_local_policy(self._local_task(parts))
+
+    def _local_task(self, parts: ScoredChunks) -> LocalTask:
+        return LocalTask(
+            rows=self.study_rows,
+            study=self.study,
+            parts=parts,
+            blocks=self.blocks,
+            draws=self.draws,
         )
 
     def score_means(self, scores: StudyScores) -> ScoreMeans:

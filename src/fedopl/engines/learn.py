@@ -22,7 +22,7 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.policy import Policy
 from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
-from fedopl.study.personal_plan import PersonalPlan, why_not_personal
+from fedopl.study.personal_plan import why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
@@ -47,7 +47,7 @@ def learn(
     budget: Budget | float | None = None,
     mixture: object = "empirical",
     nuisances: str | NuisancePlan = "federated",
-    evaluation: float | str | EvaluationPlan = 0.25,
+    evaluation: float | str | EvaluationPlan = "auto",
     diagnose: bool = False,
     personal: str = "auto",
     guardrails: Mapping[str, Guardrail] | None = None,
@@ -85,10 +85,12 @@ def learn(
             `fedopl.mixture.path(...)` favours one client.
         nuisances: "federated", "local", or a `NuisancePlan`, in which `outcome` may be a
             scikit-learn regressor, for rows in memory: it is combined with models from sums.
-        evaluation: the share of rows held out for evaluation (with 0 no value is claimed); or
-            "cross-fitted", for few rows: the way of learning is valued on all rows; or an
-            `EvaluationPlan`, which also says whether clients describe decisions and overlap, and
-            under how many splits of the rows the results are medians.
+        evaluation: "cross-fitted": all rows are learned from, and value the way of learning, fold
+            by fold; or the share of rows held out for evaluation (with 0 no value is claimed); or
+            "refit": a quarter is held out, and then the policy is learned once more, from all rows.
+            "auto" is the first of cross-fitted, refit and 0.25 that can be. Or an `EvaluationPlan`,
+            which also says whether clients describe decisions and overlap, and under how many
+            splits of the rows the results are medians.
         diagnose: whether clients also report where they differ and what joining is worth to each.
         personal: "ridge" also gives each client a personal policy: that of all others, moved toward
             its own rows as far as these support it. "none": no personal policies. "auto": personal
@@ -157,7 +159,8 @@ def learn(
     few = 1 < len(clients) <= MOST_WITH_THEIR_OWN and not names
     # Whatever a private run returns has noise, so one that has none is only there if asked for.
     if personal == "auto" and few and not privacy and why_not_personal(study) is None:
-        study = study.model_copy(update={"personal": PersonalPlan(kind="ridge")})
+        agreed["personal"] = "ridge"
+        study = _study_of(clients, sizes, basis=study.basis, **agreed)
     given = {"candidates": candidates, "regressor": _plugged_in(study, clients)}
     everybody: Mapping[str, LoggedData] = clients
     if target is not None:

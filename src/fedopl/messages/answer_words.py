@@ -37,6 +37,7 @@ _AXES = {
     Axis.INTERACTION_NUMBERS: "numbers of a product",
     Axis.CELL_NUMBERS: "numbers of a cell",
     Axis.LEAVES: "leaves",
+    Axis.LEAF_NUMBERS: "numbers of a leaf",
     Axis.QUESTIONS: "questions",
     Axis.NEAR_BINS: "narrow bins",
     Axis.CLIENTS: "clients",

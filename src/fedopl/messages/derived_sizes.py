@@ -10,7 +10,7 @@ from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
-from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_fields import most_in_query, n_versions_in
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
 from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
@@ -21,6 +21,7 @@ from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
+from fedopl.messages.trees.leaf_values import N_BY_FOLD
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import network_size
@@ -79,6 +80,7 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.VERSIONS: len(study.left_out),
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
+        Axis.LEAF_NUMBERS: N_BY_FOLD if study.evaluation.is_cross_fitted else n_actions,
         Axis.CURVE_POINTS: n_points(study),
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
@@ -138,7 +140,7 @@ def axis_sizes(study: Study) -> Sizes:
     own_folds = folds if study.evaluation.is_cross_fitted else 0
     sizes[Axis.OWN_FOLDS] = range(0, own_folds + 1, own_folds or 1)
     sizes[Axis.ASKED_BY_FOLD] = range(0, (max(most, N_TREES) if own_folds else 0) + 1)
-    at_once = most * (own_folds or 1)
+    at_once = most * n_versions_in(study)
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)
     if study.budget and study.policy.on_grid:
@@ -166,6 +168,7 @@ def _sizes_of_others(study: Study, most: int) -> Sizes:
         Axis.OTHERS: range(0, lines + 1, lines or 1),
         Axis.OTHERS_NUMBERS: range(0, numbers + 1),
         Axis.OTHERS_TERMS: range(0, n_terms + 1, n_terms or 1),
+        Axis.OTHERS_NODES: range(0, 2 * numbers if kind == "tree" else 1),
         Axis.STRENGTHS: range(0, len(RIDGE_STRENGTHS) + 1, len(RIDGE_STRENGTHS)),
     }
 

@@ -74,6 +74,7 @@ class Axis(enum.Enum):
     INTERACTION_NUMBERS = "interaction numbers"  # which features, and how strong
     CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
     LEAVES = "leaves"  # of a finished tree
+    LEAF_NUMBERS = "leaf numbers"  # by action; across folds, the value, a gain, and who is alike
     QUESTIONS = "questions"  # of a tree, each before those below it; of its versions, likewise
     NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one
     NEAR_BINS = "near bins"  # below, between and above them
@@ -96,6 +97,7 @@ class Axis(enum.Enum):
     OTHERS = "others"  # of what all others learned: actions, or one line of candidates; or nothing
     OTHERS_NUMBERS = "others' numbers"  # linear numbers, leaves or candidates; or nothing
     OTHERS_TERMS = "others' terms"  # as `TERMS`, or nothing
+    OTHERS_NODES = "others' nodes"  # as `TREE_NODES`, or nothing
     STRENGTHS = "strengths"  # the public ones by which a personal policy may follow its own rows
     PARTIES = "parties"  # clients whose answers are added up under masks
     SESSION_KEYS = "session keys"

@@ -14,12 +14,17 @@ _TOLD = (
     "The target reported what its contexts are like: the means of all features, and of their "
     "squares. "
 )
-_BY_EACH = "Each source then weighted its own held-out rows so that they have the same means. "
+_BY_EACH = "Each source then weighted its own {rows} so that they have the same means. "
 _ROBUST = (
     "A value is what outcome models predict for the target's contexts, plus a "
     "correction from the scores of these rows (doubly robust). It is right if either the "
     "models or the weights are right. It is assumed, and cannot be checked, that people with "
     "the same features fare alike at the target and at the sources."
+)
+_BY_FOLD = (
+    "Every row of a source is valued by the policy, and corrects the models, that were learned "
+    "without its fold, and the models' part is the mean over folds. So the value is that of the "
+    "way of learning. "
 )
 _LEARNED = (
     "The policy was learned from the rows of all sources, by the mixture, without these "
@@ -45,7 +50,7 @@ def at_target(record: Record) -> Section | None:
     parts: tuple[Part, ...] = (Text(_verdict(record, found)),)
     if found.values:
         parts += folded_if_doubted(record, (_values(record, found), Text(_gain(record, found))))
-    parts += (Text(_how(found)), Text(_LEARNED))
+    parts += (Text(_how(record, found)), Text(_LEARNED))
     if found.sources:
         parts += (
             Heading("What each source says"),
@@ -53,7 +58,7 @@ def at_target(record: Record) -> Section | None:
             Text(_screen(record, found)),
         )
     if found.regions:
-        parts += (Heading("Whether sources have seen such people"), *_regions(found))
+        parts += (Heading("Whether sources have seen such people"), *_regions(record, found))
     if found.mixture:
         parts += (Heading("The mixture that is like the target"), *_mixture(found))
     return Section(name="target", title=f"What it is worth at {found.client}", parts=parts)
@@ -64,11 +69,12 @@ def target_cautions(record: Record) -> Iterator[Caution]:
     found = record.target
     if found is None:
         return
+    rows = record.study.evaluation.valued("rows")
     if found.unseen:
         where = [f"{one.words} ({percent(one.share)} of its rows)" for one in found.unseen]
         yield Caution(
             f"{opened(found.client)} has people whom hardly any source has seen",
-            f"Sources have fewer than {LEAST_SEEN} held-out rows {listed(where)}.",
+            f"Sources have fewer than {LEAST_SEEN} {rows} {listed(where)}.",
             "Nothing is claimed about what the policy is worth there, and what it decides "
             "for them is a guess. Let a client join that has seen such people.",
         )
@@ -76,7 +82,7 @@ def target_cautions(record: Record) -> Iterator[Caution]:
         where = [f"{one.words} ({percent(one.share)} of its rows)" for one in found.thin]
         yield Caution(
             f"Some people at {found.client} are like hardly anybody at the sources",
-            f"Sources have fewer than {LEAST_SEEN} held-out rows {listed(where)}.",
+            f"Sources have fewer than {LEAST_SEEN} {rows} {listed(where)}.",
             "For them the results rest on models and on a few rows of large weight. The "
             "value as a whole allows for that. What the policy decides for them is little "
             "better than a guess.",
@@ -98,12 +104,15 @@ def target_cautions(record: Record) -> Iterator[Caution]:
         )
 
 
-def _how(found: AtTarget) -> str:
+def _how(record: Record, found: AtTarget) -> str:
     """What weights were found, by whom, and what is done with them."""
+    evaluation = record.study.evaluation
+    rows = evaluation.valued("rows")
+    said = _BY_FOLD * evaluation.is_cross_fitted + _ROBUST
     if found.balance == "each":
-        return _TOLD + _BY_EACH + _ROBUST
+        return _TOLD + _BY_EACH.format(rows=rows) + said
     jointly = (
-        "Weights were then found for the held-out rows of all sources together, in "
+        f"Weights were then found for the {rows} of all sources together, in "
         f"{plural(found.n_steps, 'step')}: each source reported sums of its features under the "
         "weights so far. "
     )
@@ -112,7 +121,7 @@ def _how(found: AtTarget) -> str:
             f"By these sums, no mean is further than {decimal(found.gap, 3)} standard "
             "deviations from the target's. "
         )
-    return _TOLD + jointly + _ROBUST
+    return _TOLD + jointly + said
 
 
 def _advice(record: Record, found: AtTarget) -> str:
@@ -140,8 +149,8 @@ def _verdict(record: Record, found: AtTarget) -> str:
         f"At {found.client}, which has {count(found.n_rows)} rows of contexts and no outcomes, "
         f"{label(record.study, record.chosen)} is expected to come to {span} {words.name} per "
         f"decision. That rests on {listed(used)}: {plural(round(found.effective_rows), 'row')}, in "
-        f"effect, of {count(sum(one.n_rows for one in found.sources if one.used))} that were held "
-        "out."
+        f"effect, of {count(sum(one.n_rows for one in found.sources if one.used))} that "
+        f"{'are valued' if record.study.evaluation.is_cross_fitted else 'were held out'}."
     )
 
 
@@ -239,10 +248,11 @@ def _screen(record: Record, found: AtTarget) -> str:
     )
 
 
-def _regions(found: AtTarget) -> tuple[Part, ...]:
+def _regions(record: Record, found: AtTarget) -> tuple[Part, ...]:
+    rows = record.study.evaluation.valued("rows")
     rule = (
         f"Where {percent(GOOD_PART)} of the target or more lie beyond a line, and sources have "
-        f"fewer than {LEAST_SEEN} held-out rows there, no value is claimed; from {percent(SOME)} "
+        f"fewer than {LEAST_SEEN} {rows} there, no value is claimed; from {percent(SOME)} "
         "on there is a caution. Lines are straight, so they do not find "
         "people who are unusual in another way."
     )

@@ -328,6 +328,6 @@ def _with_level(gain: Span) -> str:
 
 
 def _valued_on(record: Record) -> str:
-    if record.values_way_of_learning:
-        return "Rows valued, fold by fold"
-    return "Rows valued" if record.study.evaluation.is_cross_fitted else "Held-out rows used"
+    if not record.study.evaluation.is_cross_fitted:
+        return "Held-out rows used"
+    return "Rows valued, fold by fold" if record.values_way_of_learning else "Rows valued"

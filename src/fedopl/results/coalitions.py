@@ -17,7 +17,7 @@ class Coalition:
 
     members: tuple[str, ...]
     weights: Weights  # n̄ among the members
-    gains: dict[str, Estimate]  # by member, on its own held-out rows
+    gains: dict[str, Estimate]  # by member, on its own rows that are valued
     level: float = 0.95  # of intervals, such that those of all coalitions hold together
 
     @property
@@ -27,7 +27,7 @@ class Coalition:
 
     @property
     def stability(self) -> Stability:
-        """Whether no member prefers to leave, as far as held-out rows can show.
+        """Whether no member prefers to leave, as far as its rows can show.
 
         Surely, if each member's whole interval lies above 0, or its policies decide alike; surely
         not, if some member's lies below.

@@ -18,6 +18,7 @@ from fedopl.results.value_tables import (
     ValueTable,
     arm_name,
 )
+from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
 _MOST_CONTRADICTIONS = 20
@@ -29,6 +30,9 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
     Values of policies are medians over splits. The policy itself and its descriptions are those of
     the first split, so no value influenced which policy was picked.
     """
+    if study.evaluation.refits:
+        *valued, last = records
+        return _refitted(combined_record(split_studies(study)[0], valued), study, last)
     first, *others = records
     if not others:
         return first
@@ -47,6 +51,25 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
             SplitTables(values=one.values, gains=one.gains, improvements=one.improvements)
             for one in records
         ),
+    )
+
+
+def _refitted(valued: Record, study: Study, last: Record) -> Record:
+    """What was valued, with the policy that was then learned once more, from all rows."""
+    agreed = {"name": study.name, "seed": study.seed, "evaluation": study.evaluation}
+    return replace(
+        valued,
+        study=last.study.model_copy(update=agreed),
+        policy=last.policy,
+        mixture=last.mixture,
+        rows=last.rows,
+        row_weights=last.row_weights,
+        statistics=last.statistics,
+        tree=last.tree,
+        leaves=(),  # those of the tree that was valued
+        described=last.described,
+        rounds=_in_a_row([valued.rounds, last.rounds]),
+        for_newcomers=None,
     )
 
 

@@ -18,8 +18,8 @@ PairTable = tuple[tuple[float | None, ...], ...]
 class MeasuredDiscrepancy:
     """How far a client's values lie from the mixture's, at two policies learned to show it.
 
-    The policies are learned on training rows and valued on held-out ones. So each number is an
-    unbiased estimate for one policy; a supremum over the class is at least that.
+    The policies are valued on rows that they were not learned from. So each number is an unbiased
+    estimate for one policy, or for one by fold; a supremum over the class is at least that.
     """
 
     client: str
@@ -88,7 +88,7 @@ class Classifier:
     parameters: tuple[float, ...]
     n_steps: int
     converged: bool
-    total_variation: float | None  # at least; 2·accuracy − 1 on held-out rows, if reported
+    total_variation: float | None  # at least; 2·accuracy − 1 on rows not fitted to, if reported
     standard_error: float | None
 
 
@@ -96,7 +96,7 @@ class Classifier:
 class Diagnosis:
     """Further answers of clients in a diagnosis; each part holds the clients that answered."""
 
-    clients: tuple[str, ...]  # who reported values on held-out rows
+    clients: tuple[str, ...]  # who reported values
     discrepancies: dict[str, MeasuredDiscrepancy] = field(default_factory=dict)  # from the mixture
     # From n̄, the start of every path.
     from_rows: dict[str, MeasuredDiscrepancy] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from fedopl.study.mixture import Weights
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PathPoint:
-    """One mixture λ(α) on the path to a client, and the value of its policy on held-out rows."""
+    """One mixture λ(α) on the path to a client, and the value of its policy on other rows."""
 
     alpha: float
     weights: Weights
@@ -39,7 +39,7 @@ class SkewPath:
 
     @property
     def best_for_target(self) -> PathPoint:
-        """The point with the largest held-out value at the target; of equals, the least skewed."""
+        """The point with the largest value at the target; of equals, the least skewed."""
         return max(self.points, key=lambda point: point.target_gain.value)
 
     @property

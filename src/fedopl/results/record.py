@@ -21,9 +21,9 @@ from fedopl.results.mixture_search import Search
 from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
-from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint, at_price
+from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint
 from fedopl.results.spending.budget_words import budget_notes, verdict_within
-from fedopl.results.spending.priced_trees import tree_at
+from fedopl.results.spending.solved_at import policy_at
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -40,15 +40,17 @@ from fedopl.results.value_tables import (
     SplitTables,
     ValueTable,
     arm_name,
+    valued_as,
 )
 from fedopl.study.mixture import FOUND, Counted, Weights, as_mixture
 from fedopl.study.private.added_up import most_lacking
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
 
-_WAY_OF_LEARNING = (
-    "Values are those of the way of learning: of policies learned in the same way, each on rows "
-    "that it had\nnot seen. The policy that you get is learned from all rows."
+_WAY_OF_LEARNING = "Values are those of the way of learning: of {}."
+_LEARNED_ALIKE = (
+    "{} learned in the same way, {}on rows that it had not seen; the policy that you get is "
+    "learned from all rows"
 )
 _WAY_OF_CHOOSING = (
     "Every candidate is valued on all rows. Gains are those of the way of choosing: in each fold, "
@@ -116,7 +118,7 @@ class Record:
     @property
     def own_rounds(self) -> tuple[Round, ...]:
         """The exchanges in which the policy was learned: those of the first split."""
-        if not self.splits:
+        if not (self.splits or self.study.evaluation.refits):
             return self.rounds
         _, second, *_ = (
             place for place, one in enumerate(self.rounds) if one.query == Enrol.__name__
@@ -263,13 +265,9 @@ class Record:
             raise OptionError(
                 "price: candidates do not change with a price; at_budget says which is best"
             )
-        spent = budget.spent(self.study)
-        policy: Policy
-        if self.tree:
-            policy = tree_at(self.tree, self.mixture, price, spent[:, -1])
-        else:
-            policy = at_price(self.statistics.solve(self.mixture), price, spent)
-        return self._as_used(policy)
+        return self._as_used(
+            policy_at(self.tree or self.statistics, self.mixture, price, self.study)
+        )
 
     def _as_used(self, policy: Policy) -> Policy:
         """The policy with the study's encoding and permissions."""
@@ -312,8 +310,7 @@ class Record:
 
         Otherwise a candidate would be chosen by the rows that its gains are of.
         """
-        by_fold = any(row.policy == BEST_CANDIDATE for row in self.values.rows)
-        return BEST_CANDIDATE if by_fold else self.chosen
+        return valued_as(self.chosen, {row.policy for row in self.values.rows})
 
     @property
     def _worth(self) -> str:
@@ -362,7 +359,7 @@ class Record:
             return since_then(self, self.membership) if self.membership else []
         is_way, is_chosen = self.values_way_of_learning, self.study.policy.compares_candidates
         notes = {
-            _WAY_OF_LEARNING: is_way and not is_chosen,
+            _WAY_OF_LEARNING.format(self.learned_alike): is_way and not is_chosen,
             _WAY_OF_CHOOSING: is_way and is_chosen,
             _OF_OTHER_ROWS: self.study.evaluation.is_cross_fitted and not is_way,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
@@ -375,7 +372,14 @@ class Record:
     @property
     def values_way_of_learning(self) -> bool:
         """Whether values are of policies learned in the same way, not of the policy itself."""
-        return self.study.evaluation.is_cross_fitted and not self.study.evaluates
+        plan = self.study.evaluation
+        return (plan.is_cross_fitted or plan.refits) and not self.study.evaluates
+
+    @property
+    def learned_alike(self) -> str:
+        """What is valued, if it is the way of learning."""
+        by_fold = self.study.evaluation.is_cross_fitted
+        return _LEARNED_ALIKE.format(*(("policies", "each ") if by_fold else ("a policy", "")))
 
     @property
     def at_target(self) -> str:

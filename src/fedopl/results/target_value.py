@@ -11,7 +11,7 @@ class TargetSource:
     """One client with outcomes, compared with the target."""
 
     client: str
-    n_rows: int  # held out
+    n_rows: int  # that are valued
     effective_rows: float  # after weighing; 0 where no weights make them look like the target
     correction: float | None  # what its scores of the policy have beyond models, on average
     standard_error: float | None
@@ -32,7 +32,7 @@ class TargetRegion:
 
     words: str
     share: float  # of the target's rows
-    source_rows: float  # held-out rows of all sources there, up to noise
+    source_rows: float  # valued rows of all sources there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def _gained(gain: Estimate) -> str:
     return f"it gains {gain.value:.4g} ({low:.4g} to {high:.4g})"
 
 
-# Fewer held-out rows of sources than this count as hardly any, in a region with a good part
+# Fewer valued rows of sources than this count as hardly any, in a region with a good part
 # of the target, or with some part of it.
 LEAST_SEEN = 10
 GOOD_PART, SOME = 0.15, 0.05

@@ -22,10 +22,17 @@ AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow | ImprovementRow")
 
 # For rows of each fold the arm that came out best in the other folds, where folds differ in that.
 BEST_ARM = "best arm"
+# What is told of the leaves of a tree across folds, beside `LEARNED`.
+LEAF_GAIN, ALIKE = f"gain over {LOGGING}", "decided alike"
 
 
 # Among candidates, for rows of each fold the one that the other folds chose, where they differ.
 BEST_CANDIDATE = "best candidate"
+
+
+def valued_as(chosen: str, valued: Collection[str]) -> str:
+    """Whose values are those of the way in which the policy was learned or chosen."""
+    return BEST_CANDIDATE if BEST_CANDIDATE in valued else chosen
 
 
 def arm_name(action: str) -> str:
@@ -74,7 +81,12 @@ _NOT_TOLD = (
 
 @dataclass(frozen=True, kw_only=True)
 class LeafRow:
-    """One action in one leaf of the learned tree; no estimate if too few rows had a score."""
+    """One action in one leaf of the learned tree; no estimate if too few rows had a score.
+
+    If values are cross-fitted, in place of an action: `LEARNED`, of trees that were learned without
+    the fold of each row, `LEAF_GAIN`, of these over what was done, and `ALIKE`, the share of people
+    for whom these trees decide on the action of the leaf.
+    """
 
     leaf: int  # counted from the first answer yes to the last answer no
     share: float  # of people in the mixture who end in the leaf

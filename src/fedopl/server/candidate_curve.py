@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.evaluation.price_curve import ValueSpending
 from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.priced_candidates import corners
@@ -25,10 +26,7 @@ def ask_for_candidates(
     study, against = setting.study, cheapest_action(setting)
     arms = [arm_name(action) for action in study.actions]
     named = [name for name in candidates.names() if name not in arms]
-    fields = candidates.fields(named)
-    if study.evaluation.is_cross_fitted:
-        places = np.arange(float(len(named)))
-        fields["versions"] = np.repeat(places[:, None], study.nuisances.folds, axis=1)
+    fields = fields_about(named, study, candidates.known)
     query = ValueSpending(against=against, **fields)
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     told = curve_of(setting, [0.0] * len(named), against, answers)

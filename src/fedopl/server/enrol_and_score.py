@@ -10,7 +10,7 @@ from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContra
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
-from fedopl.messages.learning.score_sums import SumScores
+from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.message import Query
@@ -129,6 +129,8 @@ def score(
         along["contrasts"] = SumContrasts()
     answers, *others = conversation.together(rows, enrolled.query, *along.values())
     found = dict(zip(along, others, strict=True))
+    if "by fold" in found:
+        answers, found["by fold"] = _both(conversation, answers, found["by fold"])
     sums = conversation.require_quorum(answers)
     if not any(own.has_sums for own in sums.values()):
         raise FederationError(
@@ -143,3 +145,15 @@ def score(
         taken=enrolled.taken,
     )
     return statistics, ToldAlong(found.get("by fold"), found.get("cells"), found.get("contrasts"))
+
+
+def _both(
+    conversation: Conversation, sums: Answers[ScoreSums], by_fold: Answers[ScoreSumsByFold]
+) -> tuple[Answers[ScoreSums], Answers[ScoreSumsByFold]]:
+    """Sums of all rows and by fold, neither of a client whose other sums cannot be true."""
+    impossible = conversation.rounds[by_fold.exchange].rejected
+    sums = conversation.reject(
+        sums, {name: impossible[name] for name in sums if name in impossible}
+    )
+    alone = {name: "its sums of all rows cannot be used" for name in by_fold if name not in sums}
+    return sums, conversation.reject(by_fold, alone)

@@ -57,7 +57,7 @@ def run_study(
     """
     if conversation.study.privacy:
         return _run_privately(conversation, policies or {})
-    if conversation.study.joining.diagnose and not conversation.study.evaluation.share:
+    if conversation.study.joining.diagnose and not conversation.study.evaluation.claims_values:
         raise OptionError("diagnose: joining is judged on held-out rows; hold some out")
     screen_if_wanted(conversation)
     study = conversation.study
@@ -70,12 +70,11 @@ def run_study(
     candidates.others = learned_by_others(learned)
     record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
     if study.joining.diagnose and answers:
-        found = diagnose(
-            conversation, learned.setting, learned.statistics, answers, candidates.names()
-        )
+        found = diagnose(conversation, learned.setting, learned.to_value, answers, candidates)
         record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
     if study.target:
-        found_there = value_at_target(conversation, learned.setting, record)
+        valued = candidates.without_rules(record.chosen, record.policy)
+        found_there = value_at_target(conversation, learned.setting, valued, record)
         record = replace(record, target=found_there, rounds=tuple(conversation.rounds))
     return record
 
@@ -230,11 +229,10 @@ def _finish(
     if policy and (study.table or study.permissions):
         # Add the study's encoding and permissions to the policy.
         policy = type(policy).from_numbers(policy.numbers(), study)
-    solved = without_each(learned) if study.evaluation.share else {}
+    solved = without_each(learned) if study.evaluation.claims_values else {}
+    candidates.add_by_fold(setting, learned.chosen, learned.price)
     candidates.beside = asked_beside(setting, solved, candidates.names())
-    evaluated = candidates.evaluate(
-        setting, conversation, learned.chosen, describe=describe, price=learned.price
-    )
+    evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
     told, places = evaluated.everything, candidates.places()
     reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(

@@ -1,33 +1,50 @@
 """What would have been learned without each fold, from sums that clients reported."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from fedopl.results.spending.budget_curve import at_price
-from fedopl.results.sums.any_mixture import Solved
+from fedopl.policies.by_fold import ByFold
+from fedopl.results.spending.solved_at import solved_at
+from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.server.aggregate.setting import Setting, best_of_arms
-from fedopl.study.mixture import renormalised
+from fedopl.study.mixture import Weights, renormalised
 
 
-def learn_by_fold(setting: Setting, price: float = 0.0) -> Sequence[Solved]:
+def learn_by_fold(setting: Setting, price: float = 0.0) -> ByFold:
     """One policy for each fold, learned from the other folds of all clients; no client is asked.
 
     With a price on what the budget of the study is about. Trees were learned together with the one
     of all rows, and so were candidates chosen, by name.
     """
-    if setting.led_to_by_fold:
-        return setting.led_to_by_fold(price)
-    weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
-    policies = [statistics.solve(weights) for statistics in setting.without_each_fold]
-    budget = setting.study.budget
-    if budget is None:
-        return policies
-    return [at_price(policy, price, budget.spent(setting.study)) for policy in policies]
+    if setting.trees_by_fold and not price:
+        return ByFold(tree.policy for tree in setting.trees_by_fold)
+    statistics = statistics_by_fold(setting)
+    weights = _weights(setting, statistics.clients)
+    pairs = zip(statistics.each, weights, strict=True)
+    each = (solved_at(own, mixture, price, setting.study) for own, mixture in pairs)
+    return ByFold(one for one in each if not isinstance(one, ByFold))
 
 
-def arms_by_fold(setting: Setting) -> list[str]:
-    """For each fold, the arm that came out best in the other folds of all clients."""
-    weights = renormalised(setting.weights, (setting.by_fold or {}).keys())
+def statistics_by_fold(setting: Setting) -> StatisticsByFold:
+    """What clients reported about the rows outside each fold, to solve for other policies from."""
+    trees = [tree.statistics for tree in setting.trees_by_fold]
+    return StatisticsByFold((*(trees or setting.choices_by_fold or setting.without_each_fold),))
+
+
+def arms_by_fold(setting: Setting, without: str | None = None) -> list[str]:
+    """For each fold, the arm that came out best in the other folds of all clients, or but one."""
+    weights = _weights(setting, (setting.by_fold or {}).keys())
     return [
-        best_of_arms(setting.study, statistics.arm_values(weights))
-        for statistics in setting.without_each_fold
+        best_of_arms(
+            setting.study,
+            statistics.arm_values_without(mixture, without)
+            if without in mixture
+            else statistics.arm_values(mixture),
+        )
+        for statistics, mixture in zip(setting.without_each_fold, weights, strict=True)
     ]
+
+
+def _weights(setting: Setting, clients: Iterable[str]) -> list[Weights]:
+    """The mixture without each fold, over these clients."""
+    folds, names = range(setting.study.nuisances.folds), list(clients)
+    return [renormalised(setting.weights_without(fold), names) for fold in folds]

@@ -1,32 +1,29 @@
 """Learns the policy: with an oracle, by search, or as the best of candidates."""
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums import SumFitting
 from fedopl.messages.message import RowSplit
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.spending.budget_curve import BudgetCurve, at_price
-from fedopl.results.spending.priced_candidates import corners
-from fedopl.results.spending.priced_trees import tree_at
+from fedopl.results.spending.solved_at import policy_at
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.candidate_curve import ask_for_candidates, at_corners
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.learn_by_fold import learn_by_fold
+from fedopl.server.learn_by_fold import learn_by_fold, statistics_by_fold
 from fedopl.server.mixtures.minimax import (
     Ascent,
     Regrets,
@@ -39,28 +36,7 @@ from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
 from fedopl.server.oracles import network_rounds, tree_search
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
-from fedopl.study.mixture import BestSkew, Minimax, Weights
-
-
-class Chosen(NamedTuple):
-    """What a candidate is chosen by, and the weights of clients that it is chosen for."""
-
-    told: Mapping[str, Values]  # by client, of all candidates
-    statistics: FiniteStatistics
-    weights: Weights
-    search: Search | None  # for these weights
-
-    def at(self, costs: Mapping[str, float], price: float) -> str:
-        """The best candidate at a price on these mean costs by candidate, if there are any."""
-        if not costs:
-            return self.statistics.solve(self.weights)
-        places, prices = corners(self.worth([*costs]), [*costs.values()])
-        return [*costs][places[bisect_right(prices, price) - 1]]
-
-    def worth(self, names: Sequence[str]) -> list[float]:
-        """What these candidates are worth in the mixture."""
-        judged = dict(zip(self.statistics.names, self.statistics.judged(self.weights), strict=True))
-        return [float(judged[name]) for name in names]
+from fedopl.study.mixture import BestSkew, Minimax
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,7 +51,15 @@ class Learned:
     tree: TreeStatistics | None = None  # from which a tree was found
     curve: BudgetCurve | None = None  # gains and costs at several prices, if there is a budget
     price: float = 0.0  # of one unit of what the policy spends
-    choices: tuple[Chosen, ...] = ()  # of a candidate: without each fold, and last of all rows
+    # The values that a candidate was chosen by, by client: without each fold, and last of all rows.
+    told: tuple[Mapping[str, Values], ...] = ()
+
+    @property
+    def to_value(self) -> Statistics | None:
+        """The statistics for policies that are to be valued: without each fold, if values are."""
+        if self.statistics is not None and self.setting.study.evaluation.is_cross_fitted:
+            return statistics_by_fold(self.setting)
+        return self.statistics
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,46 +86,42 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     study, policy, setting = task.setting.study, learned.policy, learned.setting
     if study.budget is None:
         return learned
-    spent = study.budget.spent(study)
-    if learned.choices:
+    if learned.told:
         return _affordable_candidate(learned, task)
+
+    def as_valued(policy: Policy, price: float) -> Policy | ByFold:
+        return learn_by_fold(setting, price) if study.evaluation.is_cross_fitted else policy
+
     if learned.tree:
-        curve = ask_for_tree_curve(
-            learned.tree, partial(_versions, setting), setting, task.conversation
-        )
+        curve = ask_for_tree_curve(learned.tree, as_valued, setting, task.conversation)
         price = curve.price_for(study.budget)
-        priced: Policy = tree_at(learned.tree, setting.weights, price, spent[:, -1])
+        priced = policy_at(learned.tree, setting.weights, price, study)
     elif isinstance(policy, LinearPolicy):
-        versions = _versions(setting, 0.0) or [policy]
-        curve = ask_for_curve(policy, versions, setting, task.conversation)
+        curve = ask_for_curve(policy, as_valued(policy, 0.0), setting, task.conversation)
         price = curve.price_for(study.budget)
-        priced = at_price(policy, price, spent)
+        priced = at_price(policy, price, study.budget.spent(study))
     else:
         return learned
     return replace(learned, policy=priced, curve=curve, price=price)
-
-
-def _versions(setting: Setting, price: float) -> list[Policy]:
-    """The policies without each fold at a price; none if values are of held-out rows."""
-    if not setting.study.evaluation.is_cross_fitted:
-        return []
-    return [policy for policy in learn_by_fold(setting, price) if isinstance(policy, Policy)]
 
 
 def _affordable_candidate(learned: Learned, task: Task) -> Learned:
     """The candidate that is best at the lowest price at which it keeps to the budget."""
     setting, candidates, budget = learned.setting, task.candidates, task.setting.study.budget
     assert budget is not None  # noqa: S101
+    assert isinstance(learned.statistics, FiniteStatistics)  # noqa: S101
     curve, costs = ask_for_candidates(candidates, setting, task.conversation)
-    *_, last = learned.choices
-    curve = at_corners(curve, costs, last.worth([*costs]))
+    statistics = replace(learned.statistics, costs=costs)
+    curve = at_corners(curve, costs, statistics.worth(setting.weights))
     price = curve.price_for(budget)
-    chosen = last.at(costs, price)
+    chosen = statistics.solve_at(setting.weights, price)
+    by_fold = [replace(own, costs=costs) for own in setting.choices_by_fold]
     return replace(
         learned,
-        setting=_led_to(setting, learned.choices, costs),
+        setting=replace(setting, choices_by_fold=by_fold),
         chosen=chosen,
         policy=candidates.policies.get(chosen),
+        statistics=statistics,
         curve=curve,
         price=price,
     )
@@ -167,16 +147,17 @@ def _tree(task: Task) -> Learned:
         return Learned(setting=setting, policy=task.alone(), statistics=None)
     versions, counts = tree_search.learn(setting, task.conversation)
     if isinstance(plan, Minimax):
-        found = versions[-1].statistics
-        search = _climb(setting, plan, found, lambda: regrets_at_hand(found))
-        setting = _weighed(setting, search)
-        versions = [tree_search.Searched(found.solve(setting.weights), found)]
+        folds, found = setting.study.left_out, [own.statistics for own in versions]
+        *without, search = [
+            _climb_tree(setting, plan, own, fold) for own, fold in zip(found, folds, strict=True)
+        ]
+        by_fold = [_weighed(setting, one).weights for one in without]
+        setting = replace(_weighed(setting, search), weights_by_fold=by_fold)
+        weights = map(setting.weights_without, folds)
+        versions = [Searched(own.solve(w), own) for own, w in zip(found, weights, strict=True)]
     # Weights are found with thresholds on the grid. Only the final tree's thresholds move off it.
-    *by_fold, last = tree_search.look_twice(versions, counts, setting, task.conversation)
-    if by_fold:
-        setting = replace(
-            setting, led_to_by_fold=partial(tree_search.trees_at_price, by_fold, setting)
-        )
+    *trees, last = tree_search.look_twice(versions, counts, setting, task.conversation)
+    setting = replace(setting, trees_by_fold=trees)
     return Learned(
         setting=setting,
         policy=last.policy,
@@ -190,34 +171,24 @@ def _finite(task: Task) -> Learned:
     """The candidate with the largest value on training rows."""
     setting, candidates = task.setting, task.candidates
     told = candidates.ask(setting, task.conversation, RowSplit.TRAINING, setting.study.left_out)
-    choices = tuple(_choice(task, answers) for answers in told)
-    *_, last = choices
-    chosen = last.at({}, 0.0)
+    names, caution = candidates.names(), setting.study.caution
+    *by_fold, statistics = [FiniteStatistics.of_answers(names, own, caution) for own in told]
+    without = [_search_among(task, own) for own in by_fold]
+    search = _search_among(task, statistics)
+    setting = replace(
+        _weighed(setting, search),
+        choices_by_fold=by_fold,
+        weights_by_fold=[_weighed(setting, own).weights for own in without],
+    )
+    chosen = statistics.solve({name: setting.weights[name] for name in statistics.means})
     return Learned(
-        setting=_led_to(_weighed(setting, last.search), choices, {}),
+        setting=setting,
         chosen=chosen,
         policy=candidates.policies.get(chosen),
-        statistics=last.statistics,
-        search=last.search,
-        choices=choices,
+        statistics=statistics,
+        search=search,
+        told=tuple(told),
     )
-
-
-def _choice(task: Task, told: Mapping[str, Values]) -> Chosen:
-    """The choice by these values, for weights that the study gives or the run finds."""
-    names, caution = task.candidates.names(), task.setting.study.caution
-    statistics = FiniteStatistics.of_answers(names, told, caution)
-    search = _search_among(task, statistics)
-    return Chosen(told, statistics, _weighed(task.setting, search).weights, search)
-
-
-def _led_to(setting: Setting, choices: Sequence[Chosen], costs: Mapping[str, float]) -> Setting:
-    """The setting with the choices without each fold, if values are cross-fitted."""
-
-    def chosen(price: float) -> list[str]:
-        return [own.at(costs, price) for own in choices[:-1]]
-
-    return replace(setting, led_to_by_fold=chosen)
 
 
 def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
@@ -310,6 +281,19 @@ def _climb(
     if len(setting.weights) < 2:
         return None
     return minimax_weights(statistics, setting.weights, regrets(), Ascent(most_steps=plan.steps))
+
+
+def _climb_tree(
+    setting: Setting, plan: Minimax, found: TreeStatistics, fold: int | None
+) -> MinimaxSearch | None:
+    """The ascent for trees, all of whose regrets are at hand; without a fold if one is given.
+
+    Then it is over clients that have sums without it.
+    """
+    if fold is not None:
+        within = {name: weight for name, weight in setting.weights.items() if name in found.cells}
+        setting = replace(setting, weights=within)
+    return _climb(setting, plan, found, lambda: regrets_at_hand(found))
 
 
 def _climb_linear(

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from fedopl.policies.tree import TreePolicy
+from fedopl.results.sums.finite_statistics import FiniteStatistics
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.server.aggregate.others_choices import choice_fields
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
 from fedopl.server.aggregate.others_policies import Fields, by_version, fields_for_each
@@ -25,12 +27,16 @@ def _of_trees(learned: Learned) -> dict[str, Fields]:
     policy, statistics = learned.policy, learned.tree
     if not isinstance(policy, TreePolicy) or statistics is None:
         raise TypeError("a tree on a grid is learned from cells")
-    return leaf_fields_for_each(learned.setting, policy, statistics)
+    versions = [*learned.setting.trees_by_fold, Searched(policy, statistics)]
+    return leaf_fields_for_each(learned.setting, versions)
 
 
 def _of_candidates(learned: Learned) -> dict[str, Fields]:
+    setting, statistics = learned.setting, learned.statistics
+    assert isinstance(statistics, FiniteStatistics)  # noqa: S101  (candidates are compared)
+    n, versions = len(statistics.names), zip(setting.study.left_out, learned.told, strict=True)
     return by_version(
-        [choice_fields(len(own.statistics.names), own.told, own.weights) for own in learned.choices]
+        [choice_fields(n, told, setting.weights_without(fold)) for fold, told in versions]
     )
 
 

@@ -12,7 +12,7 @@ from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
-from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_fields import fields_about, most_in_query, valued_split
 from fedopl.messages.evaluation.policy_values import (
     N_OWN_CANDIDATES,
     NO_FOLD,
@@ -21,12 +21,12 @@ from fedopl.messages.evaluation.policy_values import (
 )
 from fedopl.messages.message import Query, RowSplit
 from fedopl.messages.trees.leaf_values import ValueLeaves
+from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
-from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import (
     BEST_ARM,
     BEST_CANDIDATE,
@@ -40,6 +40,7 @@ from fedopl.results.value_tables import (
     PersonalTable,
     ValueTable,
     arm_name,
+    valued_as,
 )
 from fedopl.server.aggregate.evaluation import (
     gain_table,
@@ -63,6 +64,8 @@ from fedopl.study.study import Study
 _VALUES_PER_ROW = 0.4
 # An arm is valued if this share of rows has a score for it. A row without one counts for no policy.
 _LEAST_SCORED = 0.999
+# What every client tells. Across folds, values are of those that were learned from fold by fold.
+_TOLD_BY_ALL = ("described", "fitted", "interactions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +92,9 @@ class Candidates:
         self.study = study
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
-        self.beside: dict[str, Policy] = {}  # valued on held-out rows, but not shown in tables
+        self.beside: Mapping[str, Version | ByFold] = {}  # valued, but not shown in tables
         self.others: Mapping[str, Fields] | None = None  # by client, to make a personal policy from
-        # Without each fold, by name of what is valued: policies, or names of those to value in it.
-        self.versions: dict[str, Sequence[Solved]] = {}
+        self.by_fold: dict[str, ByFold] = {}  # what is valued fold by fold
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -128,6 +130,23 @@ class Candidates:
                 self.add_arm(action)
                 room -= 1
 
+    def add_by_fold(self, setting: Setting, chosen: str, price: float = 0.0) -> None:
+        """Value what was learned or chosen without each fold, if values are by fold.
+
+        A best arm or candidate of the other folds is valued only where folds differ in it. The
+        policy was learned at a price of what it spends, if there is a budget.
+        """
+        if not (self.study.evaluation.is_cross_fitted and setting.by_fold):
+            return
+        of_all = {BEST_ARM: arm_name(setting.best_arm), BEST_CANDIDATE: chosen}
+        found = {BEST_ARM: ByFold(map(arm_name, arms_by_fold(setting)))}
+        if not self.study.evaluates:  # what is only valued is the same in all folds
+            is_chosen = self.study.policy.compares_candidates
+            found[BEST_CANDIDATE if is_chosen else chosen] = learn_by_fold(setting, price)
+        for name, own in found.items():
+            if any(one != of_all.get(name) for one in own):
+                self.by_fold[name] = own
+
     def add_references(self) -> None:
         """Add the arms that guardrails compare with."""
         for guardrail in self.study.guardrails.values():
@@ -142,7 +161,9 @@ class Candidates:
         left_out: Sequence[int | None] = (None,),
     ) -> list[Answers[Values]]:
         """The values of all candidates at every client, on rows of this split without each fold."""
-        fields = self.fields(self._checked_names({}))
+        names = self.names()
+        self._check_room(names)
+        fields = self.fields(names)
         folds = [NO_FOLD if fold is None else fold for fold in left_out]
         queries = [EstimateValues(split=split, without=fold, **fields) for fold in folds]
         told = conversation.together(setting.weights, *queries)
@@ -156,7 +177,6 @@ class Candidates:
         *,
         describe: bool,
         asked: Collection[str] | None = None,
-        price: float = 0.0,
     ) -> Evaluated:
         """Values on rows not used for learning, and how decisions split, in one round trip.
 
@@ -168,19 +188,14 @@ class Candidates:
         tree = policy if isinstance(policy, TreePolicy) else None
         queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
-        if by_fold:
-            self.versions = self._without_each_fold(setting, chosen, price)
-        if BEST_ARM in self.versions:
-            self.policies[BEST_ARM] = self._arm(setting.best_arm)
         if by_fold or self.study.evaluation.share:
-            across = self._by_fold() if by_fold else None
-            fields = across or self._held_out(self.beside)
+            fields = self._fields_about(self.beside)
             queries["values"] = (
                 {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
                 if self.others
                 else EstimateValues(**fields)
             )
-            fields = across or self._held_out({})
+            fields = self._fields_about({})
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
         if describe:
@@ -190,7 +205,9 @@ class Candidates:
         if describe and TellInteractions.needed(self.study):
             queries["interactions"] = TellInteractions()
         if describe and self.study.values_leaves and tree:
-            queries["leaves"] = ValueLeaves(tree=tree.numbers())
+            versions = self.by_fold.get(chosen, ByFold()) if by_fold else ByFold()
+            trees = [*versions.policies, tree]
+            queries["leaves"] = ValueLeaves(trees=packed(trees, self.study)["trees"])
         if not queries:
             return Evaluated()
         clients = setting.weights if asked is None else asked
@@ -198,8 +215,8 @@ class Candidates:
         replies = dict(zip(queries, found, strict=True))
         if by_fold:  # only clients whose sums by fold the policies were learned from
             others = {name: "" for name in clients if name not in by_fold}
-            valued = [name for name in queries if isinstance(queries[name], EstimateValues)]
-            replies |= {name: replies[name] and replies[name].without(others) for name in valued}
+            told = [name for name in queries if name not in _TOLD_BY_ALL]
+            replies |= {name: replies[name] and replies[name].without(others) for name in told}
         everything = replies.get("values")
         shown = self._shown(everything, self.own)
         tables = self.tables(setting, shown, chosen) if shown else {}
@@ -254,20 +271,35 @@ class Candidates:
 
     def names(self) -> list[str]:
         """The candidates' names, in the order of clients' answers."""
-        return self._named({})
+        return [*self._asked({})]
 
-    def _named(self, beside: Mapping[str, Policy]) -> list[str]:
-        """Policies, then rules, and last what each fold has another candidate for."""
-        named = in_message_order({**self.policies, **beside}) + self.rules
-        return named + [name for name in self.versions if name not in named]
+    def _asked(self, beside: Mapping[str, Version | ByFold]) -> dict[str, Version | ByFold]:
+        """All that is valued, in the order of clients' answers: candidates, then choices by fold."""
+        rules = {rule: rule for rule in self.rules}
+        found = {**self.policies, **rules, **beside, **self.by_fold}
+        return {name: found[name] for name in in_message_order(found)}
 
     def valued_as(self, chosen: str) -> str:
         """Whose values are those of the way in which the policy was learned or chosen."""
-        return BEST_CANDIDATE if BEST_CANDIDATE in self.versions else chosen
+        return valued_as(chosen, self.by_fold)
+
+    def without_rules(self, chosen: str, policy: Policy | None) -> Policy | ByFold | None:
+        """The policy as it is valued, by fold if values are; None if a rule decides in a fold."""
+        by_fold = self.by_fold.get(self.valued_as(chosen))
+        if by_fold is None:
+            return policy
+        found = ByFold(self.known.get(one, one) if isinstance(one, str) else one for one in by_fold)
+        return found if len(found.policies) == len(found) else None
+
+    @property
+    def known(self) -> dict[str, Policy]:
+        """The policies that have a name: every arm, and the candidates that are no rules."""
+        arms = {arm_name(action): self._arm(action) for action in self.study.actions}
+        return arms | self.policies
 
     def places(self) -> dict[str, int]:
         """The position of each candidate's value in an answer about held-out rows."""
-        names = [*self._named(self.beside), *self.own]
+        names = [*self._asked(self.beside), *self.own]
         return {name: place for place, name in enumerate(names)}
 
     @property
@@ -290,59 +322,23 @@ class Candidates:
             return Answers(answers.exchange, {name: partial(shown, name) for name in answers})
         return Answers(answers.exchange, {name: shown(name) for name in answers})
 
-    def fields(
-        self, names: list[str], beside: Mapping[str, Policy] | None = None
-    ) -> dict[str, Any]:
-        """The fields of a query that hold these candidates, and further policies to value."""
+    def fields(self, names: list[str]) -> dict[str, Any]:
+        """The fields of a query that hold these candidates."""
         policies = [self.policies[name] for name in names if name in self.policies]
         rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
-        return packed([*policies, *(beside or {}).values()], self.study, rules)
+        return packed(policies, self.study, rules)
 
-    def _without_each_fold(
-        self, setting: Setting, chosen: str, price: float
-    ) -> dict[str, Sequence[Solved]]:
-        """What is learned or chosen without each fold, unless that is what all rows chose."""
-        found: dict[str, Sequence[Solved]] = {}
-        if not self.study.evaluates:  # what is only valued is the same in all folds
-            is_chosen = self.study.policy.compares_candidates
-            found[BEST_CANDIDATE if is_chosen else chosen] = learn_by_fold(setting, price)
-        found[BEST_ARM] = [arm_name(action) for action in arms_by_fold(setting)]
-        last = {BEST_CANDIDATE: chosen, BEST_ARM: arm_name(setting.best_arm)}
-        return {name: own for name, own in found.items() if any(x != last.get(name) for x in own)}
+    def _fields_about(self, beside: Mapping[str, Version | ByFold]) -> Fields:
+        """The fields of a query for values of all candidates and of what is valued beside them."""
+        asked = self._asked(beside)
+        self._check_room(asked)
+        fields = fields_about(asked.values(), self.study, self.known)
+        return {"split": valued_split(self.study), **fields}
 
-    def _by_fold(self) -> Fields:
-        """The fields with all candidates, each with its versions, or the same in all folds."""
-        policies = {arm_name(action): self._arm(action) for action in self.study.actions}
-        policies |= self.policies
-        named: dict[str, list[str]] = {}
-        for name, own in self.versions.items():
-            learned = {f"{name} {k}": one for k, one in enumerate(own) if isinstance(one, Policy)}
-            named[name] = [*learned] or [str(one) for one in own]
-            policies |= learned
-        names, folds = self._checked_names({}), self.study.nuisances.folds
-        asked = [named.get(name, [name] * folds) for name in names]
-        used = {one for own in asked for one in own}
-        valued = [name for name in in_message_order(policies) if name in used]
-        places = {name: place for place, name in enumerate([*valued, *self.rules])}
-        rules = [self.study.candidates.index(rule) for rule in self.rules]
-        return {
-            "split": RowSplit.EACH_FOLD,
-            "versions": np.array([[places[one] for one in own] for own in asked], np.float64),
-            **packed([policies[name] for name in valued], self.study, rules),
-        }
-
-    def _held_out(self, beside: Mapping[str, Policy]) -> Fields:
-        """The fields with all candidates and further policies, on held-out rows."""
-        return {
-            "split": RowSplit.EVALUATION,
-            **self.fields(self._checked_names(beside), beside),
-        }
-
-    def _checked_names(self, beside: Mapping[str, Policy]) -> list[str]:
-        names, most = self.names(), most_in_query(self.study)
-        if len(names) + len(beside) > most:
+    def _check_room(self, names: Collection[str]) -> None:
+        most = most_in_query(self.study)
+        if len(names) > most:
             raise OptionError(f"policies: one query carries {most} of them, came {len(names)}")
-        return names
 
 
 def room_for_policies(setting: Setting, n_asked: int) -> int:

@@ -90,6 +90,8 @@ def _why_not_valued(study: Study) -> str | None:
             "whether another policy keeps guardrails can only be measured on the rows of all "
             f"clients; {_ANEW}"
         )
+    if study.evaluation.refits:
+        return f"its values are of a policy that was learned without the held-out rows; {_ANEW}"
     if study.evaluation.splits > 1:
         return f"its values are medians over several splits of the rows of all clients; {_ANEW}"
     if study.is_cautious and study.evaluation.is_cross_fitted:

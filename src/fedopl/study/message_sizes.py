@@ -35,7 +35,7 @@ def check_message_sizes(study: "Study") -> None:
         )
         raise PlacedError("hidden", message, ("policy", "neural", "hidden"))
     at_once = n_actions + 4 + (MOST_DIAGNOSED if study.joining.diagnose else 0)
-    at_once *= folds if study.evaluation.is_cross_fitted else 1
+    at_once = (at_once + 4) * folds if study.evaluation.is_cross_fitted else at_once
     n_numbers = at_once * n_actions * (n_features + 1) * (n_features + 4) // 2
     if study.is_cautious and n_numbers > MOST_NUMBERS:
         message = (

@@ -72,11 +72,6 @@ def why_not_personal(study: "Study") -> str | None:
             "the budget is met by one policy for all clients; no client reports what its personal "
             "policy spends, so no price could be found at which personal policies meet the budget"
         )
-    if study.evaluation.is_cross_fitted and study.policy.has_leaves:
-        return (
-            "values are cross-fitted: each fold is valued by policies learned without it, and no "
-            "personal tree is found without each fold"
-        )
     if not study.evaluation.claims_values:
         return "personal policies are valued on rows that they have not seen, and none are held out"
     return None

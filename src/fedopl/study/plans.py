@@ -17,7 +17,9 @@ from fedopl.study.mixture import FOUND
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
-CROSS_FITTED = "cross-fitted"
+AUTO, CROSS_FITTED, HELD_OUT, REFIT = "auto", "cross-fitted", "held-out", "refit"
+USUAL_SHARE = 0.25  # of rows held out
+MOST_FOLDS_VALUED = 5  # with more, variances across folds exceed what was measured
 MOST_SPLITS = 100
 LEAST_SHARE = 0.05  # of rows held out
 # A share of an even chance: in a uniform trial of many actions, every action is unlikely, and no
@@ -125,16 +127,19 @@ class NuisancePlan(Checked):
 class EvaluationPlan(Checked):
     """How the policy is evaluated, and on which rows."""
 
-    kind: Literal["held-out", "cross-fitted"] = Field(
-        default="held-out",
+    kind: Literal["auto", "cross-fitted", "held-out", "refit"] = Field(
+        default="auto",
         description="cross-fitted: all rows are learned from, and each fold is valued by a policy "
-        "learned without it; for few rows or groups",
+        "learned without it; held-out: a share of rows values the policy learned from the others; "
+        "refit: then the policy is learned once more, from all rows; auto: cross-fitted if the "
+        "policy is solved from sums, else refit; held-out where neither is possible",
     )
     share: float = Field(
-        default=0.25,
+        default=0.0,
         ge=0,
         le=0.5,
-        description="share of rows held out, 0 or 0.05 to 0.5; with 0, no value is claimed",
+        description="share of rows held out, 0 or 0.05 to 0.5; with 0, no value is claimed. Said "
+        "without a kind, these rows are held out; default: a quarter, if any have to be",
     )
     describe: bool = Field(
         default=True, description="clients report how decisions split, and how likely actions were"
@@ -156,17 +161,37 @@ class EvaluationPlan(Checked):
 
     @model_validator(mode="before")
     @classmethod
-    def _holds_none_out(cls, given: object) -> object:
-        if isinstance(given, dict) and given.get("kind") == CROSS_FITTED:
-            if given.get("share", 0):
-                raise ValueError("share: cross-fitted values hold no rows out; leave share out")
-            return {**given, "share": 0.0}
-        return given
+    def _holds_out_what_it_must(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        kind = given.get("kind", HELD_OUT if "share" in given else AUTO)
+        share = given.get("share", USUAL_SHARE if kind in (HELD_OUT, REFIT) else 0.0)
+        if kind == CROSS_FITTED and share:
+            raise ValueError("share: cross-fitted values hold no rows out; leave share out")
+        if kind == AUTO and share:
+            raise ValueError('share: with kind = "auto" the study decides; leave one of both out')
+        if kind == REFIT and not share:
+            raise ValueError("share: refit holds rows out before all are learned from; leave 0 out")
+        return {**given, "kind": kind, "share": share}
 
     @property
     def is_cross_fitted(self) -> bool:
         """Whether all rows are used for learning, and are valued fold by fold."""
         return self.kind == CROSS_FITTED
+
+    def chosen_for(self, study: "Study") -> Self:
+        """The same; if the study is to decide how policies are valued, as it decides."""
+        if self.kind != AUTO:
+            return self
+        if study.nuisances.folds <= MOST_FOLDS_VALUED and why_not_by_fold(study) is None:
+            return self.model_copy(update={"kind": CROSS_FITTED})
+        kind = REFIT if why_not_refit(study) is None else HELD_OUT
+        return self.model_copy(update={"kind": kind, "share": USUAL_SHARE})
+
+    @property
+    def refits(self) -> bool:
+        """Whether the policy is learned once more, from all rows, after it was valued."""
+        return self.kind == REFIT
 
     @property
     def claims_values(self) -> bool:
@@ -226,6 +251,8 @@ def check_values(study: "Study") -> None:
     """Raise a PlacedError unless values can be computed as the study's evaluation says."""
     if study.evaluation.is_cross_fitted and (why := why_not_by_fold(study)):
         raise PlacedError("evaluation.kind", f"values cannot be cross-fitted: {why}; hold rows out")
+    if study.evaluation.refits and (why := why_not_refit(study)):
+        raise PlacedError("evaluation.kind", f"the policy cannot be learned once more: {why}")
     if study.evaluation.splits > 1:
         _check_repeated(study)
 
@@ -237,16 +264,24 @@ def why_not_by_fold(study: "Study") -> str | None:
         return "noise would be added once for each fold"
     if not (policy.can_be_resolved or policy.on_grid or policy.compares_candidates):
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    if study.mixture.kind in FOUND and not (
-        policy.compares_candidates and study.mixture.kind == "minimax"
-    ):
-        return f"a {study.mixture.kind} mixture is found on separate rows"
-    if study.joining.diagnose:
-        return "joining is judged on held-out rows"
-    if study.personal.kind != "none" and policy.has_leaves:
-        return "no personal tree is found without each fold"
-    if study.target is not None:
-        return "a policy is valued at a target on held-out rows"
+    chooses = policy.compares_candidates and study.mixture.kind == "minimax"
+    if study.mixture.kind in FOUND and not (policy.on_grid or chooses):
+        return f"a {study.mixture.kind} mixture is found by asking, not from sums"
+    return None
+
+
+def why_not_refit(study: "Study") -> str | None:
+    """Why the policy cannot be learned once more from all rows; None if it can be."""
+    if study.privacy:
+        return "it would need as much privacy again"
+    if study.evaluates:
+        return "no policy is learned"
+    if study.mixture.kind in FOUND or study.policy.compares_candidates:
+        return "another mixture may be found, or another candidate chosen, than was valued"
+    if study.budget or study.guardrails:
+        return "whether it keeps to a budget, or a guardrail, is known of the one that was valued"
+    if study.joining.diagnose or study.personal.kind != "none" or study.target is not None:
+        return "what is said of clients and of a target is about the policy that was valued"
     return None
 
 

@@ -1,7 +1,13 @@
-"""Repeated splits: divides a study with several splits into one study per split."""
+"""Repeated splits: divides a study with several splits into one study per split.
+
+A policy that is learned once more from all rows, after it was valued, takes a last study, which
+holds none out.
+"""
 
 import hashlib
+from typing import Any
 
+from fedopl.study.plans import HELD_OUT
 from fedopl.study.study import Study
 
 
@@ -13,10 +19,20 @@ def split_studies(study: Study) -> tuple[Study, ...]:
     number of splits grows, new splits come after the existing ones.
     """
     plan = study.evaluation
-    if plan.splits == 1:
+    if plan.splits == 1 and not plan.refits:
         return (study,)
-    first = study.model_copy(update={"evaluation": plan.model_copy(update={"splits": 1})})
-    return (first, *(_again(first, place) for place in range(2, plan.splits + 1)))
+    kind = HELD_OUT if plan.refits else plan.kind
+    first = _evaluated(study, study.name, kind=kind, splits=1)
+    others = [_again(first, place) for place in range(2, plan.splits + 1)]
+    last = _evaluated(first, f"{first.name}, all rows", share=0.0)
+    return (first, *others, *([last] if plan.refits else []))
+
+
+def _evaluated(study: Study, name: str, **said: Any) -> Study:
+    """The study under another name, and evaluated differently."""
+    return study.model_copy(
+        update={"name": name, "evaluation": study.evaluation.model_copy(update=said)}
+    )
 
 
 def _again(first: Study, place: int) -> Study:
@@ -27,9 +43,6 @@ def _again(first: Study, place: int) -> Study:
     digest = hashlib.sha256(f"{first.seed}\x1fsplit {place}".encode()).digest()
     # Not consecutive seeds: users who try several seeds get no split twice.
     seed = int.from_bytes(digest[:6], "little")
-    changes = {
-        "name": f"{first.name}, split {place}",
-        "seed": seed,
-        "evaluation": first.evaluation.model_copy(update={"describe": False}),
-    }
-    return first.model_copy(update=changes)
+    return _evaluated(first, f"{first.name}, split {place}", describe=False).model_copy(
+        update={"seed": seed}
+    )

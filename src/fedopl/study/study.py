@@ -118,6 +118,7 @@ class Study(Checked):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
+        self.__dict__["evaluation"] = self.evaluation.chosen_for(self)
         self._check_table()
         check_basis(self)
         check_caution(self)
@@ -282,7 +283,7 @@ class Study(Checked):
     @property
     def values_leaves(self) -> bool:
         """Whether a run ends with values of the leaves of its tree."""
-        return self.policy.has_leaves and self.evaluation.describe and self.evaluation.share > 0
+        return self.policy.has_leaves and self.evaluation.describe and self.evaluation.claims_values
 
     @property
     def left_out(self) -> tuple[int | None, ...]:

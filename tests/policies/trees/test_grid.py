@@ -168,11 +168,14 @@ def test_a_grid_whose_cells_no_message_could_hold_is_refused():
     features = tuple(f"x{f}" for f in range(100))
     many = {"actions": [f"a{a}" for a in range(30)], "features": features, "policy": "tree"}
     with pytest.raises(OptionError, match=r"tree: its grid has .* cells in 1 node at .* message"):
-        Study(**many)
+        Study(**{"evaluation": 0.25, **many})
     few = {**many, "actions": ("a", "b")}
-    assert Study(**few).most_cells == Study(**few | {"policy": fedopl.Tree(depth=4)}).most_cells
+    assert (
+        Study(**{"evaluation": 0.25, **few}).most_cells
+        == Study(**{"evaluation": 0.25, **(few | {"policy": fedopl.Tree(depth=4)})}).most_cells
+    )
     with pytest.raises(OptionError, match=r"in 8 nodes at once.*depth"):
-        Study(**few | {"policy": fedopl.Tree(depth=5)})
+        Study(**{"evaluation": 0.25, **(few | {"policy": fedopl.Tree(depth=5)})})
 
 
 def test_no_rows_between_the_cuts_is_no_threshold():

@@ -14,8 +14,9 @@ from fedopl.client.local.near_rows import near_sums
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of
 from fedopl.policies.trees.second_look import window
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.server.aggregate.grid_agreement import Counts
-from fedopl.server.oracles.tree_search import Searched, look_twice
+from fedopl.server.oracles.tree_search import look_twice
 
 CUTS = (0.13, -0.37)  # where rewards jump
 LOCAL = fedopl.NuisancePlan(kind="local", propensity="known")

@@ -33,7 +33,7 @@ def learned_again(joined, members, **options):
         data,
         basis="linear",
         nuisances="local",
-        evaluation=fedopl.EvaluationPlan(describe=False),
+        evaluation=fedopl.EvaluationPlan(share=0.25, describe=False),
         **options,
     )
 

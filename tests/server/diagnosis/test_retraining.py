@@ -29,7 +29,7 @@ def compared_and_again(join, kind, nuisances, sizes=SIZES):
             data,
             basis="linear",
             nuisances=nuisances,
-            evaluation=fedopl.EvaluationPlan(describe=False),
+            evaluation=fedopl.EvaluationPlan(share=0.25, describe=False),
             **options,
         )
         yield joined, coalition, again

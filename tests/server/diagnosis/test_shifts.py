@@ -37,7 +37,8 @@ TRIO = alike_world(3, seed=1)
 
 
 def study_of(world, propensity="logistic", **changes):
-    options = {"nuisances": NuisancePlan(propensity=propensity), "joining": True, **changes}
+    options = {"nuisances": NuisancePlan(propensity=propensity), "joining": True}
+    options |= {"evaluation": 0.25, **changes}
     return Study(actions=world.action_names, features=world.feature_names, **options)
 
 

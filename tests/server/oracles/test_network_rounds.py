@@ -45,7 +45,7 @@ def right(policy, *, deep):
 
 @pytest.fixture(scope="module")
 def deep():
-    return fedopl.learn(clients_with(deep=True), basis="linear", **OPTIONS)
+    return fedopl.learn(clients_with(deep=True), basis="linear", **{"evaluation": 0.25, **OPTIONS})
 
 
 def test_it_learns_what_three_features_do_together(deep):
@@ -59,8 +59,10 @@ def test_it_learns_what_three_features_do_together(deep):
 
 def test_where_effects_are_linear_it_is_the_exact_linear_policy():
     clients = clients_with(deep=False, n_rows=400)
-    run = fedopl.learn(clients, basis="linear", **OPTIONS)
-    exact = fedopl.learn(clients, basis="linear", **{**OPTIONS, "policy": "linear"})
+    run = fedopl.learn(clients, basis="linear", **{"evaluation": 0.25, **OPTIONS})
+    exact = fedopl.learn(
+        clients, basis="linear", **{"evaluation": 0.25, **OPTIONS, "policy": "linear"}
+    )
     assert run.policy.is_linear
     assert run.policy.start.parameters.tobytes() == exact.policy.parameters.tobytes()
     contexts = np.random.default_rng(8).standard_normal((500, 4))

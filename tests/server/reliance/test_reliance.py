@@ -41,7 +41,7 @@ def rows_of(n_rows=400, odd=None):
 @pytest.fixture(scope="module")
 def odd():
     """Five clients, of which one has its rewards the wrong way round."""
-    return fedopl.learn(rows_of(odd="client 2"), basis="linear", **QUICK)
+    return fedopl.learn(rows_of(odd="client 2"), basis="linear", **{"evaluation": 0.25, **QUICK})
 
 
 def test_the_client_that_moves_the_solution_most_is_left_out_first(odd):
@@ -57,8 +57,8 @@ def test_what_is_left_out_is_what_a_run_without_it_learns(odd):
     # The outcome models differ, as the odd client's sums are not in them; with local ones they do
     # not, and the run without it is the same.
     local = {"nuisances": fedopl.NuisancePlan(kind="local", propensity="marginal", folds=2)}
-    run = fedopl.learn(rows_of(odd="client 2"), basis="linear", **local)
-    alone = fedopl.learn(others, basis="linear", **local)
+    run = fedopl.learn(rows_of(odd="client 2"), basis="linear", **{"evaluation": 0.25, **local})
+    alone = fedopl.learn(others, basis="linear", **{"evaluation": 0.25, **local})
     without = next(one for one in run.reliance.left_out if one.client == "client 2")
     gain = alone.gains.over(f"everybody gets {alone.best_arm}")
     assert without.best_arm == alone.best_arm
@@ -82,7 +82,9 @@ def section_text(run):
 
 @pytest.mark.parametrize("policy", [fedopl.Tree(depth=1, bins=4), fedopl.Finite()])
 def test_trees_and_candidates_are_left_out_too(policy):
-    run = fedopl.learn(rows_of(odd="client 2"), basis="linear", policy=policy, **QUICK)
+    run = fedopl.learn(
+        rows_of(odd="client 2"), basis="linear", policy=policy, **{"evaluation": 0.25, **QUICK}
+    )
     first = run.reliance.left_out[0]
     assert first.client == "client 2"
     assert first.gain_without is not None or policy.compares_candidates

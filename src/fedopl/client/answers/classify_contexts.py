@@ -14,18 +14,23 @@ from fedopl.client.answers.learning import check_terms
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.diagnosis.classifier_sums import ClassifierSums, ClassifyContexts
+from fedopl.messages.diagnosis.classifier_sums import (
+    ClassifierSums,
+    ClassifyContexts,
+    fitted_split,
+    judged_split,
+)
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 
 
 def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
     """Means or shares by classifier, for the split that was asked about."""
-    if query.split not in (RowSplit.TRAINING, RowSplit.EVALUATION):
+    by_split = {fitted_split(space.study): _slopes, judged_split(space.study): _shares}
+    if query.split not in by_split:
         raise RefusedError(RefusalCode.MALFORMED)
     check_terms(space)
-    by_split = _slopes if query.split is RowSplit.TRAINING else _shares
-    by_target = by_split(space, query.parameters)
+    by_target = by_split[query.split](space, query.split, query.parameters)
     width = query.parameters.shape[1]
     nothing: dict[str, Any] = {
         "loss": 0.0,
@@ -52,14 +57,14 @@ def _weighed(
         yield features, chunk.data.weights_of(rows) / total, chunk.data.groups_of(rows)
 
 
-def _slopes(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
+def _slopes(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[dict[str, Any]]:
     """Loss and gradient without labels, and Hessian, by target."""
     from scipy.special import expit  # here, because it is slow to import
 
     width = classifiers.shape[1]
     losses, pulls = np.zeros(len(classifiers)), np.zeros((len(classifiers), width))
     hessians = np.zeros((len(classifiers), width, width))
-    for features, weights, _ in _weighed(space, RowSplit.TRAINING):
+    for features, weights, _ in _weighed(space, split):
         for target, parameters in enumerate(classifiers):
             margins = features @ parameters
             chances = expit(margins)
@@ -74,11 +79,14 @@ def _slopes(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
     ]
 
 
-def _shares(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
-    """The share of held-out rows that each classifier assigns to its target."""
-    space.check_held_out()
+def _shares(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[dict[str, Any]]:
+    """The share of these rows that each classifier assigns to its target."""
+    if split is RowSplit.EVALUATION:
+        space.check_held_out()
+    if space.n_rows(split) < space.limits.minimum_cell:
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     sums = [JointSums() for _ in classifiers]
-    for features, weights, groups in _weighed(space, RowSplit.EVALUATION):
+    for features, weights, groups in _weighed(space, split):
         for own, parameters in zip(sums, classifiers, strict=True):
             # One product each: with several at once, the bits would depend on their number.
             taken = (features @ parameters > 0).astype(np.float64)
@@ -87,7 +95,7 @@ def _shares(space: Workspace, classifiers: FloatArray) -> list[dict[str, Any]]:
 
 
 def _share(sums: JointSums) -> dict[str, Any]:
-    """The share of held-out rows that one classifier assigns to its target."""
+    """The share of rows that one classifier assigns to its target."""
     found = sums.estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)

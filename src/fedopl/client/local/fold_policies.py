@@ -97,10 +97,7 @@ def _local_trees(
     own: Callable[[], Iterable[ScoredChunk]], rows: StudyRows, study: Study, obeyed: ObeyedScores
 ) -> list[TreePolicy]:
     """The same where the policy is a tree."""
-    found = own
-    if not rows.given.is_on_disk:
-        whole = list(own())  # scored once, and used for every fold and level
-        found = lambda: iter(whole)  # noqa: E731
+    found = rows.kept(own)  # used for every fold and level
     trees = [
         best_local_tree(
             partial(obeyed.to_sum, found, fold), study.tree, study.columns, study.actions

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fedopl.client.local.local_training import Batches, LocalTraining, ScoredStu
 from fedopl.client.local.local_tree import best_local_tree
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.local.score_means import means_of, pair_means, value_slope
-from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
+from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.values import JointSums
 from fedopl.messages.learning.score_sums import ScoreSums
@@ -168,17 +168,9 @@ _ORACLES: dict[str, Callable[[LocalTask], FloatArray]] = {
 
 
 def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
-    is_on_disk, study = task.rows.given.is_on_disk, task.study
-    if is_on_disk and study.tree.thresholds == "observed":
+    study = task.study
+    if task.rows.given.is_on_disk and study.tree.thresholds == "observed":
         raise RefusedError(RefusalCode.ROWS_ON_DISK)
-
     obeyed = ObeyedScores(study, task.draws.client)
-
-    def scored() -> Iterable[ScoredRows]:
-        return obeyed.to_sum(task.parts)
-
-    found = scored
-    if not is_on_disk:
-        whole = list(scored())  # scored once, and used for every level
-        found = lambda: iter(whole)  # noqa: E731
+    found = task.rows.kept(partial(obeyed.to_sum, task.parts))  # used for every level
     return as_array(best_local_tree(found, study.tree, study.columns, study.actions))

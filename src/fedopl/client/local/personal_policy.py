@@ -84,10 +84,7 @@ class PersonalTask:
         return least_noisy([self._found(one) for one in self.scored], n_rows)
 
     def _found(self, scored: ScoredChunks) -> FoundBy[ScoredChunks]:
-        parts: ScoredChunks = partial(chunks_without, scored, self.without)
-        if not self.rows.given.is_on_disk:
-            held = list(parts())  # scored once, and used several times
-            parts = lambda: iter(held)  # noqa: E731
+        parts = self.rows.kept(partial(chunks_without, scored, self.without))
         own = client_sums(parts, self.rows, self.without)
         return FoundBy(parts, WeighedPath.of(own, self.others, self.scaling, self.likelihoods))
 

@@ -5,7 +5,7 @@ must exceed what a search among all questions achieves by chance.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +31,7 @@ class PersonalTreeTask:
     """A client's rows with the study's scores and with its own, and what it was sent."""
 
     study: Study
-    scored: tuple[ScoredParts, ...]  # by the study's models, then perhaps by own models
+    scored: Sequence[ScoredParts]  # by the study's models, then perhaps by own models
     n_rows: int
     root: Node  # of the shared tree
     own_root: Node  # of the tree that the client learned alone

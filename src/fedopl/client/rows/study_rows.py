@@ -1,8 +1,8 @@
 """One study's view of the rows: folds assigned, sorted by fold and action, rare values held."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,16 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
+
+# Behind the folds come the rows that are held out.
+_FOLDS_OF = {
+    RowSplit.TRAINING: slice(0, -1),
+    RowSplit.EACH_FOLD: slice(0, -1),
+    RowSplit.FITTING: slice(1, -1),
+    RowSplit.VALIDATION: slice(0, 1),
+    RowSplit.EVALUATION: slice(-1, None),
+}
+_Part = TypeVar("_Part")
 
 
 class StudyRows:
@@ -88,6 +98,13 @@ class StudyRows:
             outcome=self.outcome,
             clip=Clip.of(self._study),
         )
+
+    def kept(self, parts: Callable[[], Iterable[_Part]]) -> Callable[[], Iterable[_Part]]:
+        """What is made of the rows, for several passes: made once, if they are in memory."""
+        if self.given.is_on_disk:
+            return parts
+        made = list(parts())
+        return lambda: iter(made)
 
     def chunks_and_parts(self) -> Iterator[tuple[Chunk, Folds]]:
         """The rows, and the part (of `N_PARTS`) of each."""
@@ -272,31 +289,20 @@ class StudyRows:
 
     def n_rows(self, split: RowSplit) -> int:
         """The number of rows of a split."""
-        return self._sizes[split]
+        return int(self.rows_by_fold_action[_FOLDS_OF[split]].sum())
 
     def weight_of(self, split: RowSplit) -> float:
-        """The total weight of training or held-out rows; their number, if rows have no weights."""
+        """The total weight of a split's rows; their number, if rows have no weights."""
         weights, folds = self.given.weights, self.folds_as_given
         if weights is None:
             return float(self.n_rows(split))
         if not self.given.is_on_disk:
             return float(self.whole.data.weights_of(self.whole.rows(split)).sum())
-        are_held_out, total = split is RowSplit.EVALUATION, 0.0
+        in_split, total = np.zeros(folds.n_folds + 1, np.bool_), 0.0
+        in_split[_FOLDS_OF[split]] = True
         for rows in self.given.slices(ROWS_PER_CHUNK):
-            is_held_out = folds.of_row[rows] == folds.n_folds
-            total += float(weights[rows][is_held_out == are_held_out].sum())
+            total += float(weights[rows][in_split[folds.of_row[rows]]].sum())
         return total
-
-    @computed_once
-    def _sizes(self) -> dict[RowSplit, int]:
-        first, *others, held_out = self.rows_by_fold_action.sum(axis=1).tolist()
-        return {
-            RowSplit.TRAINING: first + sum(others),
-            RowSplit.EACH_FOLD: first + sum(others),
-            RowSplit.FITTING: sum(others),
-            RowSplit.VALIDATION: first,
-            RowSplit.EVALUATION: held_out,
-        }
 
     # --- summing them --------------------------------------------------------------------------
 

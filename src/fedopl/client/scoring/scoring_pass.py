@@ -200,7 +200,7 @@ def scored_chunks(
     """Score all rows, into the file if there is one."""
     chunks = rows.chunks()
     sampled: dict[int, slice] = {}
-    if plan.describe or (scorer.corrects and plan.share > 0 and file is None):
+    if plan.describe or (scorer.corrects and plan.claims_values and file is None):
         starts = [own.start or 0 for own in chunks.chunks]
         sampled = dict(zip(starts, sampled_rows(rows.training_by_chunk), strict=True))
     if file:

@@ -71,7 +71,7 @@ class StudyScores:
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
     interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
     excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
-    changes: FloatArray  # (n_held_out, n_actions)  of their scores; no rows where nothing was found
+    changes: FloatArray  # (n_valued, n_actions)  of their scores; no rows where nothing was found
     limited: IntArray  # (n_limited,)  rows whose weight is limited for learning, ascending
     unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
@@ -110,7 +110,7 @@ class StudyScores:
             start = stop
 
     def evaluated(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
-        """The same, with scores whose weights nobody limited."""
+        """The same, with scores as they value: weights are not limited, and models corrected."""
         return self.of(chunks).by_rows(self._for_evaluation)
 
     def _for_evaluation(self, rows: slice, chunks: Iterable[ScoredChunk]) -> Iterator[ScoredChunk]:
@@ -120,13 +120,16 @@ class StudyScores:
             start += chunk.data.n_rows
 
     def for_evaluation(self, chunk: ScoredChunk, start: int = 0) -> ScoredChunk:
-        """The chunk that starts at this row, with scores whose weights are not limited."""
-        first, last = np.searchsorted(self.limited, [start, start + chunk.data.n_rows])
-        if first == last:
+        """The chunk that starts at this row, with scores as they value training rows."""
+        stop = start + chunk.data.n_rows
+        first, last = np.searchsorted(self.limited, [start, stop])
+        # Of held-out rows, which are fewer than all, scores have changed already.
+        corrected = self.changes.any() and len(self.changes) == len(self.values)
+        if first == last and not corrected:
             return chunk
         rows, values = self.limited[first:last] - start, chunk.scores.copy()
         values[rows, chunk.data.actions[rows]] = self.unlimited[first:last]
-        return chunk.with_scores(values)
+        return chunk.with_scores(values + self.changes[start:stop] if corrected else values)
 
 
 def score_chunks(
@@ -154,9 +157,10 @@ def score_chunks(
     else:
         (just,) = found.in_memory
         values = just.chunk.scores
-        if scorer.corrects and plan.share > 0 and sample is not None:
-            sample, changes = _corrected(scorer, just, hidden, sample)
-        if changes.any():
+        if scorer.corrects and plan.claims_values and sample is not None:
+            split = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
+            sample, changes = _corrected(scorer, just, hidden, sample, split)
+        if changes.any() and not plan.is_cross_fitted:  # then rows are learned from, too
             values = values.copy()
             values[just.chunk.rows(RowSplit.EVALUATION)] += changes
     fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
@@ -185,14 +189,14 @@ def _joined(parts: list[NDArray[Scalar]]) -> NDArray[Scalar]:
 
 
 def _corrected(
-    scorer: Scorer, just: JustScored, hidden: BoolArray, sample: FittedRows
+    scorer: Scorer, just: JustScored, hidden: BoolArray, sample: FittedRows, split: RowSplit
 ) -> tuple[FittedRows, FloatArray]:
-    """The sample with what features do together in its means, and changes of held-out scores."""
+    """The sample with what features do together in its means, and changes of valued scores."""
     without = scorer.masked | scorer.few_took | hidden
     found = find_products(sample, may_be_corrected(just.chunk, without))
     if found is None:
         return sample, np.empty((0, len(hidden)))
-    changes = changes_by(found.products, just.chunk, just.nuisances, scorer.plan.clip)
+    changes = changes_by(found, just.chunk, just.nuisances, scorer.plan.clip, split)
     return replace(sample, means=sample.means + found.out_of_fold), changes
 
 

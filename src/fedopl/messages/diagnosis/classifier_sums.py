@@ -15,7 +15,7 @@ MOST_TARGETS = 10  # whose contexts are distinguished from all others' at once
 
 @message
 class ClassifierSums(Message, code=129):
-    """By target, means over training rows with σ = σ(θᵀx), or the share of held-out rows assigned.
+    """By target, means over fitted rows with σ = σ(θᵀx), or the share of other rows assigned.
 
     A row is assigned to the target if θᵀx > 0. Parts that were not asked for are zero.
     """
@@ -32,8 +32,8 @@ class ClassifierSums(Message, code=129):
 class ClassifyContexts(Query[ClassifierSums], code=15, asked=Asked.EACH):
     """Ask how these classifiers treat the client's contexts: one classifier per client.
 
-    On training rows, the answer serves the next step of Newton's method; on held-out rows, the
-    accuracy. All clients are asked the same, whether a target or not.
+    On rows that they are fitted to, the answer serves the next step of Newton's method; on others,
+    the accuracy. All clients are asked the same, whether a target or not.
     """
 
     title = "Whose contexts these are"
@@ -43,7 +43,7 @@ class ClassifyContexts(Query[ClassifierSums], code=15, asked=Asked.EACH):
 
     @classmethod
     def most(cls, _study: Study) -> int:
-        """Steps of the search, and one query about held-out rows."""
+        """Steps of the search, and one query about other rows."""
         return MOST_ROUNDS + 1
 
     @classmethod
@@ -51,12 +51,22 @@ class ClassifyContexts(Query[ClassifierSums], code=15, asked=Asked.EACH):
         """Whether the study asks if joining pays."""
         return study.joining.diagnose
 
-    def fault_in(self, answer: ClassifierSums, _study: Study, _n_rows: int) -> str | None:
-        """Check shares of rows and, on training rows, means: scaled ones would gain weight."""
+    def fault_in(self, answer: ClassifierSums, study: Study, _n_rows: int) -> str | None:
+        """Check shares of rows and, on fitted rows, means: scaled ones would gain weight."""
         fault = _fault_in_shares(answer, len(self.parameters))
-        if fault or self.split is RowSplit.EVALUATION:
+        if fault or self.split is judged_split(study):
             return fault
         return _fault_in_means(answer, self.parameters)
+
+
+def fitted_split(study: Study) -> RowSplit:
+    """The rows that classifiers are fitted to: all but the first fold, if none are held out."""
+    return RowSplit.FITTING if study.evaluation.is_cross_fitted else RowSplit.TRAINING
+
+
+def judged_split(study: Study) -> RowSplit:
+    """The rows that show how good they are: the first fold, if none are held out."""
+    return RowSplit.VALIDATION if study.evaluation.is_cross_fitted else RowSplit.EVALUATION
 
 
 def _fault_in_shares(answer: ClassifierSums, n_targets: int) -> str | None:

@@ -1,20 +1,23 @@
 """The policies that a query asks about: a field for each kind, named by the kind itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
-from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES
+from fedopl.policies.by_fold import ByFold, Version, versions_of
+from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed
+from fedopl.policies.policy import Policy
 from fedopl.study.message_sizes import MOST_DIAGNOSED
 from fedopl.study.study import Study
 
 Each = TypeVar("Each")
-# What would be learned without each of three clients: one of them is among the usual ones.
-_LEFT_OUT = 2
+# What would be learned without each of three clients: one of them is among the usual ones. And if
+# values are by fold, best arms may be, too: of all clients, and without each of the three.
+_LEFT_OUT, _ARMS_BY_FOLD = 2, 4
 
 
 @message
@@ -84,9 +87,14 @@ class AsksByFold(AsksAboutPolicies[AnswerType]):
         """Whether there is a version for each fold that the study values, and no policy besides."""
         if not self.is_by_fold:
             return not len(self.versions)
-        folds = study.nuisances.folds if study.evaluation.is_cross_fitted else 0
-        places = set(self.versions.ravel().tolist())
-        return self.versions.shape[1] == folds and places == set(range(self.n_policies))
+        is_each = study.evaluation.is_cross_fitted
+        is_each = is_each and self.versions.shape[1] == study.nuisances.folds
+        return is_each and {*self.versions.ravel().tolist()} == {*range(self.n_policies)}
+
+    def is_one_valued(self, study: Study) -> bool:
+        """Whether it is about one candidate, as policies of the study are valued."""
+        is_valued = self.is_by_fold == study.evaluation.is_cross_fitted
+        return is_valued and self.n_asked == 1 and self.versions_fit(study)
 
 
 @message
@@ -94,6 +102,44 @@ class AsksAboutSplit(Query[AnswerType]):
     """The rows that an answer is about; as the last base of a query, its field is sent first."""
 
     split: RowSplit
+
+
+def fields_about(
+    asked: Iterable[Version | ByFold], study: Study, known: Mapping[str, Policy] | None = None
+) -> dict[str, Any]:
+    """The fields of a query for values of these candidates, each in as many versions as valued.
+
+    A name is that of a known policy, or of a rule of the study. A policy that is in several
+    versions is carried once.
+    """
+    each = versions_of(asked, n_versions_in(study), known or {})
+    if not study.evaluation.is_cross_fitted:
+        return _carrying([one for (one,) in each], study)
+    carried = {_key(one): one for own in each for one in own}
+    places = {key: place for place, key in enumerate(in_message_order(carried))}
+    versions = [[places[_key(one)] for one in own] for own in each]
+    return {"versions": np.array(versions, np.float64), **_carrying([*carried.values()], study)}
+
+
+def _carrying(carried: Sequence[Version], study: Study) -> dict[str, FloatArray]:
+    policies = [one for one in carried if isinstance(one, Policy)]
+    rules = [study.candidates.index(one) for one in carried if isinstance(one, str)]
+    return packed(policies, study, rules)
+
+
+def _key(version: Version) -> int | str:
+    """The same for the same policy."""
+    return version if isinstance(version, str) else id(version)
+
+
+def n_versions_in(study: Study) -> int:
+    """How many versions of a policy are valued: one for each fold, or one on held-out rows."""
+    return study.nuisances.folds if study.evaluation.is_cross_fitted else 1
+
+
+def valued_split(study: Study) -> RowSplit:
+    """The rows that policies are valued on: held-out ones, or all if values are cross-fitted."""
+    return RowSplit.EACH_FOLD if study.evaluation.is_cross_fitted else RowSplit.EVALUATION
 
 
 def most_candidates(study: Study) -> int:
@@ -107,4 +153,5 @@ def most_candidates(study: Study) -> int:
 
 def most_in_query(study: Study) -> int:
     """How many policies one query may ask about: these, and those without one client."""
-    return most_candidates(study) + _LEFT_OUT
+    by_fold = _ARMS_BY_FOLD if study.evaluation.is_cross_fitted else 0
+    return most_candidates(study) + _LEFT_OUT + by_fold

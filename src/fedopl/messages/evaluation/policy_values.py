@@ -30,6 +30,7 @@ NO_FOLD = -1  # that all training rows count
 MOST_TRIED, MOST_COMPARED = 256, 64
 # Whole groups of rows are held out together, so their rows need not be in the agreed proportion.
 MOST_BY_GROUPS = 20
+MOST_WIDER = 3.0  # the largest factor of a difference's variance across folds
 ROUNDING_OF_SQUARES = 1e-13  # the rounding error of a sum of squares, as a share of it
 
 
@@ -130,14 +131,18 @@ class EstimateValues(
 
 
 def _fault_in_differences(covariances: FloatArray) -> str | None:
-    """Check that no value and no difference of two has a negative variance.
+    """Check that no value and no difference of two has a variance that none can have.
 
     Across folds, these are all that covariances say: each was made larger by a factor of its own.
     """
     own = np.diagonal(covariances)
     sizes = own + own[:, None]
-    if own.min() < 0 or (sizes - 2 * covariances < -EIGENVALUE_TOLERANCE * sizes).any():
+    apart = sizes - 2 * covariances
+    if own.min() < 0 or (apart < -EIGENVALUE_TOLERANCE * sizes).any():
         return "a variance is negative"
+    deviations = np.sqrt(own)
+    if (apart > MOST_WIDER * (deviations + deviations[:, None]) ** 2 * (1 + CELL_TOLERANCE)).any():
+        return "a difference varies more than the two values together"
     return None
 
 

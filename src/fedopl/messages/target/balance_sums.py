@@ -10,8 +10,9 @@ from typing import Annotated
 import numpy as np
 
 from fedopl.messages.combining import PerClient
+from fedopl.messages.evaluation.policy_fields import valued_split
 from fedopl.messages.evaluation.policy_values import most_rows
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
+from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE, fault_in_moments
 from fedopl.study.study import Study
 
@@ -21,7 +22,7 @@ MOST_BALANCING_STEPS = 8
 
 @message
 class BalanceSums(Message, code=125):
-    """Weighted means of b and of its products over held-out rows, and the mean weight's logarithm.
+    """Weighted means of b and of its products over valued rows, and the mean weight's logarithm.
 
     `released` is 0 if the weights would depend on too few rows: then all else is zero.
     """
@@ -62,7 +63,7 @@ class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH):
         """Check the number of rows, and that products fit the means."""
         if answer.released not in (0, 1) or answer.scored not in (0, 1):
             return "tells a part of its sums"
-        if answer.n_rows < 1 or answer.n_rows > most_rows(study, RowSplit.EVALUATION, n_rows):
+        if answer.n_rows < 1 or answer.n_rows > most_rows(study, valued_split(study), n_rows):
             return f"sums of {answer.n_rows:,} rows, of which it has fewer"
         if not answer.released:
             return "sums that were not released" if answer.means.any() else None

@@ -1,13 +1,13 @@
 """The values of a policy and every action at a target, by weights for all sources' rows together.
 
-The target's part is that of `transported_values`. Every source weights its held-out rows by the η
-that was found with all sources' sums, so that only all of them together resemble the target.
+The target's part is that of `transported_values`. Every source weights its rows by the η that
+was found with all sources' sums, so that only all of them together resemble the target.
 """
 
 from typing import Annotated
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
+from fedopl.messages.evaluation.policy_fields import AsksByFold, n_versions_in
 from fedopl.messages.message import Array, Asked, Axis, message
 from fedopl.messages.target.transported_values import TransportedValues, fault_in_transported
 from fedopl.study.study import Study
@@ -26,7 +26,7 @@ class JointValues(TransportedValues, code=126):
 
 @message
 class ValueJointly(
-    AsksAboutPolicies[JointValues],
+    AsksByFold[JointValues],
     code=61,
     asked=Asked.EACH,
     permission="values",
@@ -36,7 +36,7 @@ class ValueJointly(
     title = "What the policy is worth at the target, by all sources' rows together"
     content = "means of values and of what they leave of scores, how precise they are, and shares"
     share: float  # the client's share of all sources' weights
-    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+    models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.TERMS)]  # one for each version
     centres: Annotated[Array, (Axis.PARAMETERS,)]
     scales: Annotated[Array, (Axis.PARAMETERS,)]
     slopes: Annotated[Array, (Axis.BALANCED,)]  # η
@@ -48,8 +48,9 @@ class ValueJointly(
         return study.target is not None and study.target.may_balance_jointly
 
     def is_plausible(self, study: Study) -> bool:
-        """Check for one policy, scales above zero and a share of a whole."""
-        fits = self.n_policies == 1 and 0 <= self.share <= 1 and bool((self.scales > 0).all())
+        """Check for one policy in all versions, scales above zero and a share of a whole."""
+        fits = 0 <= self.share <= 1 and bool((self.scales > 0).all())
+        fits = fits and self.is_one_valued(study) and len(self.models) == n_versions_in(study)
         return fits and super().is_plausible(study)
 
     def fault_in(self, answer: JointValues, study: Study, n_rows: int) -> str | None:

@@ -1,4 +1,4 @@
-"""The value of each action in each leaf of a finished tree, on held-out rows."""
+"""What is expected in each leaf of a finished tree, on rows that had no part in it."""
 
 from typing import Annotated
 
@@ -12,20 +12,26 @@ from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.policies.trees.nodes import LEAF
 from fedopl.study.study import Study
 
+# If values are cross-fitted: the value, the gain over what was done, the share decided alike.
+N_BY_FOLD = 3
+_ALIKE = 2
+
 
 @message
 class LeafValues(Message, code=76):
-    """By leaf: its share of held-out rows, and the mean score of each action with its variance.
+    """By leaf: its share of valued rows, and the mean score of each action with its variance.
 
-    Zero rows if a leaf, or an action in it, has too few.
+    If values are cross-fitted, in place of actions: the mean score of what the tree that was
+    learned without a row's fold decides for it, how much that is above what was done, and whether
+    it is the action of the leaf. Zero rows if a leaf, or a number of it, has too few.
     """
 
     counts: Annotated[Array, (Axis.LEAVES,), PerClient]
     shares: Annotated[Array, (Axis.LEAVES,), PerClient]
-    rows: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
-    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
-    means: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]
-    variances: Annotated[Array, (Axis.LEAVES, Axis.ACTIONS), PerClient]  # of the means
+    rows: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]
+    degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]
+    means: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]
+    variances: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]  # of the means
 
     def likely_shares(self) -> FloatArray:  # (n_leaves,)
         """Shares of rows; what is left is divided alike between leaves that were left out."""
@@ -35,12 +41,16 @@ class LeafValues(Message, code=76):
 
 
 @message
-class ValueLeaves(Query[LeafValues], code=12, asked=Asked.EACH, permission="values"):
-    """Ask for the value of each action in each leaf of a tree, on held-out rows."""
+class ValueLeaves(Query[LeafValues], code=147, asked=Asked.EACH, permission="values"):
+    """Ask for the value of each action in each leaf of a tree, on held-out rows.
+
+    If values are cross-fitted, the trees that were learned without each fold come first, and decide
+    for the rows of their folds: those of a leaf helped to find it, and say too much of its action.
+    """
 
     title = "What leaves are worth"
     content = "by leaf: its share of rows, and means of scores"
-    tree: Annotated[Array, (Axis.TREE_NODES, Axis.NODE_NUMBERS)]
+    trees: Annotated[Array, (Axis.VERSIONS, Axis.TREE_NODES, Axis.NODE_NUMBERS)]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
@@ -49,15 +59,18 @@ class ValueLeaves(Query[LeafValues], code=12, asked=Asked.EACH, permission="valu
 
     def fault_in(self, answer: LeafValues, study: Study, n_rows: int) -> str | None:
         """Check shares of rows in every leaf, and that means have a variance."""
-        n_leaves = int((self.tree[:, 0] == LEAF).sum())
+        n_leaves, is_by_fold = int((self.trees[-1][:, 0] == LEAF).sum()), len(self.trees) > 1
         numbers = (answer.counts, answer.rows, answer.degrees_of_freedom, answer.variances)
         if any(len(part) != n_leaves for part in (*numbers, answer.shares, answer.means)):
             return "the leaves are not those of the tree"
         if (answer.shares < 0).any() or answer.shares.sum() > 1 + CELL_TOLERANCE:
             return "a share of rows is outside 0 to 1"
+        if is_by_fold and (abs(answer.means[:, _ALIKE] - 0.5) > 0.5 + CELL_TOLERANCE).any():
+            return "a share of rows is outside 0 to 1"
         if min(part.min() for part in numbers) < 0:
             return "a number of rows or a variance is negative"
-        if answer.rows.sum(axis=0).max() > most_rows(study, RowSplit.EVALUATION, n_rows):
+        split = RowSplit.TRAINING if is_by_fold else RowSplit.EVALUATION
+        if answer.rows.sum(axis=0).max() > most_rows(study, split, n_rows):
             return "values of more rows than it has"
         if (answer.degrees_of_freedom > np.maximum(answer.rows - 1, 0)).any():
             return "more degrees of freedom than rows"

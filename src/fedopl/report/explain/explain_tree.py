@@ -8,6 +8,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf, Node, branches_of
 from fedopl.report.explain.leaf_words import (
     LeafInWords,
+    across_folds,
     leaf_sentences,
     leaves_in_words,
     on_missing,
@@ -114,6 +115,8 @@ def _ended_early(record: Record) -> str:
 
 def _legend(record: Record) -> str:
     outcome = OutcomeWords.of(record.study)
+    if record.study.evaluation.is_cross_fitted:
+        return f"{across_folds(outcome.name)} {outcome.better[0].upper()}{outcome.better[1:]}."
     return (
         f"Values are expected {outcome.name} per decision ± standard error on held-out rows; "
         f"{outcome.better}."
@@ -123,13 +126,13 @@ def _legend(record: Record) -> str:
 def _notes(leaf: LeafInWords) -> list[str]:
     """The notes beside and below a leaf's action."""
     lines: list[str] = []
-    for value in [f"{action} {leaf.value(action)}" for action in leaf.values]:
+    for value in [f"{of} {told}" for of, told in leaf.told.items()]:
         if lines and len(lines[-1]) + len(value) < _MOST_LETTERS:
             lines[-1] += f", {value}"
         else:
             lines.append(value)
     if leaf.unknown and not lines:
-        lines = ["too few held-out rows to tell"]
+        lines = ["too few rows to tell" if leaf.is_across else "too few held-out rows to tell"]
     elif leaf.unknown:
         names = [f"'{name}'" for name in leaf.unknown]
         lines.append(f"no client could value {listed(names)}")

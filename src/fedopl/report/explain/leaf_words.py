@@ -19,18 +19,27 @@ from fedopl.report.words.numbers import (
     with_error,
 )
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LeafRow
+from fedopl.results.value_tables import ALIKE, LEAF_GAIN, LEARNED, LeafRow
 
 _CLEAR = 2.0  # standard errors that a difference has to exceed to be worth a word
 _CHANCE = 44  # one comparison of so many exceeds them where there is no difference at all
 _EVERYBODY = "everybody"
+# What is told across folds, in place of the values of actions.
+ACROSS = {
+    LEARNED: "Value, fold by fold",
+    LEAF_GAIN: "Gain over what was done",
+    ALIKE: "Decided alike",
+}
 
 _Answer = tuple[Branch, bool]  # a question, and whether the answer is yes
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeafInWords:
-    """One leaf; values are in logged units: the leaf's own action first, then the best."""
+    """One leaf; values are in logged units: the leaf's own action first, then the best.
+
+    If values are cross-fitted, values are of trees that were learned without the fold of each row.
+    """
 
     who: str
     action: str
@@ -39,20 +48,30 @@ class LeafInWords:
     unknown: tuple[str, ...]  # actions without a value
     better: tuple[str, ...]  # actions that are clearly better on held-out rows
     decimals: int  # of values, the same in all leaves
+    is_across: bool  # whether values are across folds
 
     @property
     def people(self) -> str:
-        """How many rows end in this leaf; empty if not reported."""
+        """How many people end in this leaf; empty if not reported."""
         return "" if self.share is None else f"{percent(self.share)} of people"
 
     @property
     def n_rows(self) -> int:
-        """The number of held-out rows in the leaf."""
+        """The number of valued rows in the leaf."""
         return max((value.n_rows for value in self.values.values()), default=0)
 
     def value(self, action: str) -> str:
         """The value of an action in this leaf, with its standard error."""
+        if self.is_across and action == ALIKE:
+            return percent(self.values[action].value)
         return with_error(self.values[action], self.decimals)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Every value, by what it is of, in words."""
+        if self.is_across:
+            return {ACROSS[name].lower(): self.value(name) for name in self.values}
+        return {name: self.value(name) for name in self.values}
 
     @property
     def compared(self) -> list[str]:
@@ -74,12 +93,13 @@ def leaves_in_words(policy: TreePolicy, record: Record | None = None) -> list[Le
     """Every leaf, from the first answer yes to the last answer no; with a record, its numbers."""
     rows = record.leaves if record else ()
     sign = record.study.reward_sign if record else 1.0
+    is_across = record is not None and record.study.evaluation.is_cross_fitted
     decimals = common_decimals([row.estimate for row in rows if row.estimate])
     found = []
     for place, (path, leaf) in enumerate(_paths(policy.root)):
         own = [row for row in rows if row.leaf == place]
         action = policy.action_names[leaf.action]
-        found.append(_leaf(_who(policy, path), action, own, sign, decimals))
+        found.append(_leaf(_who(policy, path), action, own, sign, decimals, is_across=is_across))
     return found
 
 
@@ -102,6 +122,17 @@ def on_missing(policy: TreePolicy) -> list[str]:
     if not may_be_missing or all(isinstance(column, LevelColumn) for column in asked):
         return []
     return ["A number that is missing counts as 0 in these questions."]
+
+
+def across_folds(outcome: str) -> str:
+    """What is told of a leaf across folds, and why it is not the value of its action."""
+    return (
+        "All rows helped to find the leaves, so on them the action of a leaf looks better than it "
+        "is. Instead, each row gets what the tree decides that was learned without the row's fold: "
+        f"values are the expected {outcome} per decision of these trees, with standard errors, and "
+        "gains are over what was done. Decided alike are people for whom these trees decide on the "
+        "action of the leaf. The fewer they are, the less is known of that action there."
+    )
 
 
 def second_thoughts(leaves: list[LeafInWords]) -> list[str]:
@@ -138,9 +169,13 @@ def _doubt(leaf: LeafInWords) -> str:
     return f"{where}: {others} rather than '{leaf.action}' {leaf.value(leaf.action)}."
 
 
-def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int) -> LeafInWords:
+def _leaf(
+    who: str, action: str, rows: list[LeafRow], sign: float, decimals: int, *, is_across: bool
+) -> LeafInWords:
     known = {row.action: row.estimate for row in rows if row.estimate}
-    order = sorted(known, key=lambda name: (name != action, -sign * known[name].value))
+    order = [*known]
+    if not is_across:
+        order.sort(key=lambda name: (name != action, -sign * known[name].value))
     return LeafInWords(
         who=who,
         action=action,
@@ -149,6 +184,7 @@ def _leaf(who: str, action: str, rows: list[LeafRow], sign: float, decimals: int
         unknown=tuple(row.action for row in rows if not row.estimate),
         better=tuple(n for n in order if _is_better(known[n], known.get(action), sign)),
         decimals=decimals,
+        is_across=is_across,
     )
 
 

@@ -14,7 +14,6 @@ from fedopl.report.words.numbers import Span
 # In inches: the figure's height, and the room around and between the two panels.
 _HEIGHT, _FOOT, _HEAD, _LEFT, _BETWEEN, _RIGHT = 2.55, 0.5, 0.32, 0.55, 0.62, 0.15
 _APART = 0.012  # of the axis: so that intervals at the same α do not cover each other
-_VALUES = "value on held-out rows"
 _AXIS = "α: share of the others' weight moved"
 _SHIFT = Key(colour="action-2", text="shift", mark="■")
 
@@ -40,8 +39,8 @@ def path_keys(target: str, *, shift: bool) -> tuple[Key, ...]:
     )
 
 
-def path_chart(name: str, points: list[Along], constant: float) -> Drawing:
-    """Two panels over the same values of α."""
+def path_chart(name: str, points: list[Along], constant: float, rows: str) -> Drawing:
+    """Two panels over the same values of α; `rows` says which rows are valued."""
     width = (WIDTH - _LEFT - _BETWEEN - _RIGHT) / 2
 
     def draw(figure: Figure) -> None:
@@ -51,7 +50,8 @@ def path_chart(name: str, points: list[Along], constant: float) -> Drawing:
         _series(values, points, in_base, _APART, (QUIET, "s", "--"))
         _series(values, points, at_target, -_APART, (ACCENT, "o", "-"))
         _bounds(bounds, points)
-        for axes, title in ((values, _VALUES), (bounds, f"bound at constant {constant:g}")):
+        titles = (f"value on {rows}", f"bound at constant {constant:g}")
+        for axes, title in zip((values, bounds), titles, strict=True):
             axes.set_title(title, color=QUIET, pad=7)
             axes.set_xlim(-0.05, 1.05)
             axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])

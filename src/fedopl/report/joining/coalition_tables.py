@@ -40,7 +40,7 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     about = _about(facts, coalitions)
     return (
         Heading("Who would learn with whom"),
-        Text(coalitions_in_short(coalitions)),
+        Text(coalitions_in_short(facts, coalitions)),
         *_pairs(facts, coalitions),
         _table(facts, coalitions, about),
         *_worth(facts, coalitions),
@@ -48,16 +48,16 @@ def coalition_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     )
 
 
-def coalitions_in_short(coalitions: Coalitions) -> str:
+def coalitions_in_short(facts: JoiningFacts, coalitions: Coalitions) -> str:
     """Which coalitions surely no member wants to leave, and which some member surely does."""
     stable = [one for one in coalitions.compared if one.stability == "surely"]
     left = [one for one in coalitions.compared if one.stability == "surely not"]
     level = percent(coalitions.grand.level)
     said = (
         "A coalition is individually stable if no member would do better alone. A member's own "
-        f"held-out rows decide this only if its whole {level} interval lies to one side. These "
-        f"intervals hold for all {count(len(coalitions.compared))} coalitions together, with 95 "
-        "%. "
+        f"{facts.valued('rows')} decide this only if its whole {level} interval lies to one side. "
+        f"These intervals hold for all {count(len(coalitions.compared))} coalitions together, "
+        "with 95 %. "
     )
     if stable:
         said += f"Surely stable: {_names_of(coalitions, stable)}. "
@@ -180,7 +180,9 @@ def _how(facts: JoiningFacts) -> str:
         if study.nuisances.kind == "federated"
         else ""
     )
+    by_fold = " Each fold is valued by the one learned without it."
     return (
         "A coalition's policy is learned from its members' sums alone, every row counting the "
-        f"same (n̄ among the members), {_HOW_LEARNED[study.policy.kind]}.{shared}"
+        f"same (n̄ among the members), {_HOW_LEARNED[study.policy.kind]}."
+        f"{by_fold * study.evaluation.is_cross_fitted}{shared}"
     )

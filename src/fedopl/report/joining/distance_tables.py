@@ -63,7 +63,8 @@ def _lower_bound(classifier: Classifier) -> str:
 
 
 def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
-    said = []
+    said, evaluation = [], facts.record.study.evaluation
+    by_fold = " without each fold" if evaluation.is_cross_fitted else ""
     if any("contexts" in title for title in titles):
         said.append(
             "A classifier that separates a client's contexts from the others' gives a lower "
@@ -73,9 +74,9 @@ def _about_distances(facts: JoiningFacts, titles: list[str]) -> str:
     if "Discrepancy" in titles:
         said.append(
             "The discrepancy is how much the values of policies at a client differ from "
-            "their values in the mixture. It is measured on held-out rows, at two policies "
-            "learned to show it. It is how much regret can suffer from shift, as far as "
-            "these policies show. An estimate below 0 counts as none."
+            f"their values in the mixture. It is measured on {evaluation.rows_valued}, at two "
+            f"policies learned to show it{by_fold}. It is how much regret can suffer from shift, "
+            "as far as these policies show. An estimate below 0 counts as none."
         )
     if ratios := _ratios(facts):
         ends = (min(ratios), max(ratios))

@@ -84,13 +84,14 @@ def _drawn(facts: JoiningFacts, path: SkewPath, name: str) -> Picture:
     ]
     first, last = points[0], points[-1]
     both = f"from {first.at_target.number} at α = 0 to {last.at_target.number} at α = 1"
+    rows = facts.record.study.evaluation.rows_valued
     no_shift = "" if first.shift is not None else " The shift was not reported."
     return Picture(
         name=name,
-        drawing=path_chart(name, points, facts.constant),
+        drawing=path_chart(name, points, facts.constant, rows),
         label=f"Value at {path.target} along α, {both}, and the regret bound in its parts. "
         f"{path.verdict}",
-        caption=f"Toward {path.target}. Left: {outcome.name} per decision on held-out rows "
+        caption=f"Toward {path.target}. Left: {outcome.name} per decision on {rows} "
         f"({outcome.better}), with 95 % intervals. Right: how more weight changes the bound: less "
         f"shift, but fewer effective rows.{no_shift}",
         keys=path_keys(path.target, shift=first.shift is not None),

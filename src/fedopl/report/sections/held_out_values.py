@@ -29,10 +29,6 @@ _WORDS = {
 }
 
 _HELD_OUT = "that nothing was learned from"
-_ACROSS_FOLDS = (
-    "(policies learned in the same way, each on rows that it had not seen; the policy that you get "
-    "is learned from all rows)"
-)
 _CANDIDATES = "(all rows for each candidate; the best one was chosen for each fold by the others)"
 _OF_OTHER_ROWS = (
     "(all rows, on the assumption that none of the policies was learned from them: on those, a "
@@ -64,9 +60,9 @@ def _values(record: Record) -> tuple[Part, ...]:
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
-    where = _HELD_OUT
-    if record.values_way_of_learning:
-        where = _CANDIDATES if record.study.policy.compares_candidates else _ACROSS_FOLDS
+    where = f"({record.learned_alike})" if record.values_way_of_learning else _HELD_OUT
+    if where != _HELD_OUT and record.study.policy.compares_candidates:
+        where = _CANDIDATES
     if record.study.evaluates and record.study.evaluation.is_cross_fitted:
         where = _OF_OTHER_ROWS
     intro = (

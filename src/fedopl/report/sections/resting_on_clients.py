@@ -5,9 +5,10 @@ from fedopl.report.explain.in_doubt import folded_if_doubted
 from fedopl.report.parts import Heading, Part, Points, Section, Table, Text
 from fedopl.report.reliance_cautions import changed_without, contradiction_in_words
 from fedopl.report.words.numbers import Span, percent, plural
-from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.report.words.policy_labels import OutcomeWords, label
 from fedopl.results.record import Record
 from fedopl.results.reliance import LeftOut, Reliance, follows_from_sums
+from fedopl.results.value_tables import BEST_ARM
 
 
 def resting_on_clients(record: Record) -> Section | None:
@@ -39,36 +40,35 @@ def _what_is_moved(record: Record) -> str:
 
 def _how_valued(record: Record, found: Reliance) -> str:
     """What was valued without a client, on which rows, and the meaning of a dash."""
-    if record.study.evaluation.is_cross_fitted:
-        return (
-            "No client was asked again: the gain is that on the others' rows. What the "
-            "others would learn without it was not valued (a dash), as only policies learned "
-            "without each fold in turn are valued."
-        )
+    rows = record.study.evaluation.valued("rows")
     if not follows_from_sums(record.study, record.tree):
         return (
-            "No client was asked again: the gain is that on the others' held-out rows. What "
+            f"No client was asked again: the gain is that on the others' {rows}. What "
             "the others would learn without it is not known (a dash): it cannot be computed "
             "from their sums, so they would have to be asked again."
         )
+    by_fold = ", fold by fold" if record.study.evaluation.is_cross_fitted else ""
     dash = " A dash marks what was not valued, as a query holds only a few policies."
     if record.study.policy.compares_candidates:
         dash = " A dash marks that there is nothing to compare: both are the same candidate."
     return (
         "No client was asked again: what the others would have learned was computed from "
-        "their sums, and valued together with the learned policy, on the others' held-out "
-        "rows." + dash * (not all(one.difference for one in found.left_out))
+        f"their sums, and valued together with the learned policy, on the others' {rows}{by_fold}."
+        + dash
+        * (not all(one.difference for one in found.left_out))
     )
 
 
 def _table(record: Record, found: Reliance) -> Table:
-    unit = OutcomeWords.of(record.study).name
+    unit, against = OutcomeWords.of(record.study).name, f"'{record.best_arm}'"
+    if record.valued_arm == BEST_ARM:
+        against = label(record.study, BEST_ARM)
     return Table(
         caption=f"The others without one client: gains in {unit} per decision, with 95 % intervals",
         headers=(
             "Left out",
             "Weight",
-            f"Learned policy, over '{record.best_arm}'",
+            f"Learned policy, over {against}",
             "What they would learn, over the best action",
             "Gain by leaving it out",
             "Clients that gain",

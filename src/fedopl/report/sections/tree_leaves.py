@@ -4,7 +4,9 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.action_colours import colour_places
 from fedopl.report.explain.leaf_words import (
+    ACROSS,
     LeafInWords,
+    across_folds,
     leaf_sentences,
     leaves_in_words,
     on_missing,
@@ -16,7 +18,7 @@ from fedopl.report.figures.tree_figure import Ending, tree_chart
 from fedopl.report.parts import Folded, Heading, Part, Picture, Points, Table, Text, folded_if_long
 from fedopl.report.sections.tree_quality import search_parts
 from fedopl.report.words.numbers import count, percent, whole_percent
-from fedopl.report.words.policy_labels import OutcomeWords
+from fedopl.report.words.policy_labels import OutcomeWords, opened
 from fedopl.results.record import Record
 
 _MOST_ACTIONS = 4  # with a column each; more are in a table of their own
@@ -93,14 +95,18 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
         )
         why = Text(f"No client reported how people divide between the leaves{_why_not(record)}.")
         return (why, folded_if_long(table, _MOST_SHOWN, all_leaves))
-    few = record.study.n_actions <= _MOST_ACTIONS
+    is_across = record.study.evaluation.is_cross_fitted
+    few = is_across or record.study.n_actions <= _MOST_ACTIONS
     table = _table(record, leaves, every_action=few)
     parts: list[Part] = [folded_if_long(table, _MOST_SHOWN, all_leaves)]
     if not few:
         whole = _table(record, leaves, every_action=True)
         parts.append(Folded(summary="Every action in every leaf", parts=(whole,)))
+    means = "Values are means over held-out rows of a leaf, with their standard errors."
+    if is_across:
+        means = across_folds(OutcomeWords.of(record.study).name)
     note = Text(
-        "Values are means over held-out rows of a leaf, with their standard errors. Shares "
+        f"{means} Shares "
         "of people are weighted by the mixture. What a client leaves out because few of its rows "
         f"are in a leaf is divided alike between those leaves. {_NO_VALUE} means that no client "
         "could "
@@ -111,30 +117,31 @@ def _tables(record: Record, leaves: list[LeafInWords]) -> tuple[Part, ...]:
 
 
 def _why_not(record: Record) -> str:
-    if record.study.evaluation.is_cross_fitted:
-        return ": each fold is valued by a tree of its own"
-    if not record.study.evaluation.share:
+    if record.study.evaluation.refits:
+        return ": they were asked of the tree that was valued, and this one has all rows"
+    if not record.study.evaluation.claims_values:
         return ": no rows were held out"
     return "" if record.study.evaluation.describe else ": they were not asked"
 
 
 def _table(record: Record, leaves: list[LeafInWords], *, every_action: bool) -> Table:
-    outcome, actions = OutcomeWords.of(record.study), record.study.actions
-    columns = actions if every_action else ("Its value", "Best other")
+    outcome, plan = OutcomeWords.of(record.study), record.study.evaluation
+    names = ACROSS if plan.is_cross_fitted else {name: name for name in record.study.actions}
+    columns = tuple(names.values()) if every_action else ("Its value", "Best other")
     rows = [
         (
             _unbroken(leaf.who),
             percent(leaf.share or 0.0),
             count(leaf.n_rows),
             leaf.action,
-            *([_value(leaf, a) for a in actions] if every_action else _chosen_and_other(leaf)),
+            *([_value(leaf, a) for a in names] if every_action else _chosen_and_other(leaf)),
         )
         for leaf in leaves
     ]
     return Table(
         caption=f"The leaves: expected {outcome.name} per decision ({outcome.better}) "
         "± standard error",
-        headers=("Who", "Share of people", "Held-out rows", "Gets", *columns),
+        headers=("Who", "Share of people", opened(plan.valued("rows")), "Gets", *columns),
         rows=tuple(rows),
         text_columns=(3,),
         long_names=True,

@@ -6,10 +6,11 @@ from typing import Protocol, Self, TypeVar
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.restricted import Restricted
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.study.mixture import Weights
 
-Solved = Policy | str  # a candidate of a finite class goes by its name
+Solved = Policy | ByFold | str  # a candidate of a finite class goes by its name
 Reported = TypeVar("Reported")
 
 

@@ -132,6 +132,14 @@ class TreeStatistics:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A tree for the study's mixture, and all that clients reported for it."""
+
+    policy: TreePolicy
+    statistics: TreeStatistics
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeafDoubts:
     """Every client's report on the uncertainty of sums over cells, and the variance of outcomes.

@@ -1,4 +1,4 @@
-"""The leaves of the learned tree: the share of people in each, and the value of every action."""
+"""The leaves of the learned tree: the share of people in each, and what is expected there."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.policies.tree import TreePolicy
-from fedopl.results.value_tables import LeafRow
+from fedopl.results.value_tables import ALIKE, LEAF_GAIN, LEARNED, LeafRow
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
@@ -19,13 +19,16 @@ from fedopl.study.mixture import Weights, renormalised
 def leaf_rows(
     tree: TreePolicy | None, answers: Answers[LeafValues] | None, setting: Setting
 ) -> tuple[LeafRow, ...]:
-    """The share of people and the value of each action in each leaf, in the mixture.
+    """The share of people in each leaf, and its numbers in the mixture.
 
     Values have the sign of the logged outcome.
     """
     if tree is None or not answers:
         return ()
-    weights, sign = setting.weights, np.full(1, setting.study.reward_sign)
+    weights, sign = setting.weights, setting.study.reward_sign
+    signs = dict.fromkeys(tree.action_names, sign)
+    if setting.study.evaluation.is_cross_fitted:
+        signs = {LEARNED: sign, LEAF_GAIN: 1.0, ALIKE: 1.0}
     shares = {name: answer.likely_shares() for name, answer in answers.items()}
     mixed = weighted_sum(renormalised(weights, answers.keys()), shares)
     return tuple(
@@ -34,29 +37,29 @@ def leaf_rows(
             share=float(mixed[leaf]),
             action=action,
             # Clients do not report how many rows of a leaf lack a score.
-            estimate=replace(mixture_estimate(scored, in_leaf, sign), of_rows=None)
+            estimate=replace(mixture_estimate(scored, in_leaf, np.full(1, own_sign)), of_rows=None)
             if scored
             else None,
         )
         for leaf in range(len(mixed))
         for in_leaf in [{n: weights[n] * shares[n][leaf] for n in answers}]
-        for a, action in enumerate(tree.action_names)
-        for scored in [_scored(answers, in_leaf, leaf, a)]
+        for number, (action, own_sign) in enumerate(signs.items())
+        for scored in [_scored(answers, in_leaf, leaf, number)]
     )
 
 
 def _scored(
-    answers: Mapping[str, LeafValues], weights: Weights, leaf: int, action: int
+    answers: Mapping[str, LeafValues], weights: Weights, leaf: int, number: int
 ) -> dict[str, Values]:
-    """The mean scores of an action in a leaf, by client that has people in the leaf."""
+    """A number of a leaf, by client that has people in the leaf."""
     return {
         name: Values(
-            n_rows=int(answer.rows[leaf, action]),
-            of_rows=int(answer.rows[leaf, action]),
-            degrees_of_freedom=int(answer.degrees_of_freedom[leaf, action]),
-            means=answer.means[leaf, [action]],
-            covariances=answer.variances[leaf, [action], None],
+            n_rows=int(answer.rows[leaf, number]),
+            of_rows=int(answer.rows[leaf, number]),
+            degrees_of_freedom=int(answer.degrees_of_freedom[leaf, number]),
+            means=answer.means[leaf, [number]],
+            covariances=answer.variances[leaf, [number], None],
         )
         for name, answer in answers.items()
-        if answer.rows[leaf, action] > 0 and weights[name] > 0
+        if answer.rows[leaf, number] > 0 and weights[name] > 0
     }

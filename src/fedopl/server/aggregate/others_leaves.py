@@ -1,6 +1,6 @@
 """What each client is sent to choose its own actions in a tree's leaves: their values to others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,37 +10,59 @@ from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.message import LARGEST_ASKED
 from fedopl.policies.linear import NEVER
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.nodes import branches_of
-from fedopl.policies.trees.search import FIRST_ACTION, WEIGHT
-from fedopl.results.sums.tree_statistics import TreeStatistics
+from fedopl.policies.trees.nodes import as_arrays, branches_of, leaves_of
+from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
+from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.server.aggregate.others_policies import Fields, mean_of_others
 from fedopl.server.aggregate.setting import Setting
 from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling, scored_in_all_rows
 from fedopl.study.mixture import Weights
 
 
-def leaf_fields_for_each(
-    setting: Setting, policy: TreePolicy, statistics: TreeStatistics
-) -> dict[str, Fields]:
+def leaf_fields_for_each(setting: Setting, versions: Sequence[Searched]) -> dict[str, Fields]:
     """By client, the shared tree, actions' values to others in its leaves, and likelihoods.
+
+    Of each version: the last one is of all rows, and others go without a fold.
+    """
+    each = [_fields_of(setting, own, place) for place, own in enumerate(versions)]
+    most = max(len(leaves_of(own.policy.root)) for own in versions)
+    shared = as_arrays([own.policy.root for own in versions])
+    return {
+        name: {
+            "shared": shared,
+            "others": np.stack([_padded(own[name]["others"], most) for own in each]),
+            "likelihoods": np.stack([own[name]["likelihoods"] for own in each]),
+        }
+        for name in sorted(setting.weights)
+    }
+
+
+def _padded(others: FloatArray, most: int) -> FloatArray:  # (n_actions, most)
+    return np.pad(others, [(0, 0), (0, most - others.shape[1])])
+
+
+def _fields_of(setting: Setting, searched: Searched, place: int) -> dict[str, Fields]:
+    """The same of the version at this place.
 
     If thresholds moved off the grid, the sums are of the leaves before the move: there are no sums
     between two thresholds of the grid.
     """
+    policy, statistics = searched.policy, searched.statistics
     moved = statistics.closer
     on_grid = moved.look.root if moved and _is_moved(policy, statistics) else policy.root
     sums = {
         name: _scored_sums(own, setting.study.n_actions)
         for name, own in statistics.leaf_sums(on_grid).items()
     }
-    others = {name: leaf_values_of_others(sums, setting.weights, name) for name in setting.weights}
-    curves = _likelihoods(setting, sums, others)
+    weights = setting.weights_without(setting.study.left_out[place])
+    others = {name: leaf_values_of_others(sums, weights, name) for name in weights}
+    curves = _likelihoods(setting, sums, others, place)
     return {
         name: {
-            "others": np.maximum(others[name], -LARGEST_ASKED)[None],
-            "likelihoods": mean_of_others(curves, name)[None],
+            "others": np.maximum(others[name], -LARGEST_ASKED),
+            "likelihoods": mean_of_others(curves, name),
         }
-        for name in sorted(setting.weights)
+        for name in setting.weights
     }
 
 
@@ -51,9 +73,12 @@ def _is_moved(policy: TreePolicy, statistics: TreeStatistics) -> bool:
 
 
 class _LeafSums:
-    """One client's sums by leaf: weight of all rows, weighted scores, weight of scored rows."""
+    """One client's sums by leaf: rows, their weight, weighted scores, weight of scored rows."""
 
-    def __init__(self, shares: FloatArray, scores: FloatArray, scored: FloatArray) -> None:
+    def __init__(
+        self, n_rows: int, shares: FloatArray, scores: FloatArray, scored: FloatArray
+    ) -> None:
+        self.n_rows = n_rows
         self.shares = shares  # (n_leaves,)
         self.scores = scores  # (n_actions, n_leaves)
         self.scored = scored  # (n_actions, n_leaves)
@@ -70,7 +95,8 @@ def _scored_sums(numbers: FloatArray, n_actions: int) -> _LeafSums:
         if numbers.shape[1] > end
         else np.repeat(shares[:, None], n_actions, axis=1)
     )
-    return _LeafSums(shares, numbers[:, FIRST_ACTION:end].T, scored.T)
+    n_rows = round(float(numbers[:, ROWS].sum()))
+    return _LeafSums(n_rows, shares, numbers[:, FIRST_ACTION:end].T, scored.T)
 
 
 def leaf_values_of_others(
@@ -93,7 +119,7 @@ def leaf_values_of_others(
 
 
 def _likelihoods(
-    setting: Setting, sums: Mapping[str, _LeafSums], others: Mapping[str, FloatArray]
+    setting: Setting, sums: Mapping[str, _LeafSums], others: Mapping[str, FloatArray], place: int
 ) -> dict[str, FloatArray]:  # by client, (n_strengths,)
     """The log-likelihood of each strength, by client that reported enough to compute it."""
     told: Mapping[str, ContrastSquares] = setting.contrasts or {}
@@ -105,8 +131,8 @@ def _likelihoods(
             gram=np.diag(own.shares / total),
             products=own.scores / total,
             known=scored_in_all_rows(own.scored.sum(axis=1) / total),
-            squares=float(told[name].squares[-1]),
-            n_rows=setting.rows[name],
+            squares=float(told[name].squares[place]),
+            n_rows=own.n_rows,
         )
         scaling = Scaling.none(len(own.shares))
         found[name] = PersonalPath.of(sums_of_one, others[name], scaling).log_likelihoods()

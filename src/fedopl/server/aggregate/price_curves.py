@@ -1,14 +1,14 @@
 """A policy within a budget: clients report once what it gains and spends at several prices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.evaluation.price_curve import N_TREES, PriceCurve, ValueSpending
-from fedopl.policies.kinds import packed
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import BudgetCurve
@@ -23,48 +23,40 @@ from fedopl.study.study import Study
 
 
 def ask_for_curve(
-    policy: LinearPolicy, versions: Sequence[Policy], setting: Setting, conversation: Conversation
+    policy: LinearPolicy, valued: Policy | ByFold, setting: Setting, conversation: Conversation
 ) -> BudgetCurve:
     """What the policy gains and spends at every price, at each client, on rows it has not seen.
 
-    On held-out rows there is one version, the policy itself; else one that has not seen each fold.
+    It is valued as it is on held-out rows, or else by fold.
     """
     costs = _mean_costs(setting, _spent(setting.study))
     against = cheapest_action(setting)
     prices = _prices(policy, setting, costs)
-    asked = _asked([versions], setting.study)
-    query = ValueSpending(prices=prices, against=against, **asked)
+    query = ValueSpending(prices=prices, against=against, **fields_about([valued], setting.study))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     return curve_of(setting, prices.tolist(), against, answers)
 
 
 def ask_for_tree_curve(
     statistics: TreeStatistics,
-    versions: Callable[[float], list[Policy]],
+    as_valued: Callable[[Policy, float], Policy | ByFold],
     setting: Setting,
     conversation: Conversation,
 ) -> BudgetCurve:
     """What every tree that is best at some price gains and spends, on rows it has not seen.
 
-    `versions` are those without each fold at a price; there are none where rows are held out.
+    `as_valued` makes the policy at a price one by fold, where no rows are held out.
     """
     study, costs = setting.study, _spent(setting.study)[:, -1]
     against = _cheapest(setting, costs)
     path = tree_path(statistics, setting.weights, costs, N_TREES)
     # The query has a fixed number of trees, so the last one is repeated if there are fewer.
-    each = [versions(one.price) or [one.tree] for one in path]
-    each += [each[-1]] * (N_TREES - len(path))
-    query = ValueSpending(against=against, **_asked(each, study))
+    trees = [as_valued(one.tree, one.price) for one in path]
+    trees += [trees[-1]] * (N_TREES - len(path))
+    query = ValueSpending(against=against, **fields_about(trees, study))
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     curve = curve_of(setting, [one.price for one in path], against, answers)
     return replace(curve, in_steps=True)
-
-
-def _asked(versions: Sequence[Sequence[Policy]], study: Study) -> dict[str, Any]:
-    """The fields with these policies, each with a version for each fold, or one for all rows."""
-    policies = [policy for own in versions for policy in own]
-    places = np.arange(float(len(policies))).reshape(len(versions), -1)
-    return packed(policies, study) | ({"versions": places} if places.shape[1] > 1 else {})
 
 
 def cheapest_action(setting: Setting) -> int:

@@ -1,6 +1,6 @@
 """What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,10 +10,11 @@ from fedopl.base.computed_once import computed_once
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.server.exchange.answers import Answers
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
@@ -30,9 +31,9 @@ class Setting:
     row_weights: dict[str, float] | None = None  # total weight of those rows, if clients reported
     by_fold: Answers[ScoreSumsByFold] | None = None  # if the study asks for sums by fold
     cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
-    # What was learned or chosen without each fold, as asking led to it, at a price of what it
-    # spends: trees, or names of candidates.
-    led_to_by_fold: Callable[[float], Sequence[Solved]] | None = None
+    trees_by_fold: Sequence[Searched] = ()  # learned without each fold, as asking led to them
+    choices_by_fold: Sequence[FiniteStatistics] = ()  # what candidates are worth without each fold
+    weights_by_fold: Sequence[Weights] = ()  # found without each fold, if the run finds them
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
     clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges
@@ -41,9 +42,10 @@ class Setting:
     def without_each_fold(self) -> list[ScoreStatistics]:
         """For each fold, the sums over the others, and the terms that were chosen by these."""
         by_fold: Mapping[str, ScoreSumsByFold] = self.by_fold or {}
-        weights, found = renormalised(self.weights, by_fold.keys()), []
+        found = []
         taken, folds = self.statistics.taken, range(self.study.nuisances.folds)
         for fold in folds:
+            weights = renormalised(self.weights_without(fold), by_fold.keys())
             others = [other for other in folds if other != fold]
             statistics = ScoreStatistics(
                 study=self.study,
@@ -60,6 +62,11 @@ class Setting:
             choice = choose_terms(self.study, by_fold, weights, others, by_noise)
             found.append(replace(statistics, choice=choice))
         return found
+
+    def weights_without(self, fold: int | None) -> Weights:
+        """The mixture that was found without a fold, or is agreed, or is of all rows for None."""
+        by_fold = self.weights_by_fold
+        return self.weights if fold is None or not by_fold else by_fold[fold]
 
     @property
     def best_arm(self) -> str:

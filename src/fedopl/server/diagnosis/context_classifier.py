@@ -3,7 +3,8 @@
 Every target client has a logistic classifier of its own contexts against the mixture of the
 others', with half the weight each. All classifiers are fitted at the same time: one query asks a
 client about all of them, and no client learns which one is its own. The accuracy of a classifier on
-held-out rows bounds the total variation of contexts from below.
+rows that it was not fitted to bounds the total variation of contexts from below. These are held-out
+rows or, if there are none, the first fold.
 """
 
 import math
@@ -14,8 +15,13 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.diagnosis.classifier_sums import MOST_ROUNDS, ClassifierSums, ClassifyContexts
-from fedopl.messages.message import RowSplit
+from fedopl.messages.diagnosis.classifier_sums import (
+    MOST_ROUNDS,
+    ClassifierSums,
+    ClassifyContexts,
+    fitted_split,
+    judged_split,
+)
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
@@ -32,8 +38,9 @@ def fit_classifiers(
     """A classifier for each target, by Newton's method: one step for each round of sums.
 
     A client that gives no sums in the first round is left out. A search ends when steps are small,
-    or when a client gives no more sums. Held-out rows show how good the classifier is.
+    or when a client gives no more sums. Other rows show how good the classifier is.
     """
+    split = fitted_split(conversation.study)
     width = conversation.study.n_features + 1
     searches = {name: _Search(name, _half_each(name, weights), width) for name in targets}
     for _ in range(MOST_ROUNDS):
@@ -41,7 +48,7 @@ def fit_classifiers(
         if not going:
             break
         parameters = np.stack([search.following for search in going])
-        query = ClassifyContexts(split=RowSplit.TRAINING, parameters=parameters)
+        query = ClassifyContexts(split=split, parameters=parameters)
         answers = conversation.each(query, _asked(going))
         for place, search in enumerate(going):
             search.step(_of_target(answers, place))
@@ -149,18 +156,18 @@ def _newton_step(gradient: FloatArray, hessian: FloatArray) -> tuple[FloatArray,
     return step / scales, math.sqrt(max(0.0, float(-slope @ step)))
 
 
-# --- held-out rows -------------------------------------------------------------------------------
+# --- other rows ----------------------------------------------------------------------------------
 
 
 def _bounds(
     conversation: Conversation, searches: Mapping[str, _Search]
 ) -> dict[str, tuple[float | None, float | None]]:
-    """The bound on total variation from each classifier, on held-out rows, with one query."""
+    """The bound on total variation from each classifier, on other rows, with one query."""
     found: dict[str, tuple[float | None, float | None]] = dict.fromkeys(searches, (None, None))
     begun = [search for search in searches.values() if search.shares]
     if begun:
         parameters = np.stack([search.parameters for search in begun])
-        query = ClassifyContexts(split=RowSplit.EVALUATION, parameters=parameters)
+        query = ClassifyContexts(split=judged_split(conversation.study), parameters=parameters)
         answers = conversation.each(query, _asked(begun))
         for place, search in enumerate(begun):
             found[search.target] = _bound(search, answers, place)

@@ -15,6 +15,7 @@ from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
 from fedopl.messages.learning.score_sums import ScoreSums, SumScores
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.message import Message, Query, RowSplit, stack_of
@@ -161,6 +162,24 @@ def _slope(query: SlopeOfValue, answer: Slope, sums: ScoreSums, study: Study) ->
     return None
 
 
+def _folds(
+    _query: SumByFold, answer: ScoreSumsByFold, sums: ScoreSums, _study: Study
+) -> str | None:
+    """The sums of all folds together must be those of all rows."""
+    total = answer.of_folds(range(len(answer.weights)))
+    sizes = np.sqrt(np.diagonal(sums.grams, axis1=1, axis2=2))  # (n_grams, n_terms)
+    scores = np.sqrt(sums.squares)
+    for own, other, scale in (
+        (total.shares, sums.shares, 1.0),
+        (total.squares, sums.squares, sums.squares),
+        (total.products, sums.products, scores[:, None] * sizes),
+        (total.grams, sums.grams, sizes[:, :, None] * sizes[:, None]),
+    ):
+        if (np.abs(own - other) > CELL_TOLERANCE * (scale + CELL_TOLERANCE)).any():
+            return "the folds do not add up to the sums that it reported of all rows"
+    return None
+
+
 def _cells(query: SumCells, answer: CellSums, sums: ScoreSums, study: Study) -> str | None:
     """The cells of the whole grid must add up to the mean scores that were reported before."""
     if query.n_open[-1] != 1:  # of the version of all rows
@@ -201,6 +220,7 @@ def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Stud
 _CHECKS: dict[type[Query[Any]], Callable[..., str | None]] = {
     SumPairs: _pairs,
     SlopeOfValue: _slope,
+    SumByFold: _folds,
     SumCells: _cells,
     SumNearThresholds: _gains,
     EstimateValues: _values,

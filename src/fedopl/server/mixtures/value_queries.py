@@ -2,26 +2,26 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
+from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
-from fedopl.policies.kinds import packed
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
+from fedopl.results.sums.any_mixture import Solved
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.exchange.conversation import Conversation
 
-# A policy, or the name of a candidate. A candidate may be a rule that only clients can apply.
-Askable = Policy | str
 # Values of these policies at every client, in this order, then of the logging and the local policy.
-Ask = Callable[[Sequence[Askable]], Mapping[str, Values]]
-# The position of a client's local policy in an answer about held-out rows. Answers about other rows
-# have no local policy; there, this is the position of the logging policy.
+# A candidate goes by its name, as it may be a rule that only clients can apply.
+Ask = Callable[[Sequence[Solved]], Mapping[str, Values]]
+# The position of a client's local policy in an answer about values. Answers about rows that the
+# policies are learned from have none; there, this is the position of the logging policy.
 _LOCAL_PLACE = -1
 # The position of the policy that all others in a query are compared with.
 ANCHOR = 0
@@ -60,7 +60,7 @@ class ValueQueries:
     sign: float = 1.0  # −1 if values are shown with the opposite sign, as outcomes were logged
 
     def value(
-        self, groups: Sequence[Sequence[Askable]], anchor: Askable | None = None
+        self, groups: Sequence[Sequence[Solved]], anchor: Solved | None = None
     ) -> list[list[Valued]]:
         """The values of all policies, group by group.
 
@@ -85,21 +85,29 @@ class ValueQueries:
                 place += len(distinct[key])
         return [found[_group_key(group)] for group in groups]
 
-    def value_each(self, policies: Sequence[Askable]) -> list[Valued]:
+    def value_each(self, policies: Sequence[Solved]) -> list[Valued]:
         """The values of these policies; all are compared with the first, the anchor."""
         groups = [[policy] for policy in policies]
         return [one for (one,) in self.value(groups, anchor=policies[0])]
 
 
 def asking(
-    conversation: Conversation, clients: Sequence[str], split: RowSplit = RowSplit.EVALUATION
+    conversation: Conversation,
+    clients: Sequence[str],
+    split: RowSplit | None = None,
+    known: Mapping[str, Policy] | None = None,
 ) -> Ask:
-    """A function that asks clients for values on rows of this split, one exchange per batch."""
+    """A function that asks clients for values, one exchange per batch.
 
-    def ask(asked: Sequence[Askable]) -> Mapping[str, Values]:
-        policies = [policy for policy in asked if not isinstance(policy, str)]
-        fields: dict[str, Any] = packed(policies, conversation.study)
-        return conversation.each(EstimateValues(split=split, **fields), clients)
+    They are on rows of this split or, if none is named, on those that policies are valued on. Known
+    are the candidates that are policies.
+    """
+    study = conversation.study
+
+    def ask(asked: Sequence[Solved]) -> Mapping[str, Values]:
+        fields = fields_about(asked, study, known)
+        query = EstimateValues(split=split or valued_split(study), **fields)
+        return conversation.each(query, clients)
 
     return ask
 
@@ -131,12 +139,14 @@ def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable
         yield batch
 
 
-def _group_key(group: Sequence[Askable]) -> Hashable:
+def _group_key(group: Sequence[Solved]) -> Hashable:
     return tuple(policy_key(policy) for policy in group)
 
 
-def policy_key(policy: Askable) -> Hashable:
+def policy_key(policy: Solved) -> Hashable:
     """A key that is equal for equal policies."""
     if isinstance(policy, str):
         return policy
+    if isinstance(policy, ByFold):
+        return _group_key(policy)
     return (policy.kind, policy.numbers().tobytes())

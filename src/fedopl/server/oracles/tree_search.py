@@ -12,16 +12,14 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.policy import Policy
-from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY
 from fedopl.policies.trees.nodes import Branch, Node, as_arrays
 from fedopl.policies.trees.second_look import SecondLook, look_close
-from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.tree_statistics import (
     LeafDoubts,
+    Searched,
     ThresholdsMoved,
     TreeStatistics,
     grown_trees,
@@ -29,6 +27,7 @@ from fedopl.results.sums.tree_statistics import (
 from fedopl.server.aggregate.grid_agreement import Counts, agree_on_grid
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
+from fedopl.study.mixture import Weights
 from fedopl.study.study import Study
 
 
@@ -101,14 +100,6 @@ class _Asking:
         return LeafDoubts(caution=study.caution, cells=cells, taken=taken)
 
 
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """A tree for the study's mixture, and all that clients reported for it."""
-
-    policy: TreePolicy
-    statistics: TreeStatistics
-
-
 def learn(setting: Setting, conversation: Conversation) -> tuple[list[Searched], Counts]:
     """Agree on thresholds, then grow all versions of the tree, with one exchange for each level.
 
@@ -120,15 +111,6 @@ def learn(setting: Setting, conversation: Conversation) -> tuple[list[Searched],
     policies = grown_trees(study, grid, len(study.left_out), asking)
     versions = [Searched(*own) for own in zip(policies, asking.first, strict=True)]
     return versions, counts
-
-
-def trees_at_price(versions: Sequence[Searched], setting: Setting, price: float) -> list[Policy]:
-    """The trees of these versions, at a price of what the study's budget is about."""
-    budget = setting.study.budget
-    if not price or budget is None:
-        return [own.policy for own in versions]
-    costs = budget.spent(setting.study)[:, -1]
-    return [tree_at(own.statistics, setting.weights, price, costs) for own in versions]
 
 
 def look_twice(
@@ -147,16 +129,17 @@ def look_twice(
     answers = conversation.each(SumNearThresholds.of(looks), versions[-1].statistics.clients)
     if not conversation.has_quorum(answers):
         return versions
+    mixtures = map(setting.weights_without, setting.study.left_out)
     ends = np.cumsum([len(look.questions) for look in looks])[:-1]
     gains = {name: np.split(answer.gains, ends) for name, answer in answers.items()}
     return [
-        _moved(own, look, {name: told[place] for name, told in gains.items()}, setting)
-        for place, (own, look) in enumerate(zip(versions, looks, strict=True))
+        _moved(own, look, {name: told[place] for name, told in gains.items()}, weights)
+        for place, (own, look, weights) in enumerate(zip(versions, looks, mixtures, strict=True))
     ]
 
 
 def _moved(
-    searched: Searched, look: SecondLook, gains: dict[str, FloatArray], setting: Setting
+    searched: Searched, look: SecondLook, gains: dict[str, FloatArray], weights: Weights
 ) -> Searched:
     """The tree with the thresholds that gain most at the clients that it is learned from."""
     found = searched.statistics
@@ -164,7 +147,7 @@ def _moved(
     if not look.moving or closer is None:
         return searched
     found = replace(found, closer=closer)
-    return Searched(found.solve(setting.weights), found)
+    return Searched(found.solve(weights), found)
 
 
 def _close_to(searched: Searched, counts: Counts) -> SecondLook:

@@ -7,16 +7,15 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.linear import LinearPolicy, constant_policy
+from fedopl.policies.by_fold import ByFold, Version
+from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
-from fedopl.results.spending.budget_curve import at_price
-from fedopl.results.spending.priced_trees import tree_at
-from fedopl.results.sums.any_mixture import Solved, Statistics
-from fedopl.results.sums.finite_statistics import FiniteStatistics
-from fedopl.results.sums.tree_statistics import TreeStatistics
-from fedopl.results.value_tables import arm_name
+from fedopl.results.spending.solved_at import solved_at
+from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.value_tables import BEST_ARM, arm_name
 from fedopl.server.aggregate.setting import Setting, best_of_arms
+from fedopl.server.learn_by_fold import arms_by_fold
 from fedopl.server.learn_policy import Learned
 from fedopl.server.policy_comparison import room_for_policies
 from fedopl.solvers import least_squares
@@ -25,7 +24,7 @@ from fedopl.study.mixture import Weights, renormalised
 # The most clients that are left out, one at a time; and the most that are examined to find them.
 MOST_LEFT_OUT = 3
 MOST_SCREENED = 100
-MOST_BESIDE = 5  # policies that are valued only for this purpose
+MOST_BESIDE = 2 * MOST_LEFT_OUT  # policies that are valued only for this purpose
 
 
 def screened(setting: Setting) -> list[str]:
@@ -84,41 +83,31 @@ def without_each(learned: Learned) -> dict[str, Solved]:
 
     No client is asked. So this works only for policies that the available sums determine.
     """
-    setting, statistics = learned.setting, learned.statistics
+    setting, statistics = learned.setting, learned.to_value
     if statistics is None or not follows_from_sums(setting.study, learned.tree):
         return {}
-    if setting.study.budget and isinstance(statistics, FiniteStatistics):
+    if setting.study.budget and setting.study.policy.compares_candidates:
         return {}  # clients did not report what candidates spend on training rows
     found: dict[str, Solved] = {}
     for client in influential(gaps_to_solution(setting), setting.weights):
         others = [name for name in statistics.clients if name != client]
         if any(setting.weights.get(name, 0.0) > 0 for name in others):
             weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)
-            found[client] = _at_its_price(statistics.restricted(others), weights, learned)
+            without_it = statistics.restricted(others)
+            found[client] = solved_at(without_it, weights, learned.price, setting.study)
     return found
-
-
-def _at_its_price(statistics: Statistics, weights: Weights, learned: Learned) -> Solved:
-    """The policy for these weights, at the price of the learned policy if there is a budget."""
-    study = learned.setting.study
-    if study.budget and isinstance(statistics, TreeStatistics):
-        return tree_at(statistics, weights, learned.price, study.budget.spent(study)[:, -1])
-    policy = statistics.solve(weights)
-    if study.budget is None or not isinstance(policy, LinearPolicy):
-        return policy
-    return at_price(policy, learned.price, study.budget.spent(study))
 
 
 def asked_beside(
     setting: Setting, solved: Mapping[str, Solved], asked: Collection[str]
-) -> dict[str, Policy]:
+) -> dict[str, Version | ByFold]:
     """The policies without each client, and their best arms, as many as fit in the same query."""
-    wanted: dict[str, Policy] = {}
+    wanted: dict[str, Version | ByFold] = {}
     for client, policy in solved.items():
-        if isinstance(policy, Policy):
+        if not isinstance(policy, str):
             wanted[without(client)] = policy
-        arm = best_arm_without(setting, client)
-        wanted[arm_name(arm)] = constant_policy(arm, setting.study.actions, setting.study.features)
+        name, arm = valued_arm_without(setting, client)
+        wanted[name] = arm
     new = [name for name in wanted if name not in asked]
     room = min(room_for_policies(setting, len(asked)), MOST_BESIDE)
     return {name: wanted[name] for name in new[:room]}
@@ -128,6 +117,20 @@ def best_arm_without(setting: Setting, client: str) -> str:
     """The best constant arm on the training rows of all others."""
     values = setting.statistics.arm_values_without(setting.weights, client)
     return best_of_arms(setting.study, values)
+
+
+def valued_arm(setting: Setting, asked: Collection[str]) -> str:
+    """The name of the best arm as it was valued: if folds differ, the one chosen fold by fold."""
+    return BEST_ARM if BEST_ARM in asked else arm_name(setting.best_arm)
+
+
+def valued_arm_without(setting: Setting, client: str) -> tuple[str, Policy | ByFold]:
+    """The best arm without this client as it is valued, and its name: if folds differ, by fold."""
+    study, arm = setting.study, best_arm_without(setting, client)
+    by_fold = arms_by_fold(setting, client) if study.evaluation.is_cross_fitted else []
+    if {arm, *by_fold} != {arm}:
+        return f"best arm {without(client)}", ByFold(map(arm_name, by_fold))
+    return arm_name(arm), constant_policy(arm, study.actions, study.features)
 
 
 def without(client: str) -> str:

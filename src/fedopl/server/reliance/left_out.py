@@ -9,10 +9,15 @@ from fedopl.base.estimates import Estimate
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.reliance import LeftOut
 from fedopl.results.sums.any_mixture import Solved
-from fedopl.results.value_tables import arm_name
+from fedopl.results.value_tables import valued_as
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.learn_policy import Learned
-from fedopl.server.reliance.influential import best_arm_without, without
+from fedopl.server.reliance.influential import (
+    best_arm_without,
+    valued_arm,
+    valued_arm_without,
+    without,
+)
 from fedopl.study.mixture import Weights
 
 
@@ -26,12 +31,11 @@ class WithoutOne:
 
     def judged(self, client: str, solved: Solved | None) -> LeftOut | None:
         """The result without this client; None if no other client reported values."""
-        setting, chosen = self._learned.setting, self._learned.chosen
+        setting, chosen = self._learned.setting, valued_as(self._learned.chosen, self._places)
         others = {name: reported for name, reported in self._answers.items() if name != client}
         if not others or not any(setting.weights[name] > 0 for name in others):
             return None
-        best = best_arm_without(setting, client)
-        now, then = arm_name(setting.best_arm), arm_name(best)
+        now, (then, _) = valued_arm(setting, self._places), valued_arm_without(setting, client)
         instead = without(client) if not isinstance(solved, str) else solved
         is_valued = solved is not None and instead in self._places
         gain = self._contrast(chosen, now)
@@ -43,7 +47,7 @@ class WithoutOne:
         return LeftOut(
             client=client,
             weight=setting.weights[client],
-            best_arm=best,
+            best_arm=best_arm_without(setting, client),
             gain=_estimate(others, setting.weights, gain),
             gain_without=_estimate(others, setting.weights, after),
             difference=_estimate(others, setting.weights, changed),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.reliance import Reliance
 from fedopl.results.sums.any_mixture import Solved
-from fedopl.results.value_tables import arm_name
+from fedopl.results.value_tables import valued_as
 from fedopl.server.learn_policy import Learned
 from fedopl.server.reliance.contradictions import (
     MeanAndVariance,
@@ -13,7 +13,7 @@ from fedopl.server.reliance.contradictions import (
     outlying_gains,
     outlying_sums,
 )
-from fedopl.server.reliance.influential import gaps_to_solution, influential
+from fedopl.server.reliance.influential import gaps_to_solution, influential, valued_arm
 from fedopl.server.reliance.left_out import WithoutOne
 
 # The most contradictions that are kept, those of clients with the largest weight first.
@@ -38,7 +38,9 @@ def what_rests_on_whom(
     found = [
         *contradictions(setting, answers, places, outcomes),
         *outlying_sums(gaps, setting.rows),
-        *outlying_gains(answers, places, learned.chosen, arm_name(setting.best_arm)),
+        *outlying_gains(
+            answers, places, valued_as(learned.chosen, places), valued_arm(setting, places)
+        ),
     ]
     found.sort(key=lambda one: (-setting.weights[one.client], one.client))
     return Reliance(

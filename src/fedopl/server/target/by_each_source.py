@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
 from fedopl.results.target_value import AtTarget, TargetSource
-from fedopl.server.target.target_question import TargetQuestion, part_of, silence
+from fedopl.server.target.target_question import TargetQuestion, across_folds, part_of, silence
 from fedopl.server.target.unseen_regions import seen_in
 from fedopl.solvers.transport_sources import Screened, SourcePart, screen, transported
 from fedopl.study.mixture import Weights
@@ -33,7 +33,11 @@ def value_by_each(
         return replace(found, why_not=silence(question.conversation, name)), None
     there = answers[name]
     told = {client: own for client, own in answers.items() if client != name}
-    parts = {client: part_of(own) for client, own in told.items() if own.released and own.known[0]}
+    parts = {
+        client: across_folds(part_of(own), own.apart, question.setting.study)
+        for client, own in told.items()
+        if own.released and own.known[0]
+    }
     screened = screen(parts, level)
     used = {client: own for client, own in parts.items() if client not in screened.left_out}
     found = replace(

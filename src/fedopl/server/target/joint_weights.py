@@ -41,7 +41,7 @@ class JointWeights:
     units: Units
     n_steps: int = 0
     best: JointBalance | None = None
-    rows: dict[str, int] = field(default_factory=dict)  # held out, of sources that answered
+    rows: dict[str, int] = field(default_factory=dict)  # that are valued, of sources that answered
     left: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -18,7 +18,7 @@ from fedopl.server.target.joint_weights import (
     JointWeights,
     find_joint_weights,
 )
-from fedopl.server.target.target_question import TargetQuestion, part_of, silence
+from fedopl.server.target.target_question import TargetQuestion, across_folds, part_of, silence
 from fedopl.server.target.unseen_regions import seen_in
 from fedopl.solvers.transport_sources import SourcePart, joint_correction, transported_by
 from fedopl.theory.skew import skewness
@@ -35,7 +35,7 @@ def value_jointly(
     weights = find_joint_weights(question, asked)
     found = replace(found, balance="joint", n_steps=weights.n_steps, effective_rows=0.0)
     if weights.best is None or not weights.is_near:
-        sources = _sources(asked, weights, {}, left_out)
+        sources = _sources(question, asked, weights, {}, left_out)
         return replace(found, sources=sources, why_not=_why_not_near(weights)), None
     shares = weights.best.shares
     answers = _ask(question, weights)
@@ -46,7 +46,7 @@ def value_jointly(
     used = {client: own for client, own in told.items() if own.released and own.known[0]}
     found = replace(
         found,
-        sources=_sources(asked, weights, told, left_out),
+        sources=_sources(question, asked, weights, told, left_out),
         regions=seen_in(question.regions, there, told),
     )
     if lacking := [client for client in shares if client not in used]:
@@ -54,7 +54,8 @@ def value_jointly(
         return replace(found, why_not=why), None
     parts = {client: part_of(own) for client, own in used.items()}
     crossed = {client: own.crossed for client, own in used.items()}
-    correction = joint_correction(parts, shares, crossed)
+    apart = sum(shares[client] * own.apart for client, own in used.items())
+    correction = across_folds(joint_correction(parts, shares, crossed), apart, setting.study)
     found = replace(
         found,
         effective_rows=correction.effective_rows,
@@ -94,6 +95,7 @@ def _why_not_near(weights: JointWeights) -> str:
 
 
 def _sources(
+    question: TargetQuestion,
     asked: Sequence[str],
     weights: JointWeights,
     told: Mapping[str, JointValues],
@@ -105,15 +107,17 @@ def _sources(
     for name in asked:
         own = told.get(name)
         why = weights.left.get(name) or (_why_no_values(own) if told else _TOO_FAR)
-        counts = own is not None and not why
+        part = None
+        if own and not why:
+            part = across_folds(part_of(own), own.apart, question.setting.study)
         found[name] = TargetSource(
             client=name,
             n_rows=weights.rows.get(name, 0),
             effective_rows=own.effective_rows if own else 0.0,
-            correction=float(own.means[0]) if own and counts else None,
-            standard_error=math.sqrt(own.covariances[0, 0]) if own and counts else None,
+            correction=float(part.means[0]) if part else None,
+            standard_error=math.sqrt(part.covariances[0, 0]) if part else None,
             chance=None,
-            used=counts,
+            used=part is not None,
             why_not=why,
             share=shares.get(name),
         )

@@ -14,6 +14,8 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS
 from fedopl.messages.target.context_moments import TellContexts
+from fedopl.policies.by_fold import ByFold
+from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import arm_name
@@ -40,9 +42,14 @@ def exchanges_at_target(study: Study) -> int:
     return 1 + study.target.asks_each + jointly
 
 
-def value_at_target(conversation: Conversation, setting: Setting, record: Record) -> AtTarget:
-    """The value at the target, from questions to the target, then to it and all sources."""
-    plan, policy = setting.study.target, record.policy
+def value_at_target(
+    conversation: Conversation, setting: Setting, policy: Policy | ByFold | None, record: Record
+) -> AtTarget:
+    """The value of this policy at the target, from questions to it, then to it and all sources.
+
+    It is the one of the record or, if values are cross-fitted, that by fold.
+    """
+    plan = setting.study.target
     assert plan is not None  # noqa: S101  (the caller has checked)
     name = plan.client
     moments = conversation.each(TellContexts(), [name]).get(name)

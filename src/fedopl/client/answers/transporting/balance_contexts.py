@@ -1,9 +1,9 @@
-"""What a source's held-out rows are like under weights that the server chooses."""
+"""What the rows of a source are like under weights that the server chooses."""
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.client.answers.transporting.held_out_rows import HeldOutRows, rows_for
+from fedopl.client.answers.transporting.source_rows import SourceRows, rows_for
 from fedopl.client.answers.transporting.transported_rows import is_enough, weights_by_unit
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.workspace import Workspace
@@ -15,15 +15,15 @@ from fedopl.solvers.joint_balance import Units, weights_at
 
 def answer(space: Workspace, query: BalanceContexts) -> BalanceSums:
     """Weighted means of b and its products, and the logarithm of the mean weight."""
-    held = rows_for(space)
-    terms, weights, log_weight = weigh_jointly(held, query)
+    source = rows_for(space)
+    terms, weights, log_weight = weigh_jointly(source, query)
     n_terms = terms.shape[1]
-    scored = int(np.isfinite(held.scores).all())
-    if not (scored and is_enough(space, weights_by_unit(weights, held.groups), jointly=True)):
+    scored = int(np.isfinite(source.scores).all())
+    if not (scored and is_enough(space, weights_by_unit(weights, source.groups), jointly=True)):
         return BalanceSums(
             released=0,
             scored=scored,
-            n_rows=held.n_rows,
+            n_rows=source.n_rows,
             log_weight=0.0,
             means=np.zeros(n_terms),
             products=np.zeros((n_terms, n_terms)),
@@ -32,7 +32,7 @@ def answer(space: Workspace, query: BalanceContexts) -> BalanceSums:
     return BalanceSums(
         released=1,
         scored=1,
-        n_rows=held.n_rows,
+        n_rows=source.n_rows,
         log_weight=log_weight,
         means=means,
         products=(terms * weights[:, None]).T @ terms,
@@ -40,12 +40,12 @@ def answer(space: Workspace, query: BalanceContexts) -> BalanceSums:
 
 
 def weigh_jointly(
-    held: HeldOutRows, query: BalanceContexts | ValueJointly
+    source: SourceRows, query: BalanceContexts | ValueJointly
 ) -> tuple[FloatArray, FloatArray, float]:
-    """B of held-out rows, their weights at this η, and the logarithm of the mean weight."""
-    terms = Units(centres=query.centres, scales=query.scales).of(held.contexts)
+    """B of the rows, their weights at this η, and the logarithm of the mean weight."""
+    terms = Units(centres=query.centres, scales=query.scales).of(source.contexts)
     with np.errstate(over="ignore", invalid="ignore"):
-        weights, log_weight = weights_at(terms, query.slopes, held.weights)
+        weights, log_weight = weights_at(terms, query.slopes, source.weights)
     if not (np.isfinite(weights).all() and np.isfinite(log_weight)):
         raise RefusedError(RefusalCode.NOT_FINITE)
     return terms, weights, log_weight

@@ -1,6 +1,7 @@
 """Means of rows under weights that make them look like others."""
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,10 @@ def weights_by_unit(weights: FloatArray, groups: IntArray | None) -> FloatArray:
     return np.asarray(np.bincount(codes, weights), np.float64)
 
 
-def asked_policy(space: Workspace, query: ValueAtTarget | ValueJointly) -> Policy:
-    """The policy as it would decide at the target, at any client."""
+def asked_versions(space: Workspace, query: ValueAtTarget | ValueJointly) -> list[Policy]:
+    """The versions of the policy as they would decide at the target, at any client."""
     assert space.study.target is not None  # noqa: S101  (or nobody would ask)
+    found: list[Policy] = []
     for field in POLICY_FIELDS:
         for numbers in getattr(query, field):
             if field == RULES:
@@ -82,23 +84,30 @@ def asked_policy(space: Workspace, query: ValueAtTarget | ValueJointly) -> Polic
                 policy = unpacked(field, np.asarray(numbers), space.study)
             except ValueError:
                 raise RefusedError(RefusalCode.MALFORMED) from None
-            return policy.at(space.study.target.client)
-    raise RefusedError(RefusalCode.MALFORMED)
+            found.append(policy.at(space.study.target.client))
+    ((*versions,),) = query.of_candidates(found)
+    return versions * (len(query.models) // len(versions))
 
 
 def decided_by(
     space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
-) -> IntArray:
-    """What the policy decides in each row."""
-    return asked_policy(space, query).decide(contexts)
+) -> IntArray:  # (n_versions, n_rows)
+    """What each version of the policy decides in each row."""
+    return np.stack([policy.decide(contexts) for policy in asked_versions(space, query)])
 
 
 def modelled_scores(
     space: Workspace, query: ValueAtTarget | ValueJointly, contexts: FloatArray
-) -> FloatArray:
-    """μ̂(x; a) by the models that were sent (n_rows, n_actions)."""
+) -> FloatArray:  # (n_versions, n_rows, n_actions)
+    """μ̂(x; a) by the models that were sent."""
     terms = contexts if space.study.terms is None else space.study.terms.of(contexts)
-    return terms @ query.models[:, :-1].T + query.models[:, -1]
+    return np.stack([terms @ models[:, :-1].T + models[:, -1] for models in query.models])
+
+
+def share_apart(decided: IntArray, weights: FloatArray) -> float:
+    """How often two versions (n_versions, n_rows) decide differently, under these weights."""
+    pairs = [weights @ (one != other) for one, other in combinations(decided, 2)]
+    return float(np.mean(pairs)) if pairs else 0.0
 
 
 def with_policy(by_action: FloatArray, decided: IntArray) -> FloatArray:  # (n_rows, n_actions + 1)

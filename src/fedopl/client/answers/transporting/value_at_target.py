@@ -6,13 +6,14 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.transporting.balance_contexts import weigh_jointly
-from fedopl.client.answers.transporting.held_out_rows import HeldOutRows, rows_for
+from fedopl.client.answers.transporting.source_rows import SourceRows, rows_for
 from fedopl.client.answers.transporting.transported_rows import (
     WeighedRows,
     as_means,
     decided_by,
     is_enough,
     modelled_scores,
+    share_apart,
     shares_in_regions,
     with_policy,
 )
@@ -29,27 +30,27 @@ _MOST_OF_WEIGHT = 0.5
 
 
 def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
-    """Mean of Γ̂ − μ̂ over held-out rows, weighted to look like the target's rows."""
-    held = rows_for(space)
-    found = balance(held.contexts, query.means[:-1], query.squares[:-1], held.weights)
+    """Mean of Γ̂ − μ̂ over rows, weighted to look like the target's rows."""
+    source = rows_for(space)
+    found = balance(source.contexts, query.means[:-1], query.squares[:-1], source.weights)
     fits = found.largest_gap <= LARGEST_GAP
-    rows, decided = _corrections(space, query, held, found.weights, share=1.0)
+    rows, fields = _corrections(space, query, source, found.weights, share=1.0)
     fits = fits and is_enough(space, rows.by_unit)
-    fields = _of_source(space, rows, decided) if fits else _nothing(space, held)
+    fields = fields if fits else _nothing(space, source)
     del fields["crossed"]
-    return TransportedValues(**fields, shares=shares_in_regions(space, query, held.contexts))
+    return TransportedValues(**fields, shares=shares_in_regions(space, query, source.contexts))
 
 
 def answer_jointly(space: Workspace, query: ValueJointly) -> JointValues:
     """The same under weights by which only all sources together look like the target's."""
-    held = rows_for(space)
-    _, weights, _ = weigh_jointly(held, query)
-    rows, decided = _corrections(space, query, held, weights, query.share)
+    source = rows_for(space)
+    _, weights, _ = weigh_jointly(source, query)
+    rows, fields = _corrections(space, query, source, weights, query.share)
     units = rows.by_unit
     fits = is_enough(space, units, jointly=True)
     fits = fits and query.share * float(units.max()) <= _MOST_OF_WEIGHT
-    fields = _of_source(space, rows, decided) if fits else _nothing(space, held)
-    return JointValues(**fields, shares=shares_in_regions(space, query, held.contexts))
+    fields = fields if fits else _nothing(space, source)
+    return JointValues(**fields, shares=shares_in_regions(space, query, source.contexts))
 
 
 def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> TransportedValues:
@@ -70,21 +71,22 @@ def answer_jointly_as_target(space: TargetWorkspace, query: ValueJointly) -> Joi
 def _corrections(
     space: Workspace,
     query: ValueAtTarget | ValueJointly,
-    held: HeldOutRows,
+    source: SourceRows,
     weights: FloatArray,
     share: float,
-) -> tuple[WeighedRows, IntArray]:
-    """What scores have beyond models, of the policy and of every action; and what is decided."""
-    decided = decided_by(space, query, held.contexts)
-    residuals = held.scores - modelled_scores(space, query, held.contexts)
-    values = with_policy(residuals, decided)
-    rows = WeighedRows(values=values, weights=weights, groups=held.groups, share=share)
-    return rows, decided
+) -> tuple[WeighedRows, dict[str, Any]]:
+    """What scores have beyond models, of the policy and of every action; and means, by field.
 
-
-def _of_source(space: Workspace, rows: WeighedRows, decided: IntArray) -> dict[str, Any]:
-    """Their means, by field."""
-    return as_means(rows, _excess(space, decided, rows.weights))
+    Both are of the version of policy and models for the row.
+    """
+    versions = decided_by(space, query, source.contexts)
+    row = np.arange(source.n_rows)
+    decided = versions[source.version, row]
+    modelled = modelled_scores(space, query, source.contexts)[source.version, row]
+    values = with_policy(source.scores - modelled, decided)
+    rows = WeighedRows(values=values, weights=weights, groups=source.groups, share=share)
+    fields = as_means(rows, _excess(space, decided, weights))
+    return rows, {**fields, "apart": share_apart(versions, weights)}
 
 
 def _excess(
@@ -97,17 +99,18 @@ def _excess(
     return space.scored.added_covariances(np.column_stack([decided, arms]), weights)
 
 
-def _nothing(space: Workspace, held: HeldOutRows) -> dict[str, Any]:
+def _nothing(space: Workspace, source: SourceRows) -> dict[str, Any]:
     """The answer of a source whose rows cannot be made to look like the target, by field."""
     size = space.study.n_actions + 1
     return {
         "released": 0,
-        "n_rows": held.n_rows,
+        "n_rows": source.n_rows,
         "effective_rows": 0.0,
         "known": np.zeros(size),
         "means": np.zeros(size),
         "covariances": np.zeros((size, size)),
         "crossed": np.zeros(size),
+        "apart": 0.0,
     }
 
 
@@ -115,12 +118,15 @@ def _nothing(space: Workspace, held: HeldOutRows) -> dict[str, Any]:
 
 
 def _of_target(space: TargetWorkspace, query: ValueAtTarget | ValueJointly) -> dict[str, Any]:
-    """Means of μ̂ and shares of rows in regions, by field."""
+    """Means of μ̂, over versions of models and policy, and shares of rows in regions, by field."""
     whole = space.study_rows.whole
     contexts, own = whole.data.contexts, whole.data.weights_of()
-    by_action = modelled_scores(space, query, contexts)
-    values = with_policy(by_action, decided_by(space, query, contexts))
+    versions = zip(
+        modelled_scores(space, query, contexts), decided_by(space, query, contexts), strict=True
+    )
+    values = np.mean([with_policy(modelled, decided) for modelled, decided in versions], axis=0)
     rows = WeighedRows(values=values, weights=own / own.sum(), groups=whole.data.groups)
     if not is_enough(space, rows.by_unit):
         raise RefusedError(RefusalCode.SMALL_CELLS)
-    return {**as_means(rows), "shares": shares_in_regions(space, query, contexts)}
+    shares = shares_in_regions(space, query, contexts)
+    return {**as_means(rows), "apart": 0.0, "shares": shares}

@@ -8,7 +8,12 @@ from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
 from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
-from fedopl.client.local.personal_policy import PersonalTask, chunks_without, client_sums
+from fedopl.client.local.personal_policy import (
+    PersonalTask,
+    chunks_without,
+    client_sums,
+    n_rows_without,
+)
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_values import EstimateValues, Values
@@ -18,7 +23,7 @@ from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import NEVER
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.nodes import from_array
+from fedopl.policies.trees.nodes import leaves_of
 from fedopl.solvers.personal_choice import ChoicePath
 from fedopl.solvers.personal_ridge import Scaling, Strengths
 
@@ -27,13 +32,20 @@ def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     """How far apart the scores of a row lie, on average over training rows."""
     check_terms(space)
     if space.study.policy.has_leaves:
-        known = scored_actions(space.scored_rows, space.study.n_actions)
-        return ContrastSquares(squares=np.array([squares_apart(space.scored_rows, known)]))
-    found = []
-    for without in space.study.left_out:
-        parts = partial(chunks_without, space.chunks, without)
-        found.append(client_sums(parts, space.study_rows, without).squares)
-    return ContrastSquares(squares=np.array(found))
+        told = [_squares_of_leaves(space, without) for without in space.study.left_out]
+    else:
+        told = [_squares_of_terms(space, without) for without in space.study.left_out]
+    return ContrastSquares(squares=np.array(told))
+
+
+def _squares_of_leaves(space: Workspace, without: int | None) -> float:
+    rows = partial(space.scored_rows, without)
+    return squares_apart(rows, scored_actions(rows, space.study.n_actions))
+
+
+def _squares_of_terms(space: Workspace, without: int | None) -> float:
+    parts = partial(chunks_without, space.chunks, without)
+    return client_sums(parts, space.study_rows, without).squares
 
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
@@ -50,18 +62,15 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
         values = values_by_query(space, query, [deciders(space, chosen or [last])])
         space.keep_candidate(last)
         return values
-    if space.study.policy.kind == "tree":
-        versions: list[Policy] = [personal_tree(space, query)]
-    else:
-        versions = [personal_policy(space, query, place) for place in places]
-    *by_fold, policy = versions
+    solve = personal_tree if space.study.policy.kind == "tree" else personal_policy
+    *by_fold, policy = [solve(space, query, place) for place in places]
     decide = [one.at(space.client).decide for one in by_fold or [policy]]
     values = values_by_query(space, query, [decide])
     space.keep_personal(policy)
     return values
 
 
-def personal_policy(space: Workspace, query: EstimateValues, version: int = -1) -> Policy:
+def personal_policy(space: Workspace, query: EstimateValues, version: int) -> Policy:
     """The policy of all others, moved toward own rows as far as own and others' rows support it.
 
     The last version is of all rows; if values are cross-fitted, the others go without a fold.
@@ -82,22 +91,23 @@ def personal_policy(space: Workspace, query: EstimateValues, version: int = -1) 
     return task.solve()
 
 
-def personal_tree(space: Workspace, query: EstimateValues) -> TreePolicy:
-    """The shared tree with the actions that own rows and others' rows support."""
-    alone = space.local_policy
+def personal_tree(space: Workspace, query: EstimateValues, version: int) -> Policy:
+    """The shared tree with the actions that own rows and others' rows support, by version."""
+    study, without = space.study, space.study.left_out[version]
+    alone = space.local_policy if without is None else space.local_policies_by_fold[without]
     if not isinstance(alone, TreePolicy):
         raise TypeError(f"alone, a client of this study learns a tree, came a {alone.kind} policy")
-    own = (lambda: space.obeyed.to_sum(space.own_chunks),) if _rests_on_others(space) else ()
+    root = query.roots(study)[version]
+    sources = [space.chunks, *([space.own_chunks] if _rests_on_others(space) else ())]
+    kept = [space.study_rows.kept(partial(space.obeyed.to_sum, one, without)) for one in sources]
     task = PersonalTreeTask(
-        study=space.study,
-        scored=(space.scored_rows, *own),
-        n_rows=space.n_training,
-        root=from_array(
-            query.of_kind("tree")[0], space.study.columns, range(space.study.n_actions)
-        ),
+        study=study,
+        scored=kept,
+        n_rows=n_rows_without(space.study_rows, without),
+        root=root,
         own_root=alone.root,
-        others=_with_never(query.others[-1]),
-        likelihoods=query.likelihoods[-1],
+        others=_with_never(query.others[version][:, : len(leaves_of(root))]),
+        likelihoods=query.likelihoods[version],
     )
     return task.solve()
 

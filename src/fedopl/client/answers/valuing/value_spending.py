@@ -10,7 +10,6 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.answers.valuing.estimate_values import check_not_selected
-from fedopl.client.answers.valuing.versions import OF_DIFFERENCES, OF_VALUES
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.corrections.corrected_scores import variance_of_changes
@@ -21,6 +20,7 @@ from fedopl.messages.evaluation.price_curve import PriceCurve, ValueSpending, n_
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.linear import LinearPolicy
+from fedopl.solvers.fold_variances import OF_DIFFERENCES, OF_VALUES
 
 
 def answer(space: Workspace, query: ValueSpending) -> PriceCurve:

@@ -1,26 +1,22 @@
 """A candidate's versions: one policy for all rows, or one for each fold, learned without it.
 
-Folds are not independent: each contributes to the policies that value the others. The less stable
-these policies are, the more it contributes. So variances exceed those of independent rows. By up to
-what factor, was measured on made-up rows, with and without effects, with and without groups: by a
-number below times how often two versions decide differently. For differences, versions of either
-side count.
+How often versions decide differently says how much larger variances are (`fold_variances`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.client.scoring.values import JointEstimate
+from fedopl.client.scoring.values import ROWS_AT_ONCE, JointEstimate
 from fedopl.client.workspace import Workspace
-
-# Linear policies change little by little; trees and candidates are others all at once.
-OF_VALUES, OF_JUMPS, OF_DIFFERENCES = 1.5, 2.0, 2.0
+from fedopl.solvers.fold_variances import enlarged
 
 Versions = Sequence[Decides]
 
@@ -39,42 +35,36 @@ def with_wider_variances(
 ) -> JointEstimate:
     """The same with variances of values, and of differences of two, as large as they should be.
 
-    A candidate without versions, such as what was done, is the same in every fold. Contrasts of
-    more than two values have no meaning then.
+    A candidate without versions, such as what was done, is the same in every fold.
     """
-    wider = _wider(space, candidates)
-    if wider.max() == 1:
-        return found
-    own = np.diagonal(found.covariances)
-    apart = own + own[:, None] - 2 * found.covariances
-    own = np.diagonal(wider) * own
-    return replace(found, covariances=(own + own[:, None] - wider * apart) / 2)
+    apart, are_linear = _apart(space, candidates), space.study.policy.kind == "linear"
+    return replace(found, covariances=enlarged(found.covariances, apart, are_linear=are_linear))
 
 
-def _wider(
+def _apart(
     space: Workspace, candidates: Sequence[Versions]
 ) -> FloatArray:  # (n_candidates, n_candidates)
-    """By what factor the variances of values, and of their differences, are larger."""
+    """How often two versions decide differently, of a candidate or of either of two."""
     apart = np.zeros((len(candidates), len(candidates)))
     for chunk in space.unscored_chunks():
-        contexts = chunk.data.contexts[chunk.training]
-        differ = [_differ([decide(contexts) for decide in own]) for own in candidates]
-        counts = [np.count_nonzero(own) for own in differ]
-        for first, second in combinations_with_replacement(range(len(differ)), 2):
-            either = counts[first] + counts[second]
-            if counts[first] and counts[second]:
-                either -= np.count_nonzero(differ[first] & differ[second])
-            apart[first, second] += either
-    apart += np.triu(apart, 1).T
+        training = chunk.data.contexts[chunk.training]
+        for start in range(0, len(training), ROWS_AT_ONCE):
+            differ = _differ(training[start : start + ROWS_AT_ONCE], candidates)
+            both = differ @ differ.T  # whole numbers
+            apart += np.diagonal(both) + np.diagonal(both)[:, None] - both
     folds = space.study.nuisances.folds
     apart /= folds * (folds - 1) / 2 * space.n_training
-    is_linear = space.study.policy.kind == "linear"
-    factors = np.full_like(apart, OF_DIFFERENCES)
-    np.fill_diagonal(factors, OF_VALUES if is_linear else OF_JUMPS)
-    return 1 + factors * apart
+    return apart
 
 
-def _differ(decided: Sequence[IntArray]) -> BoolArray:  # (n_pairs, n_rows), or none
-    """Where each two versions decide differently."""
-    pairs = [one != other for one, other in combinations(decided, 2)]
-    return np.stack(pairs) if pairs else np.zeros((1, 1), dtype=bool)
+def _differ(
+    contexts: FloatArray, candidates: Sequence[Versions]
+) -> NDArray[np.float32]:  # (n_candidates, n_pairs * n_rows)
+    """One where two versions of a candidate decide differently, for each two versions."""
+    n_pairs = math.comb(max(map(len, candidates)), 2)
+    differ = np.zeros((len(candidates), n_pairs, len(contexts)), np.float32)
+    for own, versions in zip(differ, candidates, strict=True):
+        decided = [decide(contexts) for decide in versions]
+        for place, (one, other) in enumerate(combinations(decided, 2)):
+            own[place] = one != other
+    return differ.reshape(len(candidates), -1)

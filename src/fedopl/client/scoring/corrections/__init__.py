@@ -1,1 +1,1 @@
-"""Scores of held-out rows, corrected by what features do together beyond outcome models."""
+"""Scores of valued rows, corrected by what features do together beyond outcome models."""

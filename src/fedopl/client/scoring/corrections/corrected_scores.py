@@ -1,16 +1,17 @@
-"""Scores of held-out rows with what features do together beyond outcome models in them.
+"""Scores of valued rows with what features do together beyond outcome models in them.
 
-With h(x; a) what products of steps add to an outcome model, found in training rows alone, the score
-of a held-out row changes by h(x; a)·(1 − 1{A = a}/ê). Where propensities are right, that is chance;
-where they are not, it is about what values are wrong by, as far as h is found. How much is still
-missed nobody knows, so values are taken to be more unsure by what this moves them.
+With h(x; a) what products of steps add to an outcome model, found in training rows alone, or in the
+other folds if each is valued, the score of a row changes by h(x; a)·(1 − 1{A = a}/ê). Where
+propensities are right, that is chance; where they are not, it is about what values are wrong by, as
+far as h is found. How much is still missed nobody knows, so values are taken to be more unsure by
+what this moves them.
 """
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.rows.chunks import Chunk
-from fedopl.client.scoring.corrections.step_products import StepProducts
+from fedopl.client.scoring.corrections.step_products import FoundProducts
 from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.messages.message import RowSplit
 
@@ -20,11 +21,15 @@ _BY_SQUARES = 3.0
 
 
 def changes_by(
-    products: StepProducts, chunk: Chunk, nuisances: Nuisances, clip: float | None
-) -> FloatArray:  # (n_held_out, n_actions)
-    """What scores of held-out rows change by."""
-    rows = chunk.rows(RowSplit.EVALUATION)
-    changes = products.of(chunk.data.contexts[rows])
+    found: FoundProducts, chunk: Chunk, nuisances: Nuisances, clip: float | None, split: RowSplit
+) -> FloatArray:  # (n_valued, n_actions)
+    """What scores of the rows of this split change by; those of training rows, fold by fold."""
+    rows, contexts = chunk.rows(split), chunk.data.contexts
+    if split is RowSplit.EVALUATION:
+        changes = found.products.of(contexts[rows])
+    else:
+        own = [found.without(fold).of(contexts[at]) for fold, at in enumerate(chunk.fold_slices)]
+        changes = np.concatenate(own)
     places = np.arange(len(changes)), chunk.data.actions[rows]
     chances = np.maximum(nuisances.propensities[rows][places], clip or 0.0)
     known = chances > 0  # a row whose propensity is not known has no score

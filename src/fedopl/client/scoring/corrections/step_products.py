@@ -44,10 +44,15 @@ class StepProducts:
 
 
 class FoundProducts(NamedTuple):
-    """What was found in some rows, and what was found without each row's fold."""
+    """What was found in some rows, and what was found without each fold that is among them."""
 
     products: StepProducts
-    out_of_fold: FloatArray  # (n_rows, n_actions)
+    by_fold: dict[int, StepProducts]
+    out_of_fold: FloatArray  # (n_rows, n_actions)  of some rows
+
+    def without(self, fold: int) -> StepProducts:
+        """What was found without this fold."""
+        return self.by_fold.get(fold, self.products)
 
 
 def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
@@ -63,11 +68,12 @@ def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
     if not n_taken:
         return None
     out_of_fold = np.zeros_like(rows.means)
-    for fold, nested in by_fold.items():
+    without = {fold: nested[n_taken - 1] for fold, nested in by_fold.items()}
+    for fold, products in without.items():
         own = rows.folds == fold
-        out_of_fold[own] = nested[n_taken - 1].of(rows.contexts[own])
+        out_of_fold[own] = products.of(rows.contexts[own])
     everybody = np.ones(len(sample.actions), np.bool_)
-    return FoundProducts(search.nested(everybody)[n_taken - 1], out_of_fold)
+    return FoundProducts(search.nested(everybody)[n_taken - 1], without, out_of_fold)
 
 
 def _signs(contexts: FloatArray, products: tuple[Product, ...]) -> FloatArray:
