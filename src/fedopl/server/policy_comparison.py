@@ -274,7 +274,7 @@ class Candidates:
         return [*self._asked({})]
 
     def _asked(self, beside: Mapping[str, Version | ByFold]) -> dict[str, Version | ByFold]:
-        """All that is valued, in the order of clients' answers: candidates, then choices by fold."""
+        """All that is valued, in the order of clients' answers: candidates first."""
         rules = {rule: rule for rule in self.rules}
         found = {**self.policies, **rules, **beside, **self.by_fold}
         return {name: found[name] for name in in_message_order(found)}

@@ -117,8 +117,9 @@ def fields_about(
         return _carrying([one for (one,) in each], study)
     carried = {_key(one): one for own in each for one in own}
     places = {key: place for place, key in enumerate(in_message_order(carried))}
-    versions = [[places[_key(one)] for one in own] for own in each]
-    return {"versions": np.array(versions, np.float64), **_carrying([*carried.values()], study)}
+    versions = np.array([places[_key(one)] for own in each for one in own], np.float64)
+    fields = _carrying([*carried.values()], study)
+    return {"versions": versions.reshape(len(each), n_versions_in(study)), **fields}
 
 
 def _carrying(carried: Sequence[Version], study: Study) -> dict[str, FloatArray]:
