@@ -80,9 +80,11 @@ LETTERS = {
     "v": "policies valued: 1 + e + b, or d and all candidates if the policy is finite; 2 when "
     "`direct` tries its own; one more with personal policies",
     "W": "numbers that make up these policies: (1 + e)·w + b·d·(p + 1 + D), unless the kind is "
-    "finite; K times as many with cross-fitted values",
+    "finite; with cross-fitted values w, of the learned policy, counts K times",
+    "I": "with cross-fitted values, which policy values each fold, K numbers for each of v; "
+    "otherwise 0",
     "z": "with personal policies, numbers of what all others learned: V·(d·(p + 1 + D) + 2·(p + 1) "
-    "+ 47), for a tree V·(d·L + 4·(2·L − 1) + 47), among candidates v + 46; otherwise 0",
+    "+ 47), for a tree V·(d·L + 4·(2·L − 1) + 47), among candidates V·(v + 46); otherwise 0",
     "i": "prices at which a linear policy may meet a budget: 64; 0 for trees and candidates",
     "U": "policies that may meet a budget: 64 at prices, 16 trees, or all candidates",
     "c": "columns that a tree may ask about (`tree.columns`)",
@@ -95,7 +97,7 @@ LETTERS = {
     "T": "thresholds of the grid: c·(B − 1) if all c columns have B bins",
     "k": "how often rows are counted in bins: 1, or 2 if 256 bins were too coarse; 0 if s = 0",
     "l": "levels of a tree's search: 1 up to depth 2, then its depth − 1",
-    "V": "versions of a tree, and screenings: 1, or with cross-fitted values K + 1",
+    "V": "versions of a tree, choices and screenings: 1, or with cross-fitted values K + 1",
     "o": "open nodes of a level, in each version: 1 on the first level, at most twice as many on "
     "each next level",
     "h": "nodes that lead to the open nodes: 1 on the first level, at most 2·o − 1 below",
@@ -124,6 +126,7 @@ USUAL = {
     "C": 3,
     "D": 0,
     "z": 0,
+    "I": 0,
     "i": 64,
     "U": 64,
     "m": 0,
@@ -175,7 +178,7 @@ QUERIES = {
     "SumPairs": Message(48, "0"),
     "ImprovePolicy": Message(67, "(d + 2)·(p + 1) + 1"),
     "SlopeOfValue": Message(57, "d·(p + 1) + 1"),
-    "EstimateValues": Message(154, "W + z + 3"),
+    "EstimateValues": Message(163, "W + z + I + 3"),
     "Describe": Message(110, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
     "SumCells": Message(71, "V·4·h + c + j + T"),
@@ -205,14 +208,14 @@ QUERIES = {
     "Unmask": Message(62, "7·C + 1"),
     "MeasureNumbers": Message(48, "0"),
     "TakeRanges": Message(57, "2·p"),  # if all features are numbers
-    "ValueSpending": Message(106, "W + i + 2"),
+    "ValueSpending": Message(115, "W + i + I + 1"),
     "SumContrasts": Message(48, "0"),
     "TellContexts": Message(48, "0"),
-    "ValueAtTarget": Message(133, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueAtTarget": Message(142, "w + d·(p + 1) + 6·(p + 1)"),
     "ValueApart": Message(110, "3·d·(p + 1)"),
     "TellInteractions": Message(48, "0"),
     "BalanceContexts": Message(63, "4·p + 2"),
-    "ValueJointly": Message(138, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
+    "ValueJointly": Message(147, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 2"),

@@ -218,6 +218,8 @@ AXES = {
     Axis.CURVE_POINTS: "65 + d",
     Axis.STRENGTHS: "47",
     Axis.OTHERS_VERSIONS: "1",
+    Axis.ASKED_BY_FOLD: "v",
+    Axis.OWN_FOLDS: "K",
     Axis.OTHERS: "d",
     Axis.OTHERS_NUMBERS: "p + 1 + D",
     Axis.OTHERS_TERMS: "p + 1",
@@ -238,13 +240,16 @@ AXES = {
     Axis.PRODUCTS_TOLD: "8",
     Axis.INTERACTION_NUMBERS: "6",
 }
+# One policy for all rows.
+OF_ONE = {Axis.LINEAR_POLICIES: "1", Axis.MODELS: "1"}
+OF_ONE |= {Axis.ASKED_BY_FOLD: "0", Axis.OWN_FOLDS: "0"}
 # Where an axis is not as long as elsewhere.
 OWN_AXES = {
     SumCells: {Axis.TREE_NODES: "h"},
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
-    ValueAtTarget: {Axis.LINEAR_POLICIES: "1", Axis.MODELS: "1"},
-    ValueJointly: {Axis.LINEAR_POLICIES: "1", Axis.MODELS: "1"},
+    ValueAtTarget: OF_ONE,
+    ValueJointly: OF_ONE,
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
     ValueApart: {Axis.LINEAR_POLICIES: "2"},
@@ -277,6 +282,7 @@ def encoded(message, letters, query=None):
 def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_clients):
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     more |= {"m": 3, "V": folds + 1}
+    more["I"] = more["v"] * folds
     if query is EstimateValues:  # with a personal policy, in a cautious study
         more["D"] = (p + 1) * (p + 2) // 2
         more["z"] = d * (p + 1 + more["D"]) + 2 * (p + 1) + 47

@@ -81,7 +81,7 @@ def test_only_clients_that_told_all_are_compared_and_none_where_there_is_one():
     )
     gains = GainTable((GainRow(against=LOCAL, client="north", estimate=gain(0.0)),))
     mixture = {"north": 0.5, "south": 0.5}
-    record = SimpleNamespace(personal=personal, gains=gains, mixture=mixture, chosen="learned")
+    record = SimpleNamespace(personal=personal, gains=gains, mixture=mixture, valued_as="learned")
     assert list(three_ways(record)) == ["north"]
     record.mixture = {"north": 1.0}
     assert three_ways(record) == {}

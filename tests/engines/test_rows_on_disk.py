@@ -231,7 +231,7 @@ def test_a_diagnosis_fits_models_to_some_of_many_rows_on_disk(both, monkeypatch)
 OWN = ("local policy", "personal policy")
 
 
-@pytest.mark.parametrize("policy", ["linear", "tree"])
+@pytest.mark.parametrize("policy", ["linear", "tree", "finite"])
 def test_cross_fitted_values_of_rows_on_disk_are_those_of_rows_in_memory(both, policy):
     plan = {"evaluation": "cross-fitted", "policy": policy}
     in_memory, on_disk = (

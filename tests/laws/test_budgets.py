@@ -94,8 +94,9 @@ def test_the_curve_across_folds_is_of_policies_that_have_not_seen_each_fold(monk
     versions = []
 
     def spy(setting, price):
-        versions[:] = learn_by_fold(setting, price)
-        return versions
+        found = learn_by_fold(setting, price)
+        versions[:] = found
+        return found
 
     monkeypatch.setattr(learn_policy, "learn_by_fold", spy)
     run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.3, evaluation="cross-fitted", **PLAN)

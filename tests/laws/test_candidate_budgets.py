@@ -29,6 +29,7 @@ def wasteful(x):
 RULES = {"some new": some_new, "many": many, "wasteful": wasteful}
 PLAN = {
     "policy": fedopl.Finite(candidates=RULES),
+    "evaluation": 0.25,
     "nuisances": NuisancePlan(outcome="ols", kind="local"),
 }
 

@@ -188,9 +188,9 @@ def test_a_guardrail_is_judged_fold_by_fold(by_fold, monkeypatch):
         clients[name] = fedopl.LoggedData(*fields, outcomes={"harm": harm}, action_names="abc")
     spaces, further = {}, {}
 
-    def spy(space, split, asked):
+    def spy(space, *asked):
         (further if isinstance(space, OutcomeWorkspace) else spaces)[space.client] = space
-        return estimate(space, split, asked)
+        return estimate(space, *asked)
 
     monkeypatch.setattr(estimate_values, "estimate", spy)
     harm = fedopl.Guardrail(column="harm", at_most=0.5, more_than="what was done")
@@ -365,7 +365,6 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"policy": "finite"}, "csoaa-exact"),
         ({"policy": fedopl.Linear(oracle="wap")}, "csoaa-exact"),
         ({"mixture": "minimax"}, "minimax mixture"),
         ({"evaluation": {"kind": "cross-fitted", "share": 0.3}}, "hold no rows out"),

@@ -100,6 +100,7 @@ SETTINGS = {
     "tree": TREE,
     "cross-fitted": PLAIN | {"evaluation": "cross-fitted"},
     "cross-fitted tree": TREE | {"evaluation": "cross-fitted"},
+    "cross-fitted candidates": PLAIN | {"evaluation": "cross-fitted", "policy": "finite"},
     "pairs": PLAIN | {"policy": Linear(oracle="wap")},
 }
 

@@ -12,7 +12,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.report.page import render
-from fedopl.server import federation
+from fedopl.server import policy_comparison
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.server.learn_by_fold import learn_by_fold
@@ -39,7 +39,7 @@ class InOnePlace:
             trees.append(learn_by_fold(setting, price))
             return trees[-1]
 
-        monkeypatch.setattr(federation, "learn_by_fold", spy)
+        monkeypatch.setattr(policy_comparison, "learn_by_fold", spy)
         self.study = Study(
             actions=ACTIONS,
             features=THERE.feature_names,
@@ -182,7 +182,7 @@ def test_intervals_cover_what_the_way_of_learning_is_worth_there(how, monkeypatc
     """Few rows, so that policies of folds differ."""
     versions, covered, claimed = [], 0, 0
     monkeypatch.setattr(
-        federation,
+        policy_comparison,
         "learn_by_fold",
         lambda *given: versions.append(learn_by_fold(*given)) or versions[-1],
     )

@@ -16,7 +16,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array, leaf_positions
 from fedopl.results.sums.tree_statistics import Searched
 from fedopl.results.value_tables import PERSONAL
-from fedopl.server.aggregate.others_choices import choice_fields_for_each
+from fedopl.server.aggregate.others_choices import choice_fields
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
 from fedopl.server.aggregate.setting import Setting
 from fedopl.simulation.differing_worlds import odd_world
@@ -199,9 +199,9 @@ def test_pooled_arithmetic_of_choices():
         covariances = np.cov(values.T) / 500
         told[name] = _Told(values.mean(axis=0), covariances, 500)
     weights = {"a": 0.5, "b": 0.25, "c": 0.25}
-    fields = choice_fields_for_each(("x", "y", "z"), told, weights)
+    fields = choice_fields(3, told, weights)
     pooled = (told["b"].means + told["c"].means) / 2
-    assert np.allclose(fields["a"]["others"][0, 0], pooled, rtol=1e-14)
+    assert np.allclose(fields["a"]["others"][0], pooled, rtol=1e-14)
 
 
 class _Told:

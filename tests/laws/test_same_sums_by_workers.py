@@ -95,6 +95,7 @@ PLANS = {
     "tree": {"policy": "tree"},
     "cross-fitted": {"evaluation": fedopl.EvaluationPlan(kind="cross-fitted", describe=False)},
     "cross-fitted tree": {"policy": "tree", "evaluation": "cross-fitted"},
+    "cross-fitted candidates": {"policy": "finite", "evaluation": "cross-fitted"},
     "logistic": {"nuisances": fedopl.NuisancePlan(propensity="logistic", kind="local")},
 }
 

@@ -81,11 +81,11 @@ def three_ways(record: Record, in_doubt: Collection[str] = ()) -> dict[str, Thre
     return {
         name: ThreeWays(
             client=name,
-            personal_over_shared=personal[record.chosen, name],
+            personal_over_shared=personal[record.valued_as, name],
             personal_over_alone=personal[LOCAL, name],
             shared_over_alone=shared[name],
             in_doubt=name in in_doubt,
         )
         for name in clients
-        if name in shared and {(record.chosen, name), (LOCAL, name)} <= personal.keys()
+        if name in shared and {(record.valued_as, name), (LOCAL, name)} <= personal.keys()
     }

@@ -193,10 +193,11 @@ def _say_personal(run: "Run", client: str) -> None:
     typer.echo(
         f"Decided by the personal policy of {client}; --shared uses the shared policy", err=True
     )
-    over = run.personal.by_cell().get((run.chosen, client))
+    over = run.personal.by_cell().get((run.valued_as, client))
+    rows = run.study.evaluation.rows_valued
     if over and over.interval[1] < 0:
         typer.echo(
-            f"On held-out rows it was worth {-over.estimate.value:.3g} less than the shared "
-            f"policy (95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
+            f"On {rows} it was worth {-over.estimate.value:.3g} less than "
+            f"the shared policy (95 % interval {-over.interval[1]:.3g} to {-over.interval[0]:.3g})",
             err=True,
         )

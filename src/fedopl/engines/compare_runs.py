@@ -101,7 +101,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     values = {(row.policy, row.client): row.estimate for row in run.values.rows}
     gains = {(row.against, row.client): row.estimate for row in run.gains.rows}
     found = {
-        "value": values.get((run.chosen, GLOBAL)),
+        "value": values.get((run.valued_as, GLOBAL)),
         "over_best_arm": gains.get((run.valued_arm, GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
         "at_target": run.target.values.get(run.chosen) if run.target else None,

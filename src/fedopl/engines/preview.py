@@ -21,7 +21,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
-from fedopl.messages.evaluation.policy_fields import n_versions_in
+from fedopl.messages.evaluation.policy_fields import fields_about, n_versions_in
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
 from fedopl.messages.learning.product_screening import feature_pairs
 from fedopl.messages.message import Axis, Message, Query, array_axes
@@ -35,7 +35,6 @@ from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
@@ -160,11 +159,10 @@ def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterato
     moments = conversation.each(TellContexts(), [client.name]).get(client.name)
     if moments is not None:
         everybody = constant_policy(study.actions[0], study.actions, study.features)
-        n_versions = n_versions_in(study)
-        fields: dict[str, Any] = packed([everybody] * n_versions, study)
+        fields = fields_about([everybody], study)
         sizes = {axis: max(size) for axis, size in axis_sizes(study).items() if size}
         fields |= {
-            "models": np.zeros((n_versions, study.n_actions, study.n_terms + 1)),
+            "models": np.zeros((n_versions_in(study), study.n_actions, study.n_terms + 1)),
             "regions": np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
         }
         if ValueAtTarget.needed(study):

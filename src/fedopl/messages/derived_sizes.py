@@ -137,7 +137,9 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.CELLS] = range(1, study.most_cells + 1)
     fewest = fewest_numbers(study)
     sizes[Axis.CELL_NUMBERS] = range(fewest, fewest + n_actions + 1)
-    # If values are cross-fitted, a candidate is one policy for each fold.
+    own_folds = folds if study.evaluation.is_cross_fitted else 0
+    sizes[Axis.OWN_FOLDS] = range(0, own_folds + 1, own_folds or 1)
+    sizes[Axis.ASKED_BY_FOLD] = range(0, (max(most, N_TREES) if own_folds else 0) + 1)
     at_once = most * n_versions_in(study)
     for axis in (Axis.LINEAR_POLICIES, Axis.PAIRWISE_POLICIES, Axis.TREES, Axis.RULES):
         sizes[axis] = range(0, at_once + 1)

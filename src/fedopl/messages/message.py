@@ -112,6 +112,8 @@ class Axis(enum.Enum):
     BALANCED = "balanced terms"  # features, then their squares
     REGIONS = "regions"  # in which a target may have people whom nobody has seen
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
+    ASKED_BY_FOLD = "asked by fold"  # candidates, if each may have a version for each fold
+    OWN_FOLDS = "own folds"  # as `FOLDS`, or nothing
 
 
 def are_symmetric(axes: tuple[Axis, ...]) -> bool:
@@ -126,6 +128,7 @@ class RowSplit(enum.Enum):
     EVALUATION = 2
     FITTING = 3  # training rows but the first fold
     VALIDATION = 4  # the first fold of the training rows
+    EACH_FOLD = 5  # training rows, which are all, each fold by versions that go without it
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)

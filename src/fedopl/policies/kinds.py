@@ -1,9 +1,9 @@
 """The closed table of policy kinds: how messages carry policies, and how saved ones are loaded."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fedopl.base.schema import Encoding
 from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.basis import Basis
 from fedopl.policies.bent import BentPolicy
-from fedopl.policies.by_fold import ByFold
+from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
@@ -45,6 +45,7 @@ _SAVED_KINDS: dict[str, type[Policy]] = {
 RULES = "rules"
 _KIND_OF_FIELD = {kind.message_field: kind for kind in KINDS.values()}
 POLICY_FIELDS = (*_KIND_OF_FIELD, RULES)
+Key = TypeVar("Key", bound=Hashable)
 
 
 def misfit(policy: Policy, domain: Domain) -> str | None:
@@ -83,9 +84,17 @@ def packed(
     return {**fields, RULES: np.array(rules, np.float64)}
 
 
-def in_message_order(policies: Mapping[str, Policy | ByFold]) -> list[str]:
-    """The names of these policies in the order in which clients report their values."""
-    return sorted(policies, key=lambda name: POLICY_FIELDS.index(policies[name].message_field))
+def in_message_order(asked: Mapping[Key, Version | ByFold]) -> list[Key]:
+    """The keys of these policies in the order in which clients report their values.
+
+    Rules come after policies, and so do choices by fold.
+    """
+    return sorted(asked, key=lambda key: POLICY_FIELDS.index(_message_field(asked[key])))
+
+
+def _message_field(asked: Version | ByFold) -> str:
+    one = asked[0] if isinstance(asked, ByFold) else asked
+    return RULES if isinstance(one, str) else one.message_field
 
 
 def unpacked(field: str, numbers: FloatArray, domain: Domain) -> Policy:

@@ -84,7 +84,7 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
     if record.best_arm not in affordable_actions(record):  # then it is no alternative
         return
     study = record.study
-    who, arm = label(study, record.chosen), best_single(record)
+    who, arm = label(study, record.valued_as), best_single(record)
     valued = record.study.evaluation.valued("rows")
     what = f"There are too few {valued} to say whether {who} is better than {arm}."
     if gain.is_known:

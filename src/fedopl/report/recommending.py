@@ -313,7 +313,8 @@ def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
     over_arm = gain_over(record, arm)
     can_be_given = record.best_arm in affordable_actions(record) or arm == choice.policy
     if over_arm and arm != record.chosen and can_be_given:
-        what = f"{opened(label(record.study, record.chosen))}: gain over {label(record.study, arm)}"
+        who = opened(label(record.study, record.valued_as))
+        what = f"{who}: gain over {label(record.study, arm)}"
         figures.append((what, _signed(over_arm), _with_level(over_arm)))
     return figures
 

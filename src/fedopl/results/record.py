@@ -32,6 +32,7 @@ from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
 from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
     BEST_ARM,
+    BEST_CANDIDATE,
     LEARNED,
     GainTable,
     ImprovementTable,
@@ -40,6 +41,7 @@ from fedopl.results.value_tables import (
     SplitTables,
     ValueTable,
     arm_name,
+    valued_as,
 )
 from fedopl.study.mixture import FOUND, Counted, Weights, as_mixture
 from fedopl.study.private.added_up import most_lacking
@@ -51,6 +53,11 @@ _LINE = 100  # characters of a printed one
 _LEARNED_ALIKE = (
     "{} learned in the same way, {}on rows that it had not seen; the policy that you get is "
     "learned from all rows"
+)
+_WAY_OF_CHOOSING = (
+    "Every candidate is valued on all rows. Gains are those of the way of choosing: in each fold, "
+    "of the candidate\nthat came out best in the others. The one that you get came out best in all "
+    "rows."
 )
 _OF_OTHER_ROWS = (
     "All rows are valued. This assumes that none of the policies was learned from these rows: on "
@@ -300,6 +307,14 @@ class Record:
         return BEST_ARM if by_fold else arm_name(self.best_arm)
 
     @property
+    def valued_as(self) -> str:
+        """Whose gains are those of the chosen policy: of candidates fold by fold, if folds differ.
+
+        Otherwise a candidate would be chosen by the rows that its gains are of.
+        """
+        return valued_as(self.chosen, {row.policy for row in self.values.rows})
+
+    @property
     def _worth(self) -> str:
         """Whether the learned policy beats the best constant arm, in one plain sentence."""
         if not self.study.evaluation.claims_values:
@@ -323,6 +338,8 @@ class Record:
         low, high = gain.interval()
         found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
         what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
+        if self.valued_as == BEST_CANDIDATE:
+            what = f"The best candidate of the other folds (of all rows {what})"
         if low > 0:
             return f"{what} beats the best constant arm, {against}, by {found}."
         if high < 0:
@@ -342,9 +359,10 @@ class Record:
         """Notes if values are not of the learned policy itself, or less certain than they look."""
         if not self.values.rows:
             return since_then(self, self.membership) if self.membership else []
-        is_way = self.values_way_of_learning
+        is_way, is_chosen = self.values_way_of_learning, self.study.policy.compares_candidates
         notes = {
-            fill(_WAY_OF_LEARNING.format(self.learned_alike), _LINE): is_way,
+            fill(_WAY_OF_LEARNING.format(self.learned_alike), _LINE): is_way and not is_chosen,
+            _WAY_OF_CHOOSING: is_way and is_chosen,
             _OF_OTHER_ROWS: self.study.evaluation.is_cross_fitted and not is_way,
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
             self._net: bool(self._net),

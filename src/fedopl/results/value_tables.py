@@ -26,6 +26,15 @@ BEST_ARM = "best arm"
 LEAF_GAIN, ALIKE = f"gain over {LOGGING}", "decided alike"
 
 
+# Among candidates, for rows of each fold the one that the other folds chose, where they differ.
+BEST_CANDIDATE = "best candidate"
+
+
+def valued_as(chosen: str, valued: Collection[str]) -> str:
+    """Whose values are those of the way in which the policy was learned or chosen."""
+    return BEST_CANDIDATE if BEST_CANDIDATE in valued else chosen
+
+
 def arm_name(action: str) -> str:
     """The name of a constant arm."""
     return f"everybody gets {action}"

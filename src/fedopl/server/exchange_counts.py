@@ -60,6 +60,7 @@ def _exchanges_along(study: Study) -> int:
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
     along += SumContrasts.needed(study) + TellInteractions.needed(study)
+    along += (len(study.left_out) - 1) * study.policy.compares_candidates
     screened = _n_screenings(study)
     return together + along + (1 + screened if screened else 0)
 
@@ -128,11 +129,11 @@ def _tree_exchanges(study: Study, _n_clients: int) -> int:
 
 
 def _finite_exchanges(study: Study, _n_clients: int) -> int:
-    """The exchanges for values on training rows.
+    """The exchanges for values on training rows, also without each fold if that is valued.
 
     A path needs two more: on the rows to fit on and on the rows kept back.
     """
-    return 3 if study.mixture.kind == "path" else 1
+    return len(study.left_out) + 2 * (study.mixture.kind == "path")
 
 
 # By the kind of policy that the study wants.

@@ -15,6 +15,7 @@ from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.weighed_sums import weighed
 from fedopl.results.value_tables import (
     BEST_ARM,
+    BEST_CANDIDATE,
     LOCAL,
     LOGGING,
     PERSONAL,
@@ -28,7 +29,6 @@ from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.transport import Transport
-from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.personal_queries import learned_by_others
 from fedopl.server.policy_comparison import Candidates
@@ -70,13 +70,10 @@ def run_study(
     candidates.others = learned_by_others(learned)
     record, answers = _finish(conversation, candidates, learned, describe=study.evaluation.describe)
     if study.joining.diagnose and answers:
-        found = diagnose(
-            conversation, learned.setting, learned.to_value, answers, candidates.names()
-        )
+        found = diagnose(conversation, learned.setting, learned.to_value, answers, candidates)
         record = replace(record, diagnosis=found, rounds=tuple(conversation.rounds))
     if study.target:
-        is_by_fold = record.policy and study.evaluation.is_cross_fitted
-        valued = learn_by_fold(learned.setting, learned.price) if is_by_fold else record.policy
+        valued = candidates.without_rules(record.chosen, record.policy)
         found_there = value_at_target(conversation, learned.setting, valued, record)
         record = replace(record, target=found_there, rounds=tuple(conversation.rounds))
     return record
@@ -163,7 +160,6 @@ def evaluate_policies(
     if not study.policy.compares_candidates:
         compared.add_arm(setting.best_arm)  # only one arm, as clients value few policies in a study
         compared.add_references()
-        compared.add_arm_by_fold(setting)
     chosen = next(iter(policies))
     given = Learned(setting=setting, chosen=chosen, policy=policies[chosen], statistics=None)
     record, _ = _finish(conversation, compared, given, describe=False)
@@ -185,7 +181,7 @@ def _check_can_value(study: Study, policies: Mapping[str, Policy]) -> None:
             "Under [evaluation], set share = 0.25, or for policies that were learned from other "
             'rows kind = "cross-fitted": then all rows value them'
         )
-    if taken := sorted({BEST_ARM, LOGGING, LOCAL, PERSONAL} & policies.keys()):
+    if taken := sorted({BEST_ARM, BEST_CANDIDATE, LOGGING, LOCAL, PERSONAL} & policies.keys()):
         raise OptionError(
             f"policies: {quoted(taken)}: tables have such a row of their own; take another name"
         )
@@ -234,10 +230,9 @@ def _finish(
         # Add the study's encoding and permissions to the policy.
         policy = type(policy).from_numbers(policy.numbers(), study)
     solved = without_each(learned) if study.evaluation.claims_values else {}
+    candidates.add_by_fold(setting, learned.chosen, learned.price)
     candidates.beside = asked_beside(setting, solved, candidates.names())
-    evaluated = candidates.evaluate(
-        setting, conversation, learned.chosen, describe=describe, price=learned.price
-    )
+    evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
     told, places = evaluated.everything, candidates.places()
     reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(

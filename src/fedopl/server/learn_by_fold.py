@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from fedopl.policies.by_fold import ByFold
-from fedopl.results.spending.solved_at import policy_at
+from fedopl.results.spending.solved_at import solved_at
 from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.study.mixture import Weights, renormalised
@@ -13,20 +13,21 @@ def learn_by_fold(setting: Setting, price: float = 0.0) -> ByFold:
     """One policy for each fold, learned from the other folds of all clients; no client is asked.
 
     With a price on what the budget of the study is about. Trees were learned together with the one
-    of all rows.
+    of all rows, and so were candidates chosen, by name.
     """
     if setting.trees_by_fold and not price:
         return ByFold(tree.policy for tree in setting.trees_by_fold)
     statistics = statistics_by_fold(setting)
     weights = _weights(setting, statistics.clients)
     pairs = zip(statistics.each, weights, strict=True)
-    return ByFold(policy_at(own, mixture, price, setting.study) for own, mixture in pairs)
+    each = (solved_at(own, mixture, price, setting.study) for own, mixture in pairs)
+    return ByFold(one for one in each if not isinstance(one, ByFold))
 
 
 def statistics_by_fold(setting: Setting) -> StatisticsByFold:
     """What clients reported about the rows outside each fold, to solve for other policies from."""
-    trees = tuple(tree.statistics for tree in setting.trees_by_fold)
-    return StatisticsByFold(trees or tuple(setting.without_each_fold))
+    trees = [tree.statistics for tree in setting.trees_by_fold]
+    return StatisticsByFold((*(trees or setting.choices_by_fold or setting.without_each_fold),))
 
 
 def arms_by_fold(setting: Setting, without: str | None = None) -> list[str]:

@@ -1,7 +1,7 @@
 """Learns the policy: with an oracle, by search, or as the best of candidates."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import Values
@@ -21,7 +21,7 @@ from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.candidate_curve import ask_for_candidates
+from fedopl.server.candidate_curve import ask_for_candidates, at_corners
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.learn_by_fold import learn_by_fold, statistics_by_fold
 from fedopl.server.mixtures.minimax import (
@@ -51,10 +51,8 @@ class Learned:
     tree: TreeStatistics | None = None  # from which a tree was found
     curve: BudgetCurve | None = None  # gains and costs at several prices, if there is a budget
     price: float = 0.0  # of one unit of what the policy spends
-    names: tuple[str, ...] = ()  # of the candidates to choose from
-    told: Mapping[str, Values] = field(
-        default_factory=dict
-    )  # the values of these on training rows, by client
+    # The values that a candidate was chosen by, by client: without each fold, and last of all rows.
+    told: tuple[Mapping[str, Values], ...] = ()
 
     @property
     def to_value(self) -> Statistics | None:
@@ -88,8 +86,8 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     study, policy, setting = task.setting.study, learned.policy, learned.setting
     if study.budget is None:
         return learned
-    if isinstance(learned.statistics, FiniteStatistics):
-        return _affordable_candidate(learned, learned.statistics, task)
+    if learned.told:
+        return _affordable_candidate(learned, task)
 
     def as_valued(policy: Policy, price: float) -> Policy | ByFold:
         return learn_by_fold(setting, price) if study.evaluation.is_cross_fitted else policy
@@ -107,15 +105,26 @@ def _within_budget(learned: Learned, task: Task) -> Learned:
     return replace(learned, policy=priced, curve=curve, price=price)
 
 
-def _affordable_candidate(learned: Learned, statistics: FiniteStatistics, task: Task) -> Learned:
+def _affordable_candidate(learned: Learned, task: Task) -> Learned:
     """The candidate that is best at the lowest price at which it keeps to the budget."""
-    candidates, budget = task.candidates, task.setting.study.budget
+    setting, candidates, budget = learned.setting, task.candidates, task.setting.study.budget
     assert budget is not None  # noqa: S101
-    curve = ask_for_candidates(statistics, candidates, learned.setting, task.conversation)
+    assert isinstance(learned.statistics, FiniteStatistics)  # noqa: S101
+    curve, costs = ask_for_candidates(candidates, setting, task.conversation)
+    statistics = replace(learned.statistics, costs=costs)
+    curve = at_corners(curve, costs, statistics.worth(setting.weights))
     price = curve.price_for(budget)
-    chosen = curve.names[curve.prices.index(price)]
-    policy = candidates.policies.get(chosen)
-    return replace(learned, chosen=chosen, policy=policy, curve=curve, price=price)
+    chosen = statistics.solve_at(setting.weights, price)
+    by_fold = [replace(own, costs=costs) for own in setting.choices_by_fold]
+    return replace(
+        learned,
+        setting=replace(setting, choices_by_fold=by_fold),
+        chosen=chosen,
+        policy=candidates.policies.get(chosen),
+        statistics=statistics,
+        curve=curve,
+        price=price,
+    )
 
 
 def _linear(task: Task) -> Learned:
@@ -161,11 +170,16 @@ def _tree(task: Task) -> Learned:
 def _finite(task: Task) -> Learned:
     """The candidate with the largest value on training rows."""
     setting, candidates = task.setting, task.candidates
-    answers = candidates.ask(setting, task.conversation, RowSplit.TRAINING)
-    caution = setting.study.caution
-    statistics = FiniteStatistics.of_answers(candidates.names(), answers, caution)
+    told = candidates.ask(setting, task.conversation, RowSplit.TRAINING, setting.study.left_out)
+    names, caution = candidates.names(), setting.study.caution
+    *by_fold, statistics = [FiniteStatistics.of_answers(names, own, caution) for own in told]
+    without = [_search_among(task, own) for own in by_fold]
     search = _search_among(task, statistics)
-    setting = _weighed(setting, search)
+    setting = replace(
+        _weighed(setting, search),
+        choices_by_fold=by_fold,
+        weights_by_fold=[_weighed(setting, own).weights for own in without],
+    )
     chosen = statistics.solve({name: setting.weights[name] for name in statistics.means})
     return Learned(
         setting=setting,
@@ -173,8 +187,7 @@ def _finite(task: Task) -> Learned:
         policy=candidates.policies.get(chosen),
         statistics=statistics,
         search=search,
-        names=statistics.names,
-        told=answers,
+        told=tuple(told),
     )
 
 
@@ -186,10 +199,9 @@ def _search_among(task: Task, statistics: FiniteStatistics) -> Search | None:
     if not isinstance(plan, BestSkew):
         return None
     names = candidates.names()
-    fitting = FiniteStatistics.of_answers(
-        names, candidates.ask(setting, task.conversation, RowSplit.FITTING), statistics.caution
-    )
-    kept_back = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
+    (told,) = candidates.ask(setting, task.conversation, RowSplit.FITTING)
+    fitting = FiniteStatistics.of_answers(names, told, statistics.caution)
+    (kept_back,) = candidates.ask(setting, task.conversation, RowSplit.VALIDATION)
     # A path needs from each client both the values to fit on and those on rows kept back.
     both = {name: setting.weights[name] for name in fitting.means if name in kept_back}
     within = replace(setting, weights=both)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from fedopl.policies.tree import TreePolicy
+from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.tree_statistics import Searched
-from fedopl.server.aggregate.others_choices import choice_fields_for_each
+from fedopl.server.aggregate.others_choices import choice_fields
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
-from fedopl.server.aggregate.others_policies import Fields, fields_for_each
+from fedopl.server.aggregate.others_policies import Fields, by_version, fields_for_each
 from fedopl.server.learn_policy import Learned
 
 
@@ -31,7 +32,12 @@ def _of_trees(learned: Learned) -> dict[str, Fields]:
 
 
 def _of_candidates(learned: Learned) -> dict[str, Fields]:
-    return choice_fields_for_each(learned.names, learned.told, learned.setting.weights)
+    setting, statistics = learned.setting, learned.statistics
+    assert isinstance(statistics, FiniteStatistics)  # noqa: S101  (candidates are compared)
+    n, versions = len(statistics.names), zip(setting.study.left_out, learned.told, strict=True)
+    return by_version(
+        [choice_fields(n, told, setting.weights_without(fold)) for fold, told in versions]
+    )
 
 
 # By the kind of policy that the study wants.

@@ -1,6 +1,6 @@
 """Compares policies: one query asks about all of them, on the same rows."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,10 +13,15 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
 from fedopl.messages.evaluation.policy_fields import fields_about, most_in_query, valued_split
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import (
+    N_OWN_CANDIDATES,
+    NO_FOLD,
+    EstimateValues,
+    Values,
+)
 from fedopl.messages.message import Query, RowSplit
 from fedopl.messages.trees.leaf_values import ValueLeaves
-from fedopl.policies.by_fold import ByFold
+from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
@@ -24,6 +29,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import (
     BEST_ARM,
+    BEST_CANDIDATE,
     LOCAL,
     LOGGING,
     MOST_VALUED_ALONE,
@@ -34,6 +40,7 @@ from fedopl.results.value_tables import (
     PersonalTable,
     ValueTable,
     arm_name,
+    valued_as,
 )
 from fedopl.server.aggregate.evaluation import (
     gain_table,
@@ -85,8 +92,9 @@ class Candidates:
         self.study = study
         self.policies: dict[str, Policy] = {}
         self.rules: list[str] = []
-        self.beside: Mapping[str, Policy | ByFold] = {}  # valued, but not shown in tables
+        self.beside: Mapping[str, Version | ByFold] = {}  # valued, but not shown in tables
         self.others: Mapping[str, Fields] | None = None  # by client, to make a personal policy from
+        self.by_fold: dict[str, ByFold] = {}  # what is valued fold by fold
         if not study.policy.compares_candidates:
             return
         for action in study.actions:
@@ -121,13 +129,23 @@ class Candidates:
             if room and arm_name(action) not in self.policies and _is_scored(setting, place):
                 self.add_arm(action)
                 room -= 1
-        self.add_arm_by_fold(setting)
 
-    def add_arm_by_fold(self, setting: Setting) -> None:
-        """Add the best arm of the other folds, if values are by fold and folds differ in it."""
-        is_by_fold = self.study.evaluation.is_cross_fitted and setting.by_fold
-        if is_by_fold and {*arms_by_fold(setting)} != {setting.best_arm}:
-            self.policies[BEST_ARM] = self._arm(setting.best_arm)
+    def add_by_fold(self, setting: Setting, chosen: str, price: float = 0.0) -> None:
+        """Value what was learned or chosen without each fold, if values are by fold.
+
+        A best arm or candidate of the other folds is valued only where folds differ in it. The
+        policy was learned at a price of what it spends, if there is a budget.
+        """
+        if not (self.study.evaluation.is_cross_fitted and setting.by_fold):
+            return
+        of_all = {BEST_ARM: arm_name(setting.best_arm), BEST_CANDIDATE: chosen}
+        found = {BEST_ARM: ByFold(map(arm_name, arms_by_fold(setting)))}
+        if not self.study.evaluates:  # what is only valued is the same in all folds
+            is_chosen = self.study.policy.compares_candidates
+            found[BEST_CANDIDATE if is_chosen else chosen] = learn_by_fold(setting, price)
+        for name, own in found.items():
+            if any(one != of_all.get(name) for one in own):
+                self.by_fold[name] = own
 
     def add_references(self) -> None:
         """Add the arms that guardrails compare with."""
@@ -135,12 +153,21 @@ class Candidates:
             if guardrail.reference != WHAT_WAS_DONE:
                 self.add_arm(guardrail.reference)
 
-    def ask(self, setting: Setting, conversation: Conversation, split: RowSplit) -> Answers[Values]:
-        """The values of all candidates at every client, on rows of this split."""
+    def ask(
+        self,
+        setting: Setting,
+        conversation: Conversation,
+        split: RowSplit,
+        left_out: Sequence[int | None] = (None,),
+    ) -> list[Answers[Values]]:
+        """The values of all candidates at every client, on rows of this split without each fold."""
         names = self.names()
         self._check_room(names)
-        query = EstimateValues(split=split, **self.fields(names))
-        return conversation.require_quorum(conversation.each(query, setting.weights))
+        fields = self.fields(names)
+        folds = [NO_FOLD if fold is None else fold for fold in left_out]
+        queries = [EstimateValues(split=split, without=fold, **fields) for fold in folds]
+        told = conversation.together(setting.weights, *queries)
+        return [conversation.require_quorum(answers) for answers in told]
 
     def evaluate(
         self,
@@ -150,7 +177,6 @@ class Candidates:
         *,
         describe: bool,
         asked: Collection[str] | None = None,
-        price: float = 0.0,
     ) -> Evaluated:
         """Values on rows not used for learning, and how decisions split, in one round trip.
 
@@ -163,14 +189,13 @@ class Candidates:
         queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
         if by_fold or self.study.evaluation.share:
-            valued = self._valued(setting, chosen, price)
-            fields = self._fields_about({**valued, **self.beside})
+            fields = self._fields_about(self.beside)
             queries["values"] = (
                 {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
                 if self.others
                 else EstimateValues(**fields)
             )
-            fields = self._fields_about(valued)
+            fields = self._fields_about({})
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
         if describe:
@@ -180,7 +205,8 @@ class Candidates:
         if describe and TellInteractions.needed(self.study):
             queries["interactions"] = TellInteractions()
         if describe and self.study.values_leaves and tree:
-            trees = [*(learn_by_fold(setting, price) if by_fold else ()), tree]
+            versions = self.by_fold.get(chosen, ByFold()) if by_fold else ByFold()
+            trees = [*versions.policies, tree]
             queries["leaves"] = ValueLeaves(trees=packed(trees, self.study)["trees"])
         if not queries:
             return Evaluated()
@@ -196,7 +222,8 @@ class Candidates:
         tables = self.tables(setting, shown, chosen) if shown else {}
         answers = self._shown(everything, [LOGGING, LOCAL])
         if answers:
-            conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
+            valued = tables["values"].of(self.valued_as(chosen))
+            conversation.measure(answers.exchange, value=valued.value)
         return Evaluated(
             **tables,
             judged=self._judged(setting, replies, answers) if answers else JudgedOutcomes(),
@@ -224,7 +251,7 @@ class Candidates:
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
         found: dict[str, Any] = {
             "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
-            "gains": gain_table(answers, setting.weights, names, chosen),
+            "gains": gain_table(answers, setting.weights, names, chosen, self.valued_as(chosen)),
             "improvements": improvement_table(answers, setting.weights, names),
             **self._personal_table(setting, answers, chosen),
         }
@@ -238,18 +265,42 @@ class Candidates:
         if self.others is None:
             return {}
         names = [*self.names(), *self.own]
-        against = [chosen, LOCAL, LOGGING, arm_name(setting.best_arm)]
+        against = [self.valued_as(chosen), LOCAL, LOGGING, arm_name(setting.best_arm)]
         compared = [name for name in dict.fromkeys(against) if name in names]
         return {"personal": personal_table(answers, setting.weights, names, compared)}
 
     def names(self) -> list[str]:
-        """The candidates' names, in the order of clients' answers; rules come last."""
-        return in_message_order(self.policies) + self.rules
+        """The candidates' names, in the order of clients' answers."""
+        return [*self._asked({})]
+
+    def _asked(self, beside: Mapping[str, Version | ByFold]) -> dict[str, Version | ByFold]:
+        """All that is valued, in the order of clients' answers: candidates first."""
+        rules = {rule: rule for rule in self.rules}
+        found = {**self.policies, **rules, **beside, **self.by_fold}
+        return {name: found[name] for name in in_message_order(found)}
+
+    def valued_as(self, chosen: str) -> str:
+        """Whose values are those of the way in which the policy was learned or chosen."""
+        return valued_as(chosen, self.by_fold)
+
+    def without_rules(self, chosen: str, policy: Policy | None) -> Policy | ByFold | None:
+        """The policy as it is valued, by fold if values are; None if a rule decides in a fold."""
+        by_fold = self.by_fold.get(self.valued_as(chosen))
+        if by_fold is None:
+            return policy
+        found = ByFold(self.known.get(one, one) if isinstance(one, str) else one for one in by_fold)
+        return found if len(found.policies) == len(found) else None
+
+    @property
+    def known(self) -> dict[str, Policy]:
+        """The policies that have a name: every arm, and the candidates that are no rules."""
+        arms = {arm_name(action): self._arm(action) for action in self.study.actions}
+        return arms | self.policies
 
     def places(self) -> dict[str, int]:
         """The position of each candidate's value in an answer about held-out rows."""
-        names = in_message_order({**self.policies, **self.beside}) + self.rules
-        return {name: place for place, name in enumerate([*names, *self.own])}
+        names = [*self._asked(self.beside), *self.own]
+        return {name: place for place, name in enumerate(names)}
 
     @property
     def own(self) -> list[str]:
@@ -274,27 +325,14 @@ class Candidates:
     def fields(self, names: list[str]) -> dict[str, Any]:
         """The fields of a query that hold these candidates."""
         policies = [self.policies[name] for name in names if name in self.policies]
-        return packed(policies, self.study, self._places_of_rules(names))
+        rules = [self.study.candidates.index(rule) for rule in self.rules if rule in names]
+        return packed(policies, self.study, rules)
 
-    def _places_of_rules(self, names: Collection[str]) -> list[int]:
-        return [self.study.candidates.index(rule) for rule in self.rules if rule in names]
-
-    def _valued(self, setting: Setting, chosen: str, price: float) -> dict[str, Policy | ByFold]:
-        """The candidates as they are valued: if that is by fold, learned ones and the best arm."""
-        found: dict[str, Policy | ByFold] = {**self.policies}
-        if not self.study.evaluation.is_cross_fitted:
-            return found
-        if not self.study.evaluates:  # what is only valued is the same in all folds
-            found[chosen] = learn_by_fold(setting, price)
-        if BEST_ARM in found:
-            found[BEST_ARM] = ByFold(map(self._arm, arms_by_fold(setting)))
-        return found
-
-    def _fields_about(self, policies: Mapping[str, Policy | ByFold]) -> Fields:
-        """The fields of a query for values of these policies, and of the study's rules."""
-        self._check_room([*policies, *self.rules])
-        rules = self._places_of_rules(self.rules)
-        fields = fields_about(policies.values(), self.study, rules)
+    def _fields_about(self, beside: Mapping[str, Version | ByFold]) -> Fields:
+        """The fields of a query for values of all candidates and of what is valued beside them."""
+        asked = self._asked(beside)
+        self._check_room(asked)
+        fields = fields_about(asked.values(), self.study, self.known)
         return {"split": valued_split(self.study), **fields}
 
     def _check_room(self, names: Collection[str]) -> None:

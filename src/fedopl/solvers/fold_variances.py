@@ -11,17 +11,18 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 
-OF_VALUES, OF_TREES, OF_DIFFERENCES = 1.5, 2.0, 2.0
+# Linear policies change little by little; trees and candidates are others all at once.
+OF_VALUES, OF_JUMPS, OF_DIFFERENCES = 1.5, 2.0, 2.0
 
 
-def enlarged(covariances: FloatArray, apart: FloatArray, *, are_trees: bool) -> FloatArray:
+def enlarged(covariances: FloatArray, apart: FloatArray, *, are_linear: bool) -> FloatArray:
     """Covariances by which values, and differences of two, have variances as large as they should.
 
     `apart` says how often two versions of either of two candidates decide differently. Contrasts of
     more than two values have no meaning then.
     """
     factors = np.full_like(apart, OF_DIFFERENCES)
-    np.fill_diagonal(factors, OF_TREES if are_trees else OF_VALUES)
+    np.fill_diagonal(factors, OF_VALUES if are_linear else OF_JUMPS)
     wider = 1 + factors * apart
     if wider.max() == 1:
         return covariances

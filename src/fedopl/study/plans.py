@@ -264,9 +264,10 @@ def why_not_by_fold(study: "Study") -> str | None:
     policy = study.policy
     if study.privacy:
         return "noise would be added once for each fold"
-    if not (policy.can_be_resolved or policy.on_grid):
+    if not (policy.can_be_resolved or policy.on_grid or policy.compares_candidates):
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    if study.mixture.kind in FOUND and not policy.on_grid:
+    chooses = policy.compares_candidates and study.mixture.kind == "minimax"
+    if study.mixture.kind in FOUND and not (policy.on_grid or chooses):
         return f"a {study.mixture.kind} mixture is found by asking, not from sums"
     return None
 

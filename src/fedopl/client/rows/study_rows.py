@@ -38,6 +38,7 @@ from fedopl.study.study import Study
 # Behind the folds come the rows that are held out.
 _FOLDS_OF = {
     RowSplit.TRAINING: slice(0, -1),
+    RowSplit.EACH_FOLD: slice(0, -1),
     RowSplit.FITTING: slice(1, -1),
     RowSplit.VALIDATION: slice(0, 1),
     RowSplit.EVALUATION: slice(-1, None),

@@ -1,18 +1,20 @@
 """The policies that a query asks about: a field for each kind, named by the kind itself."""
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
-from fedopl.policies.by_fold import ByFold, versions_of
-from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, packed
+from fedopl.policies.by_fold import ByFold, Version, versions_of
+from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed
 from fedopl.policies.policy import Policy
 from fedopl.study.message_sizes import MOST_DIAGNOSED
 from fedopl.study.study import Study
 
+Each = TypeVar("Each")
 # What would be learned without each of three clients: one of them is among the usual ones. And if
 # values are by fold, best arms may be, too: of all clients, and without each of the three.
 _LEFT_OUT, _ARMS_BY_FOLD = 2, 4
@@ -52,6 +54,50 @@ class AsksAboutPolicies(Query[AnswerType]):
 
 
 @message
+class AsksByFold(AsksAboutPolicies[AnswerType]):
+    """Candidates that may each have a version for each fold, which is one of the policies.
+
+    Candidates share policies: what is chosen fold by fold is, in each fold, a policy that may also
+    be valued in all.
+    """
+
+    # The place of each version among the policies; nothing if each policy is for all rows.
+    versions: Annotated[Array, (Axis.ASKED_BY_FOLD, Axis.OWN_FOLDS)] = field(
+        default_factory=lambda: np.empty((0, 0))
+    )
+
+    @property
+    def is_by_fold(self) -> bool:
+        """Whether candidates have versions."""
+        return bool(self.versions.shape[1])
+
+    @property
+    def n_asked(self) -> int:
+        """How many candidates it asks about."""
+        return len(self.versions) if self.is_by_fold else self.n_policies
+
+    def of_candidates(self, policies: Sequence[Each]) -> list[list[Each]]:
+        """The policies of each candidate, a version for each fold, or one if all are the same."""
+        if not self.is_by_fold:
+            return [[one] for one in policies]
+        each = [own[:1] if len({*own}) == 1 else own for own in self.versions.astype(int).tolist()]
+        return [[policies[place] for place in own] for own in each]
+
+    def versions_fit(self, study: Study) -> bool:
+        """Whether there is a version for each fold that the study values, and no policy besides."""
+        if not self.is_by_fold:
+            return not len(self.versions)
+        is_each = study.evaluation.is_cross_fitted
+        is_each = is_each and self.versions.shape[1] == study.nuisances.folds
+        return is_each and {*self.versions.ravel().tolist()} == {*range(self.n_policies)}
+
+    def is_one_valued(self, study: Study) -> bool:
+        """Whether it is about one candidate, as policies of the study are valued."""
+        is_valued = self.is_by_fold == study.evaluation.is_cross_fitted
+        return is_valued and self.n_asked == 1 and self.versions_fit(study)
+
+
+@message
 class AsksAboutSplit(Query[AnswerType]):
     """The rows that an answer is about; as the last base of a query, its field is sent first."""
 
@@ -59,13 +105,32 @@ class AsksAboutSplit(Query[AnswerType]):
 
 
 def fields_about(
-    policies: Iterable[Policy | ByFold], study: Study, rules: Sequence[int] = ()
+    asked: Iterable[Version | ByFold], study: Study, known: Mapping[str, Policy] | None = None
 ) -> dict[str, Any]:
-    """The fields of a query for values of these policies, each in as many versions as valued."""
-    n_versions = n_versions_in(study)
-    rules = [rule for rule in rules for _ in range(n_versions)]
-    each = versions_of(policies, n_versions)
-    return {"versions": n_versions, **packed(each, study, rules)}
+    """The fields of a query for values of these candidates, each in as many versions as valued.
+
+    A name is that of a known policy, or of a rule of the study. A policy that is in several
+    versions is carried once.
+    """
+    each = versions_of(asked, n_versions_in(study), known or {})
+    if not study.evaluation.is_cross_fitted:
+        return _carrying([one for (one,) in each], study)
+    carried = {_key(one): one for own in each for one in own}
+    places = {key: place for place, key in enumerate(in_message_order(carried))}
+    versions = np.array([places[_key(one)] for own in each for one in own], np.float64)
+    fields = _carrying([*carried.values()], study)
+    return {"versions": versions.reshape(len(each), n_versions_in(study)), **fields}
+
+
+def _carrying(carried: Sequence[Version], study: Study) -> dict[str, FloatArray]:
+    policies = [one for one in carried if isinstance(one, Policy)]
+    rules = [study.candidates.index(one) for one in carried if isinstance(one, str)]
+    return packed(policies, study, rules)
+
+
+def _key(version: Version) -> int | str:
+    """The same for the same policy."""
+    return version if isinstance(version, str) else id(version)
 
 
 def n_versions_in(study: Study) -> int:
@@ -75,7 +140,7 @@ def n_versions_in(study: Study) -> int:
 
 def valued_split(study: Study) -> RowSplit:
     """The rows that policies are valued on: held-out ones, or all if values are cross-fitted."""
-    return RowSplit.TRAINING if study.evaluation.is_cross_fitted else RowSplit.EVALUATION
+    return RowSplit.EACH_FOLD if study.evaluation.is_cross_fitted else RowSplit.EVALUATION
 
 
 def most_candidates(study: Study) -> int:

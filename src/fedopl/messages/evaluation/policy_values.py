@@ -10,11 +10,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.others_learned import MOST_PERSONAL, CarriesOthers
-from fedopl.messages.evaluation.policy_fields import (
-    AsksAboutPolicies,
-    AsksAboutSplit,
-    n_versions_in,
-)
+from fedopl.messages.evaluation.policy_fields import AsksAboutSplit, AsksByFold
 from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
 from fedopl.messages.plausibility import (
     CELL_TOLERANCE,
@@ -28,6 +24,7 @@ from fedopl.study.study import Study
 
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
+NO_FOLD = -1  # that all training rows count
 # Queries beside one for each step, where a mixture is found by trying many, and where clients are
 # compared: enough for a hundred clients.
 MOST_TRIED, MOST_COMPARED = 256, 64
@@ -64,7 +61,7 @@ class Values(Message, code=72):
 
 @message
 class EstimateValues(
-    AsksAboutPolicies[Values],
+    AsksByFold[Values],
     CarriesOthers[Values],
     AsksAboutSplit[Values],
     code=142,
@@ -73,16 +70,16 @@ class EstimateValues(
 ):
     """Ask what these policies are worth on rows of this split, by an outcome of the study.
 
-    A candidate may have a version for each fold: as many policies, side by side in the order of
-    folds, each for the rows of its fold. If what all others learned comes along, the client moves
-    it toward its own rows, and tells what its personal policy is worth, too.
+    To choose among them for a fold, they are valued without it. If what all others learned comes
+    along, the client moves it toward its own rows, and tells what its personal policy is worth,
+    too.
     """
 
     title = "What policies are worth"
     content = "means of values, and how precise they are"
 
     outcome: int = 0  # what the study is about; from 1 on, the columns that guardrails are about
-    versions: int = 1  # of each candidate
+    without: int = NO_FOLD  # of training rows, those of this fold do not count
 
     @classmethod
     def content_in(cls, study: Study) -> str:
@@ -96,7 +93,8 @@ class EstimateValues(
     def most(cls, study: Study) -> int:
         """Those of valued rows, by each outcome, and values to choose by if they choose."""
         plan = study.mixture
-        found = 1 + study.policy.compares_candidates + (study.linear.oracle == "direct")
+        found = 1 + study.policy.compares_candidates * len(study.left_out)
+        found += study.linear.oracle == "direct"
         found += len(guarded_columns(study)) + study.personalises * (MOST_PERSONAL - 1)
         if isinstance(plan, Minimax):
             found += plan.steps + MOST_TRIED
@@ -105,27 +103,22 @@ class EstimateValues(
         return found + (MOST_COMPARED if study.joining.diagnose else 0)
 
     @property
-    def n_asked(self) -> int:
-        """How many candidates it asks about."""
-        return self.n_policies // self.versions
-
-    @property
     def n_candidates(self) -> int:
         """How many values it asks for."""
         return self.n_asked + self.is_personal + N_OWN_CANDIDATES
 
     def is_plausible(self, study: Study) -> bool:
-        """An outcome that there is, whole candidates, and others' numbers that fit the study."""
+        """An outcome and folds that there are, and others' numbers that fit the study."""
         if not 0 <= self.outcome <= len(guarded_columns(study)):
             return False
-        is_valued = self.split is RowSplit.EVALUATION or self.versions > 1
+        is_valued = self.split in (RowSplit.EVALUATION, RowSplit.EACH_FOLD)
         if self.is_personal and (self.outcome or not is_valued):
             return False
-        if self.versions != 1:
-            if self.versions != n_versions_in(study) or self.n_policies % self.versions:
-                return False
-            if self.split is not RowSplit.TRAINING:
-                return False
+        if self.is_by_fold != (self.split is RowSplit.EACH_FOLD) or not self.versions_fit(study):
+            return False
+        folds = study.left_out[:-1] if self.split is RowSplit.TRAINING else ()
+        if self.without not in (NO_FOLD, *folds):
+            return False
         return self.fits(study, self) and super().is_plausible(study)
 
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
@@ -133,7 +126,7 @@ class EstimateValues(
         if self.outcome:  # whose range nobody declared
             study = study.model_copy(update={"declared": type(study.declared)()})
         fault = _fault_in_means(answer, self.n_candidates, self.split, study, n_rows)
-        check = _fault_in_differences if self.versions > 1 else fault_in_moments
+        check = _fault_in_differences if self.is_by_fold else fault_in_moments
         return fault or check(answer.covariances)
 
 

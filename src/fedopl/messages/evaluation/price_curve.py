@@ -7,7 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, n_versions_in
+from fedopl.messages.evaluation.policy_fields import AsksByFold
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import (
     LARGEST_ASKED,
@@ -49,7 +49,7 @@ class PriceCurve(Message, code=109):
 
 @message
 class ValueSpending(
-    AsksAboutPolicies[PriceCurve],
+    AsksByFold[PriceCurve],
     code=143,
     asked=Asked.EACH,
     permission="values",
@@ -63,7 +63,6 @@ class ValueSpending(
     content = "means of gains and of costs, and how precise they are"
 
     against: int  # the action that gains are over
-    versions: int = 1  # of each policy, side by side: one for each fold, or one for all rows
     # Rising from zero; empty for policies that have no price in them.
     prices: Annotated[Array, (Axis.PRICES,)] = field(default_factory=lambda: np.empty(0))
 
@@ -74,16 +73,20 @@ class ValueSpending(
         can_meet = policy.kind == "linear" or policy.on_grid or policy.compares_candidates
         return study.budget is not None and can_meet
 
+    @property
+    def split(self) -> RowSplit:
+        """The rows that it is about."""
+        return RowSplit.EACH_FOLD if self.is_by_fold else RowSplit.EVALUATION
+
     def arrays(self) -> list[FloatArray]:
-        """None: prices are looked at apart."""
+        """None: prices and versions are looked at apart."""
         return []
 
     def is_plausible(self, study: Study) -> bool:
         """As many policies or prices as the study has, and an action that there is."""
-        versions = n_versions_in(study)
-        if self.versions != versions or self.n_policies % versions:
+        if self.is_by_fold != study.evaluation.is_cross_fitted or not self.versions_fit(study):
             return False
-        n_told = self.n_policies // versions * max(1, len(self.prices)) + study.n_actions + 1
+        n_told = self.n_asked * max(1, len(self.prices)) + study.n_actions + 1
         if n_told != n_points(study) or not 0 <= self.against < study.n_actions:
             return False
         return not len(self.prices) or self._rise(study)
@@ -97,8 +100,7 @@ class ValueSpending(
         """What cannot be true of a path of policies and of every action for everybody."""
         if len(answer.means) != n_points(study) or len(answer.covariances) != n_points(study):
             return f"told of {len(answer.means)} policies and actions of {n_points(study)}"
-        split = RowSplit.TRAINING if self.versions > 1 else RowSplit.EVALUATION
-        if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, split, n_rows):
+        if not 0 < answer.n_rows <= answer.of_rows <= most_rows(study, self.split, n_rows):
             return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
         if not 0 <= answer.degrees_of_freedom < answer.n_rows:
             return "more degrees of freedom than rows"

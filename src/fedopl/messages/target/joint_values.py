@@ -7,7 +7,7 @@ was found with all sources' sums, so that only all of them together resemble the
 from typing import Annotated
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, n_versions_in
+from fedopl.messages.evaluation.policy_fields import AsksByFold, n_versions_in
 from fedopl.messages.message import Array, Asked, Axis, message
 from fedopl.messages.target.transported_values import TransportedValues, fault_in_transported
 from fedopl.study.study import Study
@@ -26,7 +26,7 @@ class JointValues(TransportedValues, code=126):
 
 @message
 class ValueJointly(
-    AsksAboutPolicies[JointValues],
+    AsksByFold[JointValues],
     code=61,
     asked=Asked.EACH,
     permission="values",
@@ -50,7 +50,7 @@ class ValueJointly(
     def is_plausible(self, study: Study) -> bool:
         """Check for one policy in all versions, scales above zero and a share of a whole."""
         fits = 0 <= self.share <= 1 and bool((self.scales > 0).all())
-        fits = fits and self.n_policies == len(self.models) == n_versions_in(study)
+        fits = fits and self.is_one_valued(study) and len(self.models) == n_versions_in(study)
         return fits and super().is_plausible(study)
 
     def fault_in(self, answer: JointValues, study: Study, n_rows: int) -> str | None:

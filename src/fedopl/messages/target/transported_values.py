@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies, n_versions_in, valued_split
+from fedopl.messages.evaluation.policy_fields import AsksByFold, n_versions_in, valued_split
 from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_moments
@@ -43,7 +43,7 @@ class TransportedValues(Message, code=121):
 
 @message
 class ValueAtTarget(
-    AsksAboutPolicies[TransportedValues],
+    AsksByFold[TransportedValues],
     code=55,
     asked=Asked.EACH,
     permission="values",
@@ -65,7 +65,7 @@ class ValueAtTarget(
     def is_plausible(self, study: Study) -> bool:
         """Check for one policy in all versions, and for moments that contexts can have."""
         fault = fault_in_squares_of_means(self.means, self.squares)
-        fits = self.n_policies == len(self.models) == n_versions_in(study)
+        fits = self.is_one_valued(study) and len(self.models) == n_versions_in(study)
         return fits and not fault and super().is_plausible(study)
 
     def fault_in(self, answer: TransportedValues, study: Study, n_rows: int) -> str | None:

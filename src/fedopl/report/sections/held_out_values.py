@@ -29,6 +29,7 @@ _WORDS = {
 }
 
 _HELD_OUT = "that nothing was learned from"
+_CANDIDATES = "(all rows for each candidate; the best one was chosen for each fold by the others)"
 _OF_OTHER_ROWS = (
     "(all rows, on the assumption that none of the policies was learned from them: on those, a "
     "policy looks better than it is)"
@@ -60,6 +61,8 @@ def _values(record: Record) -> tuple[Part, ...]:
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
     where = f"({record.learned_alike})" if record.values_way_of_learning else _HELD_OUT
+    if where != _HELD_OUT and record.study.policy.compares_candidates:
+        where = _CANDIDATES
     if record.study.evaluates and record.study.evaluation.is_cross_fitted:
         where = _OF_OTHER_ROWS
     intro = (
@@ -108,8 +111,8 @@ def _improvements(record: Record) -> tuple[Part, ...]:
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
-    unit, what = OutcomeWords.of(record.study).name, label(record.study, record.chosen)
-    others = [name for name in _ordered(record) if name != record.chosen]
+    unit, what = OutcomeWords.of(record.study).name, label(record.study, record.valued_as)
+    others = _ordered(record)
     spans = _labelled(record, {name: gain_over(record, name) for name in others})
     words = verdict_words(record, _WORDS)
     intro = (

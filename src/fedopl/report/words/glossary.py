@@ -11,13 +11,19 @@ _ACROSS_FOLDS = {
     "fold, since a policy looks better than it is on rows it was learned from. The values are "
     "those of the way of learning; the policy itself was learned from all rows.",
 }
+_CANDIDATES = {
+    "Rows valued, fold by fold": "Every candidate is valued on all rows. What the best one gains "
+    "is valued in each fold by the candidate that came out best in the others, since a policy "
+    "looks better than it is on rows it was chosen by.",
+}
 
 
 def glossary(study: Study) -> dict[str, str]:
     """The terms that a report on this study uses."""
     valued = _HELD_OUT
     if study.evaluation.is_cross_fitted:
-        valued = {} if study.evaluates else _ACROSS_FOLDS
+        valued = _CANDIDATES if study.policy.compares_candidates else _ACROSS_FOLDS
+        valued = {} if study.evaluates else valued
     return {**_FIRST, **valued, **_REST}
 
 

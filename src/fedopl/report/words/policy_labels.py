@@ -7,7 +7,15 @@ from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.words.numbers import Span, decimal
 from fedopl.report.words.permission_words import arm_given, arm_label
 from fedopl.results.record import Record
-from fedopl.results.value_tables import BEST_ARM, LEARNED, LOCAL, LOGGING, PERSONAL, arm_name
+from fedopl.results.value_tables import (
+    BEST_ARM,
+    BEST_CANDIDATE,
+    LEARNED,
+    LOCAL,
+    LOGGING,
+    PERSONAL,
+    arm_name,
+)
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
@@ -67,6 +75,7 @@ def label(study: Study, name: str) -> str:
     known = {LEARNED: "the learned policy", LOGGING: SO_FAR, LOCAL: own}
     known[PERSONAL] = "each client's personal policy"
     known[BEST_ARM] = "the best single action, chosen fold by fold"
+    known[BEST_CANDIDATE] = "the best candidate of the other folds"
     known |= {arm_name(action): arm_label(study, action) for action in study.actions}
     return known.get(name, f"'{name}'")
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.results.spending.budget_curve import BudgetPoint
+from fedopl.results.value_tables import arm_name
 
 if TYPE_CHECKING:
     from fedopl.results.record import Record
@@ -29,6 +30,8 @@ def verdict_within(record: "Record") -> str | None:
     low, high = point.gain.interval()
     beats = "gains" if low > 0 else "loses" if high < 0 else "does not demonstrably gain"
     who = "the learned policy" if point.candidate is None else f"'{point.candidate}'"
+    if record.valued_as != record.chosen != arm_name(record.curve.against):
+        who = f"the best candidate of the other folds (of all rows {who})"
     return (
         f"Within the budget, {budget_in_words(record)}, {who} {beats} "
         f"{point.gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g}) over giving everybody "
@@ -107,9 +110,11 @@ def _unaffordable(record: "Record") -> str:
     """The results of other candidates, if candidates are compared."""
     if not record.study.policy.compares_candidates:
         return ""
+    evaluation = record.study.evaluation
+    valued = "values" if evaluation.is_cross_fitted else "values on training rows"
     return (
-        "The candidate is the best of those within the budget, by values on training rows and "
-        "spending on held-out rows; others may be worth more and spend more."
+        f"The candidate is the best of those within the budget, by {valued} and spending on "
+        f"{evaluation.rows_valued}; others may be worth more and spend more."
     )
 
 

@@ -5,6 +5,7 @@ from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import at_price
 from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.any_mixture import Solved, Statistics
+from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.results.sums.tree_statistics import TreeStatistics
@@ -13,9 +14,12 @@ from fedopl.study.study import Study
 
 
 def solved_at(statistics: Statistics, weights: Weights, price: float, study: Study) -> Solved:
-    """The policy for these weights, for each fold if statistics are; candidates have no price."""
+    """The policy for these weights, for each fold if statistics are."""
     if isinstance(statistics, StatisticsByFold):
-        return ByFold(policy_at(own, weights, price, study) for own in statistics.each)
+        each = (solved_at(own, weights, price, study) for own in statistics.each)
+        return ByFold(one for one in each if not isinstance(one, ByFold))
+    if isinstance(statistics, FiniteStatistics):
+        return statistics.solve_at(weights, price)
     if isinstance(statistics, ScoreStatistics | TreeStatistics):
         return policy_at(statistics, weights, price, study)
     return statistics.solve(weights)

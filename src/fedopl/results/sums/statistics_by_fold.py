@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from fedopl.policies.by_fold import ByFold
+from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.mixture import Weights
@@ -14,12 +15,12 @@ from fedopl.study.mixture import Weights
 class StatisticsByFold:
     """What clients reported about the rows outside each fold, in the order of folds."""
 
-    each: tuple[ScoreStatistics | TreeStatistics, ...]
+    each: tuple[ScoreStatistics | TreeStatistics | FiniteStatistics, ...]
 
     @property
     def clients(self) -> list[str]:
-        """The clients that reported by fold: the same for every fold."""
-        return self.each[0].clients
+        """The clients that reported about every fold."""
+        return sorted(set.intersection(*(set(own.clients) for own in self.each)))
 
     def restricted(self, names: Collection[str]) -> Self:
         """The statistics of these clients alone."""

@@ -13,6 +13,7 @@ from fedopl.base.restricted import Restricted
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.value_tables import (
     BEST_ARM,
+    BEST_CANDIDATE,
     LOCAL,
     LOGGING,
     MOST_VALUED_ALONE,
@@ -28,6 +29,8 @@ from fedopl.results.value_tables import (
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise, honest_variance
 from fedopl.study.mixture import Weights, renormalised
 
+# What differs between clients or between folds, and so is no policy for everybody.
+_NOT_GIVEN = (LOGGING, LOCAL, PERSONAL, BEST_ARM, BEST_CANDIDATE)
 # The degrees of freedom of an estimate whose variance is zero.
 _BOUNDLESS = 1_000_000
 
@@ -117,11 +120,15 @@ def value_table(
 
 
 def gain_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str], learned: str
+    answers: Mapping[str, Values], weights: Weights, names: list[str], learned: str, valued: str
 ) -> GainTable:
-    """The learned policy's gain over every other policy, paired: both on the same rows."""
+    """The learned policy's gain over every other policy, paired: both on the same rows.
+
+    A candidate may be `valued` as what is chosen without each fold.
+    """
     units = dict(zip(names, np.eye(len(names)), strict=True))
-    own = units.pop(learned)
+    own = units[valued]
+    units = {name: unit for name, unit in units.items() if name not in (learned, valued)}
     rows = []
     for against, unit in units.items():
         for client, part in _parts(answers):
@@ -152,7 +159,7 @@ def improvement_table(
 ) -> ImprovementTable:
     """Every policy's gain over what was done, paired. The intervals hold for all together."""
     units = dict(zip(names, np.eye(len(names)), strict=True))
-    policies = [name for name in names if name not in (LOGGING, LOCAL, PERSONAL, BEST_ARM)]
+    policies = [name for name in names if name not in _NOT_GIVEN]
     level = 1 - 0.05 / len(policies)  # Bonferroni
     rows = []
     for policy in policies:

@@ -1,6 +1,6 @@
 """What each client is sent to choose its own candidate: the candidates' values to all others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,15 +12,12 @@ from fedopl.solvers.personal_choice import ChoicePath
 from fedopl.study.mixture import Weights, renormalised
 
 
-def choice_fields_for_each(
-    names: Sequence[str], told: Mapping[str, Values], weights: Weights
-) -> dict[str, Fields]:
-    """By client, the candidates' values to others on training rows, and likelihoods of strengths.
+def choice_fields(n: int, told: Mapping[str, Values], weights: Weights) -> dict[str, Fields]:
+    """By client, n candidates' values to others on training rows, and likelihoods of strengths.
 
     A strength says how far a client departs from the others. At zero their values decide; the
     larger it is, the more the client's own values count.
     """
-    n = len(names)
     means = {client: values.means[:n] for client, values in told.items()}
     others = {client: values_to_others(means, weights, client) for client in weights}
     curves = {
@@ -35,8 +32,8 @@ def choice_fields_for_each(
     }
     return {
         client: {
-            "others": others[client][None, None],
-            "likelihoods": mean_of_others(curves, client)[None],
+            "others": others[client][None],
+            "likelihoods": mean_of_others(curves, client),
         }
         for client in sorted(weights)
     }

@@ -32,10 +32,14 @@ def fields_for_each(setting: Setting, versions: Sequence[ScoreStatistics]) -> di
 
     Of each version: the last one is of all rows, and others go without a fold.
     """
-    each = [_fields_of(setting, own, place) for place, own in enumerate(versions)]
+    return by_version([_fields_of(setting, own, place) for place, own in enumerate(versions)])
+
+
+def by_version(each: Sequence[Mapping[str, Fields]]) -> dict[str, Fields]:
+    """By client, the fields of all versions, one more axis first."""
     return {
-        name: {field: np.stack([own[name][field] for own in each]) for field in each[0][name]}
-        for name in sorted(setting.weights)
+        name: {field: np.stack([own[name][field] for own in each]) for field in fields}
+        for name, fields in sorted(each[0].items())
     }
 
 

@@ -10,6 +10,7 @@ from fedopl.base.computed_once import computed_once
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
+from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
@@ -31,6 +32,7 @@ class Setting:
     by_fold: Answers[ScoreSumsByFold] | None = None  # if the study asks for sums by fold
     cells: Answers[CellSums] | None = None  # sent with the sums, if the grid was agreed before
     trees_by_fold: Sequence[Searched] = ()  # learned without each fold, as asking led to them
+    choices_by_fold: Sequence[FiniteStatistics] = ()  # what candidates are worth without each fold
     weights_by_fold: Sequence[Weights] = ()  # found without each fold, if the run finds them
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies

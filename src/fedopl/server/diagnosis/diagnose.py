@@ -3,7 +3,7 @@
 Each part is optional. If clients refuse a part, it is left out, and the diagnosis says why.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, inf, sqrt
 from typing import TypeVar
@@ -24,6 +24,7 @@ from fedopl.server.diagnosis.model_differences import ask_for_models, compare_mo
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
+from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
@@ -69,18 +70,19 @@ def diagnose(
     setting: Setting,
     statistics: Statistics | None,
     answers: Mapping[str, Values],
-    names: Sequence[str],
+    candidates: Candidates,
 ) -> Diagnosis:
-    """The diagnosis, from questions to the clients that reported values.
-
-    `names` are the candidates in their answers.
-    """
+    """The diagnosis, from questions to the clients that reported values of these candidates."""
     clients = tuple(sorted(answers))
     if statistics is None or len(clients) < 2:
         why = "There are no others to join: only one client reported values."
         return Diagnosis(clients=clients, unknown={"everything": why})
-    has_all_values = setting.study.policy.compares_candidates
-    ask = picking(names, answers) if has_all_values else asking(conversation, clients)
+    has_all_values = has_values_of_all(setting.study)
+    ask = (
+        picking(candidates.names(), answers)
+        if has_all_values
+        else asking(conversation, clients, known=candidates.known)
+    )
     on = _Diagnosis(
         conversation=conversation,
         statistics=statistics,
@@ -139,12 +141,17 @@ def _furthest(clients: tuple[str, ...], measured: Mapping[str, MeasuredDiscrepan
     return sorted(clients, key=lambda name: (-gaps[name], name))
 
 
+def has_values_of_all(study: Study) -> bool:
+    """Whether all that is compared was valued: candidates, if none is chosen fold by fold."""
+    return study.policy.compares_candidates and not study.evaluation.is_cross_fitted
+
+
 def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a diagnosis takes, if clients accept queries of any size."""
     if n_clients < 2:
         return 0
     about_models = 3 + MOST_ROUNDS + 1
-    if study.policy.compares_candidates:
+    if has_values_of_all(study):
         return about_models
     room = most_candidates(study)
     few = n_clients <= MOST_EXHAUSTIVE

@@ -28,6 +28,7 @@ def valued_by(
     candidates = Candidates(study, {})
     candidates.policies[LEARNED] = policy
     candidates.add_arms(setting)
+    candidates.add_by_fold(setting, LEARNED)
     told = candidates.evaluate(
         setting,
         conversation,

@@ -12,6 +12,7 @@ from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.policies.by_fold import ByFold
+from fedopl.policies.policy import Policy
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.exchange.conversation import Conversation
@@ -91,17 +92,20 @@ class ValueQueries:
 
 
 def asking(
-    conversation: Conversation, clients: Sequence[str], split: RowSplit | None = None
+    conversation: Conversation,
+    clients: Sequence[str],
+    split: RowSplit | None = None,
+    known: Mapping[str, Policy] | None = None,
 ) -> Ask:
     """A function that asks clients for values, one exchange per batch.
 
-    They are on rows of this split or, if none is named, on those that policies are valued on.
+    They are on rows of this split or, if none is named, on those that policies are valued on. Known
+    are the candidates that are policies.
     """
     study = conversation.study
 
     def ask(asked: Sequence[Solved]) -> Mapping[str, Values]:
-        policies = [policy for policy in asked if not isinstance(policy, str)]
-        fields = fields_about(policies, study)
+        fields = fields_about(asked, study, known)
         query = EstimateValues(split=split or valued_split(study), **fields)
         return conversation.each(query, clients)
 

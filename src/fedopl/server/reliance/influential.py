@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.by_fold import ByFold
+from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
 from fedopl.results.spending.solved_at import solved_at
 from fedopl.results.sums.any_mixture import Solved
-from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.value_tables import BEST_ARM, arm_name
 from fedopl.server.aggregate.setting import Setting, best_of_arms
 from fedopl.server.learn_by_fold import arms_by_fold
@@ -87,7 +86,7 @@ def without_each(learned: Learned) -> dict[str, Solved]:
     setting, statistics = learned.setting, learned.to_value
     if statistics is None or not follows_from_sums(setting.study, learned.tree):
         return {}
-    if setting.study.budget and isinstance(statistics, FiniteStatistics):
+    if setting.study.budget and setting.study.policy.compares_candidates:
         return {}  # clients did not report what candidates spend on training rows
     found: dict[str, Solved] = {}
     for client in influential(gaps_to_solution(setting), setting.weights):
@@ -101,9 +100,9 @@ def without_each(learned: Learned) -> dict[str, Solved]:
 
 def asked_beside(
     setting: Setting, solved: Mapping[str, Solved], asked: Collection[str]
-) -> dict[str, Policy | ByFold]:
+) -> dict[str, Version | ByFold]:
     """The policies without each client, and their best arms, as many as fit in the same query."""
-    wanted: dict[str, Policy | ByFold] = {}
+    wanted: dict[str, Version | ByFold] = {}
     for client, policy in solved.items():
         if not isinstance(policy, str):
             wanted[without(client)] = policy
@@ -127,13 +126,11 @@ def valued_arm(setting: Setting, asked: Collection[str]) -> str:
 
 def valued_arm_without(setting: Setting, client: str) -> tuple[str, Policy | ByFold]:
     """The best arm without this client as it is valued, and its name: if folds differ, by fold."""
-    study, arms = setting.study, {best_arm_without(setting, client)}
+    study, arm = setting.study, best_arm_without(setting, client)
     by_fold = arms_by_fold(setting, client) if study.evaluation.is_cross_fitted else []
-    each = {arm: constant_policy(arm, study.actions, study.features) for arm in arms.union(by_fold)}
-    if len(each) > 1:
-        return f"best arm {without(client)}", ByFold(each[arm] for arm in by_fold)
-    ((arm, policy),) = each.items()
-    return arm_name(arm), policy
+    if {arm, *by_fold} != {arm}:
+        return f"best arm {without(client)}", ByFold(map(arm_name, by_fold))
+    return arm_name(arm), constant_policy(arm, study.actions, study.features)
 
 
 def without(client: str) -> str:

@@ -9,6 +9,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.reliance import LeftOut
 from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.value_tables import valued_as
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.learn_policy import Learned
 from fedopl.server.reliance.influential import (
@@ -30,7 +31,7 @@ class WithoutOne:
 
     def judged(self, client: str, solved: Solved | None) -> LeftOut | None:
         """The result without this client; None if no other client reported values."""
-        setting, chosen = self._learned.setting, self._learned.chosen
+        setting, chosen = self._learned.setting, valued_as(self._learned.chosen, self._places)
         others = {name: reported for name, reported in self._answers.items() if name != client}
         if not others or not any(setting.weights[name] > 0 for name in others):
             return None

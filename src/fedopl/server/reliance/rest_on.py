@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.reliance import Reliance
 from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.value_tables import valued_as
 from fedopl.server.learn_policy import Learned
 from fedopl.server.reliance.contradictions import (
     MeanAndVariance,
@@ -37,7 +38,9 @@ def what_rests_on_whom(
     found = [
         *contradictions(setting, answers, places, outcomes),
         *outlying_sums(gaps, setting.rows),
-        *outlying_gains(answers, places, learned.chosen, valued_arm(setting, places)),
+        *outlying_gains(
+            answers, places, valued_as(learned.chosen, places), valued_arm(setting, places)
+        ),
     ]
     found.sort(key=lambda one: (-setting.weights[one.client], one.client))
     return Reliance(

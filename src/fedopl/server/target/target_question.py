@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.refusal import in_words
 from fedopl.messages.target.context_moments import ContextMoments
 from fedopl.messages.target.transported_values import TransportedValues
-from fedopl.policies.by_fold import ByFold, versions_of
-from fedopl.policies.kinds import packed
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
@@ -39,7 +39,7 @@ class TargetQuestion:
         return {
             "models": np.where(np.isnan(self.models), 0.0, self.models),
             "regions": np.array([own for _, own in self.regions]),
-            **packed(versions_of([self.policy], len(self.models)), self.setting.study),
+            **fields_about([self.policy], self.setting.study),
         }
 
     def own_part(self, answer: TransportedValues) -> SourcePart:
@@ -99,8 +99,8 @@ def across_folds(part: SourcePart, share: float, study: Study) -> SourcePart:
     """
     apart = np.zeros_like(part.covariances)
     apart[0], apart[:, 0] = share, share
-    are_trees = study.policy.kind == "tree"
-    return replace(part, covariances=enlarged(part.covariances, apart, are_trees=are_trees))
+    are_linear = study.policy.kind == "linear"
+    return replace(part, covariances=enlarged(part.covariances, apart, are_linear=are_linear))
 
 
 def silence(conversation: Conversation, client: str) -> str:

@@ -75,7 +75,7 @@ def weights_by_unit(weights: FloatArray, groups: IntArray | None) -> FloatArray:
 def asked_versions(space: Workspace, query: ValueAtTarget | ValueJointly) -> list[Policy]:
     """The versions of the policy as they would decide at the target, at any client."""
     assert space.study.target is not None  # noqa: S101  (or nobody would ask)
-    found = []
+    found: list[Policy] = []
     for field in POLICY_FIELDS:
         for numbers in getattr(query, field):
             if field == RULES:
@@ -85,7 +85,8 @@ def asked_versions(space: Workspace, query: ValueAtTarget | ValueJointly) -> lis
             except ValueError:
                 raise RefusedError(RefusalCode.MALFORMED) from None
             found.append(policy.at(space.study.target.client))
-    return found
+    ((*versions,),) = query.of_candidates(found)
+    return versions * (len(query.models) // len(versions))
 
 
 def decided_by(

@@ -11,13 +11,14 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.valuing.versions import Versions, decided_in, with_wider_variances
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.passes import Pass, totals_of
+from fedopl.client.local.personal_policy import chunks_without, n_rows_without
 from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.study_scores import StudyScores
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import NO_FOLD, EstimateValues, Values
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.guardrail import guarded_columns
@@ -37,18 +38,24 @@ def values_by_query(
     """
     if query.outcome:
         space = OutcomeWorkspace(space, guarded_columns(space.study)[query.outcome - 1])
-    asked = deciders(space, policies_in(query))
-    versions = [asked[at : at + query.versions] for at in range(0, len(asked), query.versions)]
-    return values_on(space, query.split, [*versions, *further])
+    asked = query.of_candidates(deciders(space, policies_in(query)))
+    without = None if query.without == NO_FOLD else query.without
+    return values_on(space, query.split, [*asked, *further], without)
 
 
-def values_on(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> Values:
-    """The values of these candidates, if enough rows have scores for what they decide."""
-    found = estimate(space, split, asked)
+def values_on(
+    space: Workspace, split: RowSplit, asked: Sequence[Versions], without: int | None = None
+) -> Values:
+    """The values of these candidates, if enough rows have scores for what they decide.
+
+    Of training rows, those of a fold may be left out, so that one may be chosen for it.
+    """
+    found = estimate(space, split, asked, without)
     check_not_selected(space, split, found.n_rows)
+    is_part = without is not None
     return Values(
         n_rows=found.n_rows,
-        of_rows=space.n_rows(split),
+        of_rows=n_rows_without(space.study_rows, without) if is_part else space.n_rows(split),
         degrees_of_freedom=found.degrees_of_freedom,
         means=found.means,
         covariances=found.covariances,
@@ -61,14 +68,16 @@ def check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     n_rows = space.n_rows(split)
     few = max(MOST_UNSCORED * n_rows, 2 * space.limits.minimum_cell)
-    is_claimed = split is RowSplit.EVALUATION or space.study.evaluation.is_cross_fitted
+    is_claimed = split in (RowSplit.EVALUATION, RowSplit.EACH_FOLD)
     if is_claimed and n_used < n_rows - few:
         raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
 
-def estimate(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> JointEstimate:
+def estimate(
+    space: Workspace, split: RowSplit, asked: Sequence[Versions], without: int | None = None
+) -> JointEstimate:
     """Estimate these candidates, then what was done, then the client's own policy."""
-    is_by_fold = any(len(versions) > 1 for versions in asked)
+    is_by_fold = split is RowSplit.EACH_FOLD
     own: list[Versions] = []
     if is_by_fold:
         own = [[policy.at(space.client).decide for policy in space.local_policies_by_fold]]
@@ -76,7 +85,7 @@ def estimate(space: Workspace, split: RowSplit, asked: Sequence[Versions]) -> Jo
         space.check_held_out()
         own = [[space.local_policy.at(space.client).decide]]
     scored = space.scored.evaluated(space.unscored_chunks()) if is_by_fold else space.chunks()
-    summed = partial(_summed, space.study, split, asked, own)
+    summed = partial(_summed, space.study, split, asked, own, without)
     found = together(totals_of(by_workers(space, scored), summed)).estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -107,11 +116,12 @@ def _summed(
     split: RowSplit,
     asked: Sequence[Versions],
     own: Sequence[Versions],
+    without: int | None,
     chunks: Iterable[ScoredChunk],
 ) -> JointSums:
     """The scores of what candidates decide, the rewards, and those of the client's own policy."""
     sums = JointSums()
-    for chunk in chunks:
+    for chunk in chunks_without(lambda: chunks, without):
         rows = chunk.rows(split)
         scores, rewards = chunk.scores[rows], net_rewards(chunk.data, rows, study)
         row = np.arange(len(scores))

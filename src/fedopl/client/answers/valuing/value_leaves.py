@@ -17,7 +17,7 @@ from fedopl.messages.trees.leaf_values import N_BY_FOLD, LeafValues, ValueLeaves
 from fedopl.policies.kinds import KINDS
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import leaf_positions, leaves_of
-from fedopl.solvers.fold_variances import OF_TREES
+from fedopl.solvers.fold_variances import OF_JUMPS
 
 
 def answer(space: Workspace, query: ValueLeaves) -> LeafValues:
@@ -109,5 +109,5 @@ class _Leaves:
             found = self._sums[place][number].estimate()
             if found is not None:
                 numbers[:, place, number] = found.first_column
-        numbers[-1] *= (1 + OF_TREES * self.apart / np.maximum(self.counts, 1))[:, None]
+        numbers[-1] *= (1 + OF_JUMPS * self.apart / np.maximum(self.counts, 1))[:, None]
         return dict(zip(names, numbers, strict=True))

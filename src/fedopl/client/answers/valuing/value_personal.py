@@ -55,14 +55,15 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     """
     if not query.is_personal:
         return values_by_query(space, query)
+    places = range(len(space.study.left_out))
     if space.study.policy.kind == "finite":
-        chosen = policies_in(query)[personal_choice(space, query)]
-        values = values_by_query(space, query, [deciders(space, [chosen])])
-        space.keep_candidate(chosen)
+        candidates = policies_in(query)
+        *chosen, last = [candidates[personal_choice(space, query, place)] for place in places]
+        values = values_by_query(space, query, [deciders(space, chosen or [last])])
+        space.keep_candidate(last)
         return values
     solve = personal_tree if space.study.policy.kind == "tree" else personal_policy
-    versions = range(len(space.study.left_out))
-    *by_fold, policy = [solve(space, query, version) for version in versions]
+    *by_fold, policy = [solve(space, query, place) for place in places]
     decide = [one.at(space.client).decide for one in by_fold or [policy]]
     values = values_by_query(space, query, [decide])
     space.keep_personal(policy)
@@ -111,18 +112,21 @@ def personal_tree(space: Workspace, query: EstimateValues, version: int) -> Poli
     return task.solve()
 
 
-def personal_choice(space: Workspace, query: EstimateValues) -> int:
-    """The place of the candidate that own training rows and others' values support."""
-    asked = deciders(space, policies_in(query))
-    found = values_on(space, RowSplit.TRAINING, [[one] for one in asked])
+def personal_choice(space: Workspace, query: EstimateValues, version: int = -1) -> int:
+    """The place of the candidate that own training rows and others' values support.
+
+    The last version is of all rows; if values are cross-fitted, the others go without a fold.
+    """
+    asked = [[one] for one in deciders(space, policies_in(query))]
+    found = values_on(space, RowSplit.TRAINING, asked, space.study.left_out[version])
     n = query.n_policies
     path = ChoicePath(
         own=found.means[:n],
         covariances=found.covariances[:n, :n],
         n_rows=found.n_rows,
-        others=query.others[-1, 0],
+        others=query.others[version, 0],
     )
-    strengths = Strengths(own=path.log_likelihoods(), others=query.likelihoods[-1])
+    strengths = Strengths(own=path.log_likelihoods(), others=query.likelihoods[version])
     return int(np.argmax(path.mean(strengths.weights)))
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import comb
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.client.answers.asked_policies import deciders, policies_in
+from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
 from fedopl.client.answers.valuing.estimate_values import check_not_selected
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import ScoredChunk
@@ -16,7 +17,6 @@ from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.price_curve import PriceCurve, ValueSpending, n_points
-from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.linear import LinearPolicy
@@ -25,11 +25,10 @@ from fedopl.solvers.fold_variances import OF_DIFFERENCES, OF_VALUES
 
 def answer(space: Workspace, query: ValueSpending) -> PriceCurve:
     """Means and covariances of gains and costs."""
-    is_by_fold = query.versions > 1
-    split = RowSplit.TRAINING if is_by_fold else RowSplit.EVALUATION
+    is_by_fold, split = query.is_by_fold, query.split
     if not is_by_fold:
         space.check_held_out()
-    path = _Path(space, query, split)
+    path = _Path(space, query)
     sums = [JointSums() for _ in range(n_points(space.study))]
     apart = np.zeros(len(sums))
     for chunk in space.scored.evaluated(space.unscored_chunks()) if is_by_fold else space.chunks():
@@ -44,7 +43,7 @@ def answer(space: Workspace, query: ValueSpending) -> PriceCurve:
     if space.scored.adds_variance:
         found = path.with_excess(found, space)
     check_not_selected(space, split, found[0].n_rows)
-    n_pairs = max(query.versions * (query.versions - 1) // 2, 1)
+    n_pairs = comb(space.study.nuisances.folds, 2)
     return PriceCurve(
         n_rows=found[0].n_rows,
         of_rows=space.n_rows(split),
@@ -66,11 +65,11 @@ def _widened(covariances: FloatArray, apart: FloatArray) -> FloatArray:  # (n_po
 class _Path:
     """The decisions of each policy at every price, and their gains and costs."""
 
-    def __init__(self, space: Workspace, query: ValueSpending, split: RowSplit) -> None:
+    def __init__(self, space: Workspace, query: ValueSpending) -> None:
         study = space.study
         if study.budget is None:
             raise RefusedError(RefusalCode.NOT_IN_STUDY)
-        self._split, self._versions, self._prices = split, query.versions, query.prices
+        self._split, self._prices = query.split, query.prices
         self._against, self._study = query.against, study
         self._spent, self._n_actions = study.budget.spent(study), study.n_actions
         # An action without scores is given to nobody. For giving it to all, only the cost is
@@ -78,9 +77,12 @@ class _Path:
         self._hidden, self._obeyed = space.scored.hidden, space.obeyed
         if self._hidden[query.against]:
             raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
-        priced = query.of_kind("linear") if len(self._prices) else ()
-        self._priced = [LinearPolicy.from_numbers(one, study) for one in priced]
-        self._decide = [] if len(self._prices) else deciders(space, policies_in(query))
+        self._priced, self._decide = list[list[LinearPolicy]](), list[list[Decides]]()
+        if len(self._prices):
+            priced = [LinearPolicy.from_numbers(one, study) for one in query.of_kind("linear")]
+            self._priced = query.of_candidates(priced)
+        else:
+            self._decide = query.of_candidates(deciders(space, policies_in(query)))
 
     def known(self, chunk: ScoredChunk) -> BoolArray:  # (n_rows,)
         """Rows with scores for every action, apart from actions that no row has a score for."""
@@ -95,8 +97,7 @@ class _Path:
         rows = chunk.rows(self._split)
         contexts = chunk.data.contexts[rows]
         costs = costs_in(contexts, self._spent)
-        each = [self._along(version, contexts, costs) for version in range(self._versions)]
-        for versions in zip(*each, strict=True):
+        for versions in self._along(contexts, costs):
             n_apart = sum(int((a != b).sum()) for a, b in combinations(versions, 2))
             yield _of_own_folds(chunk, versions), n_apart
         for action in range(self._n_actions):
@@ -144,23 +145,20 @@ class _Path:
         """One action for everybody who may get it, and for others the first allowed one."""
         return first_allowed(np.full(len(contexts), action), self._forbidden(contexts))
 
-    def _along(self, version: int, contexts: FloatArray, costs: FloatArray) -> Iterator[IntArray]:
-        """The decisions of this version of each policy, with prices in the scores of linear ones.
-
-        Versions of a policy are side by side.
-        """
-        for decide in self._decide[version :: self._versions]:
-            codes = decide(contexts)
-            if self._hidden[codes].any():
+    def _along(self, contexts: FloatArray, costs: FloatArray) -> Iterator[list[IntArray]]:
+        """The decisions of all versions of a policy, with prices in the scores of linear ones."""
+        for versions in self._decide:
+            found = [decide(contexts) for decide in versions]
+            if any(self._hidden[codes].any() for codes in found):
                 raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
-            yield codes
-        for policy in self._priced[version :: self._versions]:
+            yield found
+        for policies in self._priced:
             closed = self._hidden | self._forbidden(contexts)
             if closed.all(axis=1).any():
                 raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
-            indices = np.where(closed, -np.inf, policy.linear(contexts))
+            indices = [np.where(closed, -np.inf, one.linear(contexts)) for one in policies]
             for price in self._prices:
-                yield np.argmax(indices - price * costs, axis=1)
+                yield [np.argmax(own - price * costs, axis=1) for own in indices]
 
 
 def _of_own_folds(chunk: ScoredChunk, versions: Sequence[IntArray]) -> IntArray:  # (n_rows,)

@@ -37,8 +37,8 @@ def with_wider_variances(
 
     A candidate without versions, such as what was done, is the same in every fold.
     """
-    apart, are_trees = _apart(space, candidates), space.study.policy.kind == "tree"
-    return replace(found, covariances=enlarged(found.covariances, apart, are_trees=are_trees))
+    apart, are_linear = _apart(space, candidates), space.study.policy.kind == "linear"
+    return replace(found, covariances=enlarged(found.covariances, apart, are_linear=are_linear))
 
 
 def _apart(
