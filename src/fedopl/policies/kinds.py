@@ -45,7 +45,7 @@ _SAVED_KINDS: dict[str, type[Policy]] = {
 RULES = "rules"
 _KIND_OF_FIELD = {kind.message_field: kind for kind in KINDS.values()}
 POLICY_FIELDS = (*_KIND_OF_FIELD, RULES)
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def misfit(policy: Policy, domain: Domain) -> str | None:
@@ -84,7 +84,7 @@ def packed(
     return {**fields, RULES: np.array(rules, np.float64)}
 
 
-def in_message_order(asked: Mapping[Key, Version | ByFold]) -> list[Key]:
+def in_message_order(asked: Mapping[_Key, Version | ByFold]) -> list[_Key]:
     """The keys of these policies in the order in which clients report their values.
 
     Rules come after policies, and so do choices by fold.
