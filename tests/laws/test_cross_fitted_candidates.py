@@ -438,3 +438,49 @@ def test_the_rule_for_variances_holds_for_ways_of_choosing(k, lead, alike):
 
 def true_value(x, decided, lift):
     return (0.2 * x[:, 0] * (decided - 1) + 0.1 * (decided == 1) + lift * (decided == 2)).mean()
+
+
+def by_folds(spaces, weights, names=tuple(ROWS)):
+    """What each fold chooses by the other folds of these clients."""
+    own = {name: spaces[name] for name in names}
+    total = sum(weights[name] for name in names)
+    shares = {name: weights[name] / total for name in names}
+    return [best(in_mixture(own, shares, without(k))) for k in FOLDS]
+
+
+def worth_by_fold(space, chosen):
+    return np.choose(space.whole.folds.of_row, [worth(space, one) for one in chosen])
+
+
+def test_what_rests_on_a_client_is_what_the_others_would_choose_for_each_fold(spaces):
+    """No policy more travels for it: each choice is one of the candidates."""
+    differ = 0
+    run = learned(made(SAID))
+    now = by_folds(spaces, by_count())
+    assert len(run.reliance.left_out) == 3
+    for one in run.reliance.left_out:
+        others = [name for name in ROWS if name != one.client]
+        then = by_folds(spaces, by_count(), others)
+        differ += then != now
+        apart = [worth_by_fold(spaces[n], then) - worth_by_fold(spaces[n], now) for n in others]
+        found = one.difference
+        assert found.value == pytest.approx(np.concatenate(apart).mean(), rel=1e-9, abs=1e-12)
+    assert differ
+
+
+def test_joining_is_judged_by_what_members_would_choose_for_each_fold(spaces):
+    rng = np.random.default_rng(DIFFERING)
+    clients = {name: logged(rng, 150, lift) for name, lift in LIFTS.items()}
+    run = learned(clients, diagnose=True)
+    assert run.diagnosis.coalitions is not None
+    assert not set(run.diagnosis.unknown) - {"models"}
+    names, weights = [*ARMS, *CANDIDATES], dict.fromkeys(LIFTS, 1 / 3)
+    for name, found in run.diagnosis.discrepancies.items():
+        signed = {one: (one == name) - weight for one, weight in weights.items()}
+        chosen = []
+        for k in FOLDS:
+            means = {one: moments(spaces[one], names, without(k)(spaces[one]))[0] for one in signed}
+            chosen.append(names[int(sum(s * means[one] for one, s in signed.items()).argmax())])
+        each = {one: worth_by_fold(spaces[one], chosen).mean() for one in signed}
+        expected = sum(s * each[one] for one, s in signed.items())
+        assert found.above.value == pytest.approx(expected, rel=1e-9)

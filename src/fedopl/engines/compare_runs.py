@@ -104,7 +104,7 @@ def _numbers(run: Run) -> dict[str, Any]:
         "value": values.get((run.valued_as, GLOBAL)),
         "over_best_arm": gains.get((run.valued_arm, GLOBAL)),
         "over_logging": gains.get(("logging policy", GLOBAL)),
-        "at_target": run.target.values.get(run.chosen) if run.target else None,
+        "at_target": run.target.values.get(run.valued_as) if run.target else None,
     }
     # Leave out numbers that are in doubt: readers would trust their intervals.
     known = {n: None if run.in_doubt else estimate for n, estimate in found.items()}

@@ -143,7 +143,7 @@ def _verdict(record: Record, found: AtTarget) -> str:
             f"Nothing is claimed about what the policy is worth at {found.client}, which has "
             f"contexts only: {found.why_not}."
         )
-    span, words = Span.of(found.values[record.chosen]), OutcomeWords.of(record.study)
+    span, words = Span.of(found.values[record.valued_as]), OutcomeWords.of(record.study)
     used = [one.client for one in found.sources if one.used]
     return (
         f"At {found.client}, which has {count(found.n_rows)} rows of contexts and no outcomes, "

@@ -394,7 +394,7 @@ class Record:
         if self.target is None:
             return ""
         doubted = replace(self.target, why_not=self.in_doubt or self.target.why_not)
-        return doubted.in_words(self.chosen)
+        return doubted.in_words(self.valued_as)
 
     @property
     def _net(self) -> str:

@@ -123,7 +123,7 @@ def _with_values(found: AtTarget, values: SourcePart, record: Record) -> AtTarge
         )
 
     columns = np.eye(study.n_actions + 1)
-    names = [record.chosen, *map(arm_name, study.actions)]
+    names = [record.valued_as, *map(arm_name, study.actions)]
     # The sources' best arm first. An arm that some may not get is no policy for everybody.
     limited = study.permissions.limited(study.actions) if study.permissions else ()
     others = [arm for arm in study.actions if arm != record.best_arm and arm not in limited]
