@@ -11,6 +11,7 @@ import fedopl
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
+from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
 from fedopl.server import policy_comparison
 from fedopl.server.exchange.conversation import Conversation
@@ -26,7 +27,23 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 N_FOLDS = 5
 PAIRS = list(combinations(range(N_FOLDS), 2))
-POLICIES = {"linear": fedopl.Linear(precision="rows"), "tree": fedopl.Tree(depth=2, bins=6)}
+NAMES = {"action_names": ACTIONS, "feature_names": THERE.feature_names}
+
+
+def beyond(slope):
+    """A candidate close to the best, of which folds choose different ones."""
+    return fedopl.LinearPolicy(np.array([[1.0, 0, 0, 0], [0, slope, 0, 0.3]]), **NAMES)
+
+
+STEP = fedopl.TreePolicy(Branch(0, 0.3, Leaf(1), Leaf(0)), ACTIONS, THERE.feature_names)
+CANDIDATES = {
+    f"slope {slope}": beyond(slope) for slope in (0.4, 0.44, 0.46, 0.48, 0.52, 0.54, 0.56, 0.6)
+}
+POLICIES = {
+    "linear": fedopl.Linear(precision="rows"),
+    "tree": fedopl.Tree(depth=2, bins=6),
+    "candidates": fedopl.Finite(candidates={**CANDIDATES, "step": STEP}),
+}
 
 
 class InOnePlace:
@@ -51,16 +68,18 @@ class InOnePlace:
         doors = {
             name: Door(name, data, self.study, secret=SEED_ALONE) for name, data in rows.items()
         }
-        self.record = run_study(Conversation(self.study, InProcess(doors)))
+        named = POLICIES[policy].named
+        self.record = run_study(Conversation(self.study, InProcess(doors)), policies=named)
         assert not self.record.refusals
         self.spaces = {name: doors[name]._space for name in clients}
         self.wholes = {
             name: space.scored.for_evaluation(space.whole) for name, space in self.spaces.items()
         }
         self.models = [self.squares(fold) for fold in range(N_FOLDS)]
-        (self.trees,) = trees
-        self.of_values = 2.0 if policy == "tree" else 1.5
-        self.is_tree = policy == "tree"
+        (found,) = trees
+        self.given = [named.get(one, one) for one in found]
+        self.is_linear = policy == "linear"
+        self.of_values = 1.5 if self.is_linear else 2.0
 
     def squares(self, fold):
         """Least squares of the scores outside a fold, where clients count by all of their rows."""
@@ -76,8 +95,8 @@ class InOnePlace:
     def versions(self, contexts):
         """By fold, what models say (n_rows, n_actions), and what the policy decides."""
         said = [with_one(contexts) @ models for models in self.models]
-        if self.is_tree:
-            return said, np.array([tree.decide(contexts) for tree in self.trees])
+        if not self.is_linear:
+            return said, np.array([one.decide(contexts) for one in self.given])
         return said, np.array([own.argmax(axis=1) for own in said])
 
     def beyond_models(self, name):
@@ -102,7 +121,7 @@ class InOnePlace:
     def told(self):
         found = self.record.target
         arms = [f"everybody gets {action}" for action in ACTIONS]
-        values = [found.values[name] for name in ("learned", *arms)]
+        values = [found.values[name] for name in (self.record.valued_as, *arms)]
         gains = [found.gains[arm] for arm in arms]
         return np.array([(one.value, one.standard_error) for one in [*values, *gains]]).T
 
