@@ -46,7 +46,9 @@ def value_of(policy, seed=99):
 
 
 def learn(clients, **options):
-    return fedopl.learn(clients, **{"basis": "linear", "nuisances": AT_RANDOM, **options})
+    return fedopl.learn(
+        clients, **{"evaluation": 0.25, "basis": "linear", "nuisances": AT_RANDOM, **options}
+    )
 
 
 @pytest.mark.parametrize("limits", ["open", "guarded"])
@@ -254,13 +256,13 @@ def test_weights_count():
 def test_one_party_may_try_every_threshold_it_observed(clients):
     pytest.importorskip("numba")
     alone = {"north": clients["north"]}
-    run = learn(alone, policy=fedopl.Tree(thresholds="observed"))
+    run = learn(alone, policy=fedopl.Tree(thresholds="observed"), evaluation=0.25)
     assert value_of(run.policy) > 0.45
     assert run.tree is None
     assert not {"CountBins", "SumCells"} & {r.query for r in run.rounds}
     assert len(run.leaves) == 3 * len(run.policy.leaves())
     finer = training_score(run.policy, clients["north"])
-    on_grid = learn(alone, policy=fedopl.Tree(depth=2))
+    on_grid = learn(alone, policy=fedopl.Tree(depth=2), evaluation=0.25)
     assert finer >= training_score(on_grid.policy, clients["north"]) - 0.02
 
 
@@ -366,7 +368,7 @@ def test_a_second_look_close_to_the_thresholds_found_comes_nearer_to_the_truth()
 
 
 def test_leaves_tell_who_ends_there_and_what_each_action_is_worth(clients):
-    run = learn(clients, policy="tree")
+    run = learn(clients, policy="tree", evaluation=0.25)
     leaves = run.policy.leaves()
     assert len(run.leaves) == 3 * len(leaves)
     assert sum(row.share for row in run.leaves[::3]) == pytest.approx(1)
@@ -435,7 +437,7 @@ def test_leaves_are_weighed_by_the_mixture_and_by_who_ends_in_them(clients):
         for turn, (name, d) in enumerate(clients.items())
     }
     mixture = {"north": 0.1, "south": 0.2, "west": 0.7}
-    run = learn(lifted, policy="tree", mixture=mixture)
+    run = learn(lifted, policy="tree", mixture=mixture, evaluation=0.25)
     for action in ACTIONS:
         own = [row for row in run.leaves if row.action == action]
         assert len(own) > 1
@@ -452,9 +454,7 @@ def test_cells_of_seven_digits_find_the_same_tree(limits):
     clients = {"a": fedopl.LoggedData(contexts, actions, rewards)}
     found = {
         kind: learn(
-            clients,
-            policy=fedopl.Tree(bins=8, cell_numbers=kind),
-            limits=limits,
+            clients, policy=fedopl.Tree(bins=8, cell_numbers=kind), limits=limits, evaluation=0.25
         )
         for kind in ("float64", "float32")
     }
