@@ -38,7 +38,7 @@ def run(data):
 
 @pytest.fixture(scope="module")
 def tree_run(data):
-    return fedopl.learn(data, basis="linear", policy="tree")
+    return fedopl.learn(data, basis="linear", policy="tree", evaluation=0.25)
 
 
 # --- frames ---------------------------------------------------------------------------------------
