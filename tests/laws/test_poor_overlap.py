@@ -48,7 +48,7 @@ def test_intervals_of_cross_fitted_values_cover_there_too():
 
 def test_nothing_is_added_where_no_action_was_unlikely():
     data = trial(0.5, 0)
-    plain = fedopl.learn({"only": data}, basis="linear", policy="finite")
+    plain = fedopl.learn({"only": data}, basis="linear", policy="finite", evaluation=0.25)
     scores = fedopl.aipw_scores(data, fedopl.cross_fit(data)).values
     error = plain.values.of(arm_name("new")).standard_error
     assert error == pytest.approx(scores[:, 1].std() / np.sqrt(200), rel=0.2)
