@@ -14,6 +14,7 @@ from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
+from fedopl.policies.policy import Policy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
@@ -95,7 +96,7 @@ def codes(name, contexts):
     if name in ARMS:
         return np.full(len(contexts), ARMS[name])
     own = CANDIDATES[name]
-    return own(contexts) if callable(own) else own.decide(contexts)
+    return own.decide(contexts) if isinstance(own, Policy) else own(contexts)
 
 
 def worth(space, name):
@@ -319,7 +320,7 @@ def test_the_client_that_loses_most_is_found_without_each_fold(spaces):
         logs = np.log([counts[name] for name in sorted(means)])
         reach, spread, steps, weights = np.sqrt(-8 * logs.min() / 15), 0.0, [], []
         regrets = np.array([means[name].max() - means[name] for name in sorted(means)])
-        summed, weighed = 0.0, 0.0
+        summed, weighed = np.zeros(len(regrets)), 0.0
         for step in range(15):
             now = np.exp(logs - logs.max())
             now /= now.sum()

@@ -68,7 +68,7 @@ class InOnePlace:
         doors = {
             name: Door(name, data, self.study, secret=SEED_ALONE) for name, data in rows.items()
         }
-        named = POLICIES[policy].named
+        named = self.study.policy.named
         self.record = run_study(Conversation(self.study, InProcess(doors)), policies=named)
         assert not self.record.refusals
         self.spaces = {name: doors[name]._space for name in clients}
@@ -200,11 +200,12 @@ N_RUNS = 40
 def test_intervals_cover_what_the_way_of_learning_is_worth_there(how, monkeypatch):
     """Few rows, so that policies of folds differ."""
     versions, covered, claimed = [], 0, 0
-    monkeypatch.setattr(
-        policy_comparison,
-        "learn_by_fold",
-        lambda *given: versions.append(learn_by_fold(*given)) or versions[-1],
-    )
+
+    def keeping(*given):
+        versions.append(learn_by_fold(*given))
+        return versions[-1]
+
+    monkeypatch.setattr(policy_comparison, "learn_by_fold", keeping)
     x = np.random.default_rng(1).standard_normal((20_000, 3)) + 0.4
     for seed in range(N_RUNS):
         clients = {name: logged(10 * seed + place, 120) for place, name in enumerate("abc")}
