@@ -143,8 +143,8 @@ def test_the_report_says_how_weights_were_found(run):
 
 
 def test_it_takes_a_trip_for_every_step_and_two_more(run):
-    asked = [one.query for one in run.rounds if "Context" in one.query or "Jointly" in one.query]
-    assert asked == ["TellContexts", *["BalanceContexts"] * run.target.n_steps, "ValueJointly"]
+    asked = [one.query for one in run.rounds if "Context" in one.query or "Target" in one.query]
+    assert asked == ["TellContexts", *["BalanceContexts"] * run.target.n_steps, "ValueAtTarget"]
     assert 3 <= run.target.n_steps <= 7
     trips = len({one.trip for one in run.rounds})
     assert expected_trips(run.study, 3) == trips + MOST_BALANCING_STEPS - run.target.n_steps

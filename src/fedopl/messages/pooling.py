@@ -35,7 +35,6 @@ from fedopl.messages.learning.trained_network import TrainedNetwork
 from fedopl.messages.message import AnswerType, Message
 from fedopl.messages.target.balance_sums import BalanceSums
 from fedopl.messages.target.context_moments import ContextMoments
-from fedopl.messages.target.joint_values import JointValues
 from fedopl.messages.target.transported_values import TransportedValues
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
 from fedopl.messages.trees.leaf_values import LeafValues
@@ -228,7 +227,6 @@ NOT_POOLED: dict[type[Message], tuple[str, str]] = {
     PriceCurve: ("prices are placed by each client's own spending", "no [budget]"),
     BalanceSums: (_TARGET, "no [target]"),
     ContextMoments: (_TARGET, "no [target]"),
-    JointValues: (_TARGET, "no [target]"),
     TransportedValues: (_TARGET, "no [target]"),
 }
 PRIVATE = (

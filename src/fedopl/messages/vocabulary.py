@@ -40,7 +40,6 @@ from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.target.balance_sums import BalanceContexts
 from fedopl.messages.target.context_moments import TellContexts
-from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -91,7 +90,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ShareSecrets,
     TellInteractions,
     BalanceContexts,
-    ValueJointly,
     EstimateValues,
     ValueSpending,
 )
@@ -111,6 +109,7 @@ _NAMED_BEFORE: dict[str, type[Query[Any]]] = {
     **dict.fromkeys(("ValueOutcome", "ValueAcrossFolds", "ValuePersonal"), EstimateValues),
     **dict.fromkeys(("ValuePersonalTree", "ValuePersonalChoice"), EstimateValues),
     **dict.fromkeys(("ValuePrices", "ValueTrees"), ValueSpending),
+    "ValueJointly": ValueAtTarget,
 }
 QUERY_NAMED = _NAMED_BEFORE | {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {

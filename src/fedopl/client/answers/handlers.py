@@ -59,12 +59,10 @@ _ANSWERING: tuple[Handler, ...] = (
     value_personal.answer,
     value_at_target.answer_as_source,
     balance_contexts.answer,
-    value_at_target.answer_jointly,
 )
 _ANSWERING_AS_TARGET: tuple[Callable[[TargetWorkspace, Any], Message], ...] = (
     tell_contexts.answer,
     value_at_target.answer_as_target,
-    value_at_target.answer_jointly_as_target,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

@@ -7,9 +7,11 @@ its own rows would come to too few under the weights, and the others go on witho
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts, BalanceSums
 from fedopl.server.target.found_mixture import pooled_moments
 from fedopl.server.target.target_question import TargetQuestion
@@ -44,6 +46,10 @@ class JointWeights:
     rows: dict[str, int] = field(default_factory=dict)  # that are valued, of sources that answered
     left: dict[str, str] = field(default_factory=dict)
 
+    def fields_at(self, slopes: FloatArray) -> dict[str, Any]:
+        """The fields of queries about rows under weights at this η."""
+        return {"centres": self.units.centres, "scales": self.units.scales, "slopes": slopes}
+
     @property
     def is_near(self) -> bool:
         """Whether sources' rows together look like the target's."""
@@ -59,7 +65,7 @@ def find_joint_weights(question: TargetQuestion, sources: Sequence[str]) -> Join
     found = JointWeights(units=units)
     asked, slopes, step = sorted(sources), np.zeros(len(target)), np.zeros(len(target))
     while asked and found.n_steps < MOST_BALANCING_STEPS:
-        query = BalanceContexts(centres=units.centres, scales=units.scales, slopes=slopes)
+        query = BalanceContexts(**found.fields_at(slopes))
         answers = question.conversation.each(query, asked)
         found.n_steps += 1
         sums = {name: _sums(answers[name]) for name in asked if _counts(answers.get(name))}

@@ -1,5 +1,6 @@
 """What is asked about a target: the policy, models of outcomes, and regions to count rows in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.refusal import in_words
 from fedopl.messages.target.context_moments import ContextMoments
-from fedopl.messages.target.transported_values import TransportedValues
+from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
 from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.server.aggregate.setting import Setting
@@ -18,7 +19,6 @@ from fedopl.server.target.unseen_regions import regions_for
 from fedopl.solvers.fold_variances import enlarged
 from fedopl.solvers.transport_sources import SourcePart
 from fedopl.study.mixture import renormalised
-from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,19 +33,45 @@ class TargetQuestion:
     models: FloatArray  # (n_versions, n_actions, n_terms + 1), NaN of an action that has none
     policy: Policy | ByFold
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of queries that carry it."""
-        return {
-            "models": np.where(np.isnan(self.models), 0.0, self.models),
-            "regions": np.array([own for _, own in self.regions]),
+    def ask(
+        self, shares: Mapping[str, float], **joint: Any
+    ) -> tuple[TransportedValues | None, dict[str, TransportedValues]]:
+        """What the target answers, and sources, which have these shares of all weight.
+
+        With `joint`, weights are those that were found for all sources' rows together.
+        """
+        query = ValueAtTarget(
+            models=np.where(np.isnan(self.models), 0.0, self.models),
+            means=self.moments.means,
+            squares=self.moments.squares,
+            regions=np.array([own for _, own in self.regions]),
             **fields_about([self.policy], self.setting.study),
-        }
+            **joint,
+        )
+        each = {**shares, self.client: 0.0 if joint else 1.0}
+        queries = {client: replace(query, share=share) for client, share in each.items()}
+        told = dict(self.conversation.apart(queries))
+        return told.pop(self.client, None), told
 
     def own_part(self, answer: TransportedValues) -> SourcePart:
         """What the target told; values are known of actions that have models."""
         modelled = ~np.isnan(self.models[0, :, 0])
         return replace(part_of(answer), known=np.array([True, *modelled]))
+
+    def across_folds(self, answer: TransportedValues) -> SourcePart:
+        """What a source told, with variances as large as they should be across folds."""
+        return self.widened(part_of(answer), answer.apart)
+
+    def widened(self, part: SourcePart, share: float) -> SourcePart:
+        """The same with variances for versions that differ in this share of rows.
+
+        These are versions of the policy, which comes before the actions; an action has none.
+        """
+        apart = np.zeros_like(part.covariances)
+        apart[0], apart[:, 0] = share, share
+        are_linear = self.setting.study.policy.kind == "linear"
+        wider = enlarged(part.covariances, apart, are_linear=are_linear)
+        return replace(part, covariances=wider)
 
 
 def question_about(
@@ -90,17 +116,6 @@ def part_of(answer: TransportedValues) -> SourcePart:
         known=answer.known > 0,
         effective_rows=answer.effective_rows,
     )
-
-
-def across_folds(part: SourcePart, share: float, study: Study) -> SourcePart:
-    """The part with variances as large as they should be if versions differ in this share of rows.
-
-    These are versions of the policy, which comes before the actions; an action has none.
-    """
-    apart = np.zeros_like(part.covariances)
-    apart[0], apart[:, 0] = share, share
-    are_linear = study.policy.kind == "linear"
-    return replace(part, covariances=enlarged(part.covariances, apart, are_linear=are_linear))
 
 
 def silence(conversation: Conversation, client: str) -> str:

@@ -1,92 +1,108 @@
 """What a policy is worth at a site without outcomes: the source's part and the target's part."""
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.answers.transporting.balance_contexts import weigh_jointly
-from fedopl.client.answers.transporting.source_rows import SourceRows, rows_for
-from fedopl.client.answers.transporting.transported_rows import (
-    WeighedRows,
-    as_means,
-    decided_by,
-    is_enough,
-    modelled_scores,
-    share_apart,
-    shares_in_regions,
-    with_policy,
-)
+from fedopl.client.answers.asked_policies import deciders, policies_in
+from fedopl.client.answers.transporting.source_rows import SourceRows, by_unit
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.target.joint_values import JointValues, ValueJointly
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
-from fedopl.solvers.entropy_balance import LARGEST_GAP, balance
+from fedopl.solvers.entropy_balance import LARGEST_GAP, balance, rows_behind
 
+# The fewest effective rows behind a mean of one party, whatever the limits are. With fewer, its
+# standard error says little.
+FEWEST_EFFECTIVE = 10
 # A row with more of all sources' weight than this leaves nothing to compare it with.
 _MOST_OF_WEIGHT = 0.5
 
 
 def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
-    """Mean of Γ̂ − μ̂ over rows, weighted to look like the target's rows."""
-    source = rows_for(space)
-    found = balance(source.contexts, query.means[:-1], query.squares[:-1], source.weights)
-    fits = found.largest_gap <= LARGEST_GAP
-    rows, fields = _corrections(space, query, source, found.weights, share=1.0)
-    fits = fits and is_enough(space, rows.by_unit)
-    fields = fields if fits else _nothing(space, source)
-    del fields["crossed"]
-    return TransportedValues(**fields, shares=shares_in_regions(space, query, source.contexts))
+    """Mean of Γ̂ − μ̂ over rows, weighted so that they, or those of all sources, look like others.
 
-
-def answer_jointly(space: Workspace, query: ValueJointly) -> JointValues:
-    """The same under weights by which only all sources together look like the target's."""
-    source = rows_for(space)
-    _, weights, _ = weigh_jointly(source, query)
-    rows, fields = _corrections(space, query, source, weights, query.share)
-    units = rows.by_unit
-    fits = is_enough(space, units, jointly=True)
-    fits = fits and query.share * float(units.max()) <= _MOST_OF_WEIGHT
-    fields = fields if fits else _nothing(space, source)
-    return JointValues(**fields, shares=shares_in_regions(space, query, source.contexts))
+    Of the policy and of every action, in each row by the version for it.
+    """
+    source = SourceRows(space)
+    weights, fits = _weighed(space, query, source)
+    versions, modelled = _by_version(space, query, source.contexts)
+    own = source.version, np.arange(source.n_rows)
+    values = _with_policy(source.scores - modelled[own], versions[own])
+    excess = _excess(space, versions[own], weights)
+    fields = _means(values, weights, source.groups, excess, query.share)
+    if not fits:
+        fields = {name: np.zeros_like(held)[()] for name, held in fields.items()}
+    return TransportedValues(
+        **fields,
+        n_rows=source.n_rows,
+        shares=_shares_in_regions(space, query, source.contexts),
+        apart=_share_apart(versions, weights) * fits,
+    )
 
 
 def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> TransportedValues:
-    """Mean of μ̂ over the target's contexts, with what few rows have held."""
-    fields = _of_target(space, query)
-    del fields["crossed"]
-    return TransportedValues(**fields)
+    """Mean of μ̂ over contexts and versions of policy and models, with what few rows have held."""
+    whole = space.study_rows.whole
+    contexts, own, groups = whole.data.contexts, whole.data.weights_of(), whole.data.groups
+    weights = own / own.sum()
+    if not _is_enough(space, by_unit(weights, groups)):
+        raise RefusedError(RefusalCode.SMALL_CELLS)
+    versions = zip(*_by_version(space, query, contexts), strict=True)
+    values = np.mean([_with_policy(modelled, decided) for decided, modelled in versions], axis=0)
+    return TransportedValues(
+        **_means(values, weights, groups),
+        n_rows=len(contexts),
+        shares=_shares_in_regions(space, query, contexts),
+        apart=0.0,
+    )
 
 
-def answer_jointly_as_target(space: TargetWorkspace, query: ValueJointly) -> JointValues:
-    """The same, where sources find their weights together."""
-    return JointValues(**_of_target(space, query))
+def _weighed(space: Workspace, query: ValueAtTarget, source: SourceRows) -> tuple[FloatArray, bool]:
+    """Weights of rows, and whether they are near enough and rest on enough rows to tell of them.
 
-
-# --- a source's part ----------------------------------------------------------------------------
-
-
-def _corrections(
-    space: Workspace,
-    query: ValueAtTarget | ValueJointly,
-    source: SourceRows,
-    weights: FloatArray,
-    share: float,
-) -> tuple[WeighedRows, dict[str, Any]]:
-    """What scores have beyond models, of the policy and of every action; and means, by field.
-
-    Both are of the version of policy and models for the row.
+    The server chooses what they are to look like, so it could have them look like somebody. Where
+    they are some of many rows, whose error is that of all, only limits say what is enough.
     """
-    versions = decided_by(space, query, source.contexts)
-    row = np.arange(source.n_rows)
-    decided = versions[source.version, row]
-    modelled = modelled_scores(space, query, source.contexts)[source.version, row]
-    values = with_policy(source.scores - modelled, decided)
-    rows = WeighedRows(values=values, weights=weights, groups=source.groups, share=share)
-    fields = as_means(rows, _excess(space, decided, weights))
-    return rows, {**fields, "apart": share_apart(versions, weights)}
+    if not query.is_joint:
+        found = balance(source.contexts, query.means[:-1], query.squares[:-1], source.weights)
+        near = found.largest_gap <= LARGEST_GAP
+        return found.weights, near and _is_enough(space, by_unit(found.weights, source.groups))
+    _, weights, _ = source.weighed_by(query)
+    units = by_unit(weights, source.groups)
+    fits = query.share * float(units.max()) <= _MOST_OF_WEIGHT
+    return weights, fits and rows_behind(units) >= space.limits.minimum_cell
+
+
+def _is_enough(space: Workspace, units: FloatArray) -> bool:
+    return rows_behind(units) >= max(space.limits.minimum_cell, FEWEST_EFFECTIVE)
+
+
+def _by_version(
+    space: Workspace, query: ValueAtTarget, contexts: FloatArray
+) -> tuple[IntArray, FloatArray]:  # (n_versions, n_rows), (n_versions, n_rows, n_actions)
+    """What each version decides at the target, and μ̂(x; a) by the models that were sent."""
+    assert space.study.target is not None  # noqa: S101  (or nobody would ask)
+    found = deciders(space, policies_in(query), at=space.study.target.client)
+    ((*versions,),) = query.of_candidates(found)
+    decided = [decide(contexts) for decide in versions] * (len(query.models) // len(versions))
+    terms = contexts if space.study.terms is None else space.study.terms.of(contexts)
+    modelled = [terms @ models[:, :-1].T + models[:, -1] for models in query.models]
+    return np.stack(decided), np.stack(modelled)
+
+
+def _with_policy(by_action: FloatArray, decided: IntArray) -> FloatArray:  # (n_rows, n_actions + 1)
+    """The values of the decided actions, then those of every action."""
+    return np.column_stack([by_action[np.arange(len(decided)), decided], by_action])
+
+
+def _share_apart(decided: IntArray, weights: FloatArray) -> float:
+    """How often two versions (n_versions, n_rows) decide differently, under these weights."""
+    pairs = [weights @ (one != other) for one, other in combinations(decided, 2)]
+    return float(np.mean(pairs)) if pairs else 0.0
 
 
 def _excess(
@@ -99,34 +115,40 @@ def _excess(
     return space.scored.added_covariances(np.column_stack([decided, arms]), weights)
 
 
-def _nothing(space: Workspace, source: SourceRows) -> dict[str, Any]:
-    """The answer of a source whose rows cannot be made to look like the target, by field."""
-    size = space.study.n_actions + 1
+def _means(
+    values: FloatArray,  # (n_rows, n_actions + 1), NaN where there are none
+    weights: FloatArray,  # that add up to one
+    groups: IntArray | None,
+    added: FloatArray | float = 0.0,
+    share: float = 1.0,
+) -> dict[str, Any]:
+    """Weighted means, their covariances by leaving out each row, or group, in turn, and Σ W·u.
+
+    Σ_g u_g·u_gᵀ with u_g = Σ_{i∈g} w_i·(v_i − mean)/(1 − W_g): a row of much weight is not taken
+    for typical of others. W_g is the group's share of all weight there is, of which these rows may
+    have a share. An action is known if every row has a value for it, and the policy if all actions
+    are: a flag that depended on its decisions would disclose for whom it decides so.
+    """
+    arms = np.isfinite(values[:, 1:]).all(axis=0)
+    known = np.concatenate([[arms.all()], arms]).astype(np.float64)
+    values = np.where(known > 0, values, 0.0)
+    means, units = weights @ values, by_unit(weights, groups)
+    without = 1 - share * units
+    moved = by_unit(weights[:, None] * (values - means), groups) / without[:, None]
     return {
-        "released": 0,
-        "n_rows": source.n_rows,
-        "effective_rows": 0.0,
-        "known": np.zeros(size),
-        "means": np.zeros(size),
-        "covariances": np.zeros((size, size)),
-        "crossed": np.zeros(size),
-        "apart": 0.0,
+        "released": 1,
+        "effective_rows": rows_behind(units),
+        "known": known,
+        "means": means * known,
+        "covariances": (moved.T @ moved + added) * np.outer(known, known),
+        "crossed": (units / without) @ moved * known,
     }
 
 
-# --- the target's part --------------------------------------------------------------------------
-
-
-def _of_target(space: TargetWorkspace, query: ValueAtTarget | ValueJointly) -> dict[str, Any]:
-    """Means of μ̂, over versions of models and policy, and shares of rows in regions, by field."""
-    whole = space.study_rows.whole
-    contexts, own = whole.data.contexts, whole.data.weights_of()
-    versions = zip(
-        modelled_scores(space, query, contexts), decided_by(space, query, contexts), strict=True
-    )
-    values = np.mean([with_policy(modelled, decided) for modelled, decided in versions], axis=0)
-    rows = WeighedRows(values=values, weights=own / own.sum(), groups=whole.data.groups)
-    if not is_enough(space, rows.by_unit):
-        raise RefusedError(RefusalCode.SMALL_CELLS)
-    shares = shares_in_regions(space, query, contexts)
-    return {**as_means(rows), "apart": 0.0, "shares": shares}
+def _shares_in_regions(
+    space: Workspace, query: ValueAtTarget, contexts: FloatArray
+) -> FloatArray:  # (n_regions,)
+    """The share of rows in each region; none where only a few are in it."""
+    inside = contexts @ query.regions[:, :-1].T + query.regions[:, -1] > 0
+    counts = inside.sum(axis=0)
+    return np.where(counts < space.limits.minimum_cell, 0.0, counts / max(len(contexts), 1))
