@@ -160,27 +160,26 @@ def _descriptions(
     )
 
 
-def _leaves(answers: Sequence[LeafValues], shares: FloatArray, _study: Study) -> LeafValues:
+def _leaves(answers: Sequence[LeafValues], shares: FloatArray, study: Study) -> LeafValues:
     """Members count in a leaf by their share of rows there, as clients do in a mixture."""
     inside = np.stack([s * one.likely_shares() for s, one in zip(shares, answers, strict=True)])
-    rows = np.stack([one.rows for one in answers])  # (n_answers, n_leaves, n_actions)
-    weights = np.where(rows > 0, inside[:, :, None], 0.0)
-    total = weights.sum(axis=0)
-    own = weights / np.where(total > 0, total, 1.0)
-    variances = own**2 * np.stack([one.variances for one in answers])
-    degrees = np.stack([one.degrees_of_freedom for one in answers])
-    freedom = np.zeros(total.shape)
-    for place in np.argwhere(total > 0):
-        at = (slice(None), *place)
-        counting = own[at] > 0
-        freedom[tuple(place)] = _freedom(variances[at][counting], degrees[at][counting])
+    told = np.zeros((4, *answers[0].rows.shape))
+    for leaf, number in np.ndindex(told.shape[1:]):
+        own = [one.of(leaf, number) for one in answers]
+        weights = inside[:, leaf] * [one.n_rows > 0 for one in own]
+        if weights.any():
+            counting = [one for one, weight in zip(own, weights, strict=True) if weight]
+            total = _values(counting, weights[weights > 0] / sum(weights), study)
+            moments = total.means[0], total.covariances[0, 0]
+            told[:, leaf, number] = total.n_rows, total.degrees_of_freedom, *moments
+    rows, freedom, means, variances = told
     return LeafValues(
         counts=_added([one.counts for one in answers]),
         shares=inside.sum(axis=0),
-        rows=np.where(total > 0, rows.sum(axis=0), 0.0),
+        rows=rows,
         degrees_of_freedom=freedom,
-        means=(own * np.stack([one.means for one in answers])).sum(axis=0),
-        variances=variances.sum(axis=0),
+        means=means,
+        variances=variances,
     )
 
 
