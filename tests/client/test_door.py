@@ -25,8 +25,7 @@ from fedopl.client.scoring import scoring_pass
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
-from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
-from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, TellModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
@@ -49,8 +48,7 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, Axis, Query, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.target.balance_sums import BalanceContexts
-from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
 from fedopl.messages.target.transported_values import N_REGIONS, ValueAtTarget
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells

@@ -25,8 +25,7 @@ from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.target.balance_sums import BalanceContexts
-from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.basis import Basis

@@ -5,8 +5,7 @@ from math import comb
 
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
-from fedopl.messages.diagnosis.client_models import N_PARTS
-from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
+from fedopl.messages.diagnosis.compared_models import MOST_CLIENTS, N_PARTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS

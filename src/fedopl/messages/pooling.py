@@ -15,8 +15,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient, combinations_of, combined
 from fedopl.messages.diagnosis.classifier_sums import ClassifierSums
-from fedopl.messages.diagnosis.client_models import Models
-from fedopl.messages.diagnosis.model_shifts import ModelShifts
+from fedopl.messages.diagnosis.compared_models import Models, ModelShifts
 from fedopl.messages.diagnosis.score_moments import ScoreMoments
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
@@ -33,8 +32,7 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork
 from fedopl.messages.message import AnswerType, Message
-from fedopl.messages.target.balance_sums import BalanceSums
-from fedopl.messages.target.context_moments import ContextMoments
+from fedopl.messages.target.context_moments import BalanceSums, ContextMoments
 from fedopl.messages.target.transported_values import TransportedValues
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
 from fedopl.messages.trees.leaf_values import LeafValues

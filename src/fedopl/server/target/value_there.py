@@ -12,8 +12,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
-from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS
-from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.context_moments import MOST_BALANCING_STEPS, TellContexts
 from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record

@@ -1,4 +1,4 @@
-"""What a policy is worth at a site without outcomes: the source's part and the target's part."""
+"""What a site without outcomes tells, and sources whose rows are weighted to look like its rows."""
 
 from itertools import combinations
 from typing import Any
@@ -7,13 +7,105 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
-from fedopl.client.answers.transporting.source_rows import SourceRows, by_unit
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.policy_fields import valued_split
 from fedopl.messages.refusal import RefusalCode
+from fedopl.messages.target.context_moments import (
+    BalanceContexts,
+    BalanceSums,
+    ContextMoments,
+    TellContexts,
+)
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
-from fedopl.solvers.entropy_balance import LARGEST_GAP, balance, rows_behind
+from fedopl.solvers.entropy_balance import LARGEST_GAP, Units, balance, rows_behind, weights_at
+
+
+class SourceRows:
+    """Contexts, scores, weights and groups; and which version of a policy each row is valued by.
+
+    That is the version without the row's fold. On held-out rows there is only one.
+    """
+
+    def __init__(self, space: Workspace) -> None:
+        split, is_by_fold = valued_split(space.study), space.study.evaluation.is_cross_fitted
+        if not is_by_fold:
+            space.check_held_out()
+        scored = space.scored.evaluated(space.unscored_chunks()) if is_by_fold else space.chunks()
+        parts, groups = [], list[IntArray]()
+        for chunk in scored:
+            rows = chunk.rows(split)
+            data, scores, weights = chunk.data, chunk.scores[rows], chunk.weights(rows)
+            own = np.ones(len(scores)) if weights is None else weights
+            fold = chunk.folds.of_row[rows] * is_by_fold
+            parts.append((data.contexts[rows], scores, own, fold))
+            groups += [] if (known := data.groups_of(rows)) is None else [known]
+        self.groups = np.concatenate(groups) if groups else None
+        self.contexts, self.scores, self.weights, self.version = map(
+            np.concatenate, zip(*parts, strict=True)
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.contexts)
+
+    def weighed_by(
+        self, query: BalanceContexts | ValueAtTarget
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """B of the rows, their weights at this η, and the logarithm of the mean weight."""
+        terms = Units(centres=query.centres, scales=query.scales).of(self.contexts)
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights, log_weight = weights_at(terms, query.slopes, self.weights)
+        if not (np.isfinite(weights).all() and np.isfinite(log_weight)):
+            raise RefusedError(RefusalCode.NOT_FINITE)
+        return terms, weights, log_weight
+
+
+def by_unit(numbers: FloatArray, groups: IntArray | None) -> FloatArray:  # (n_units, …)
+    """The numbers of rows, or their sums by group where rows come in some."""
+    if groups is None:
+        return numbers
+    _, codes = np.unique(groups, return_inverse=True)
+    found = np.zeros((int(codes.max()) + 1, *numbers.shape[1:]))
+    np.add.at(found, codes, numbers)
+    return found
+
+
+def tell_contexts(space: TargetWorkspace, _query: TellContexts) -> ContextMoments:
+    """The weighted means over all rows, with what few rows have held."""
+    if not space.limits.adds_terms(2 * space.study.n_features + 1, space.n_training):
+        raise RefusedError(RefusalCode.TOO_MANY_PARAMETERS)
+    sums: Any = 0.0
+    for chunk in space.unscored_chunks():
+        contexts = chunk.data.contexts[chunk.training]
+        weights = chunk.weights(chunk.training)
+        features = np.column_stack([contexts, np.ones(len(contexts))])
+        weighted = features if weights is None else features * weights[:, None]
+        sums = sums + np.array([weighted.sum(axis=0), (weighted * features).sum(axis=0)])
+    means, squares = sums / sums[0, -1]
+    return ContextMoments(n_rows=space.n_training, means=means, squares=squares)
+
+
+def balance_contexts(space: Workspace, query: BalanceContexts) -> BalanceSums:
+    """Weighted means of b and its products, and the logarithm of the mean weight."""
+    source = SourceRows(space)
+    terms, weights, log_weight = source.weighed_by(query)
+    scored = bool(np.isfinite(source.scores).all())
+    behind = rows_behind(by_unit(weights, source.groups))
+    told = scored and behind >= space.limits.minimum_cell
+    if not told:
+        log_weight, terms = 0.0, np.zeros_like(terms)
+    return BalanceSums(
+        released=int(told),
+        scored=int(scored),
+        n_rows=source.n_rows,
+        log_weight=log_weight,
+        means=weights @ terms,
+        products=(terms * weights[:, None]).T @ terms,
+    )
+
 
 # The fewest effective rows behind a mean of one party, whatever the limits are. With fewer, its
 # standard error says little.
@@ -22,7 +114,7 @@ FEWEST_EFFECTIVE = 10
 _MOST_OF_WEIGHT = 0.5
 
 
-def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
+def value_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValues:
     """Mean of Γ̂ − μ̂ over rows, weighted so that they, or those of all sources, look like others.
 
     Of the policy and of every action, in each row by the version for it.
@@ -44,7 +136,7 @@ def answer_as_source(space: Workspace, query: ValueAtTarget) -> TransportedValue
     )
 
 
-def answer_as_target(space: TargetWorkspace, query: ValueAtTarget) -> TransportedValues:
+def value_as_target(space: TargetWorkspace, query: ValueAtTarget) -> TransportedValues:
     """Mean of μ̂ over contexts and versions of policy and models, with what few rows have held."""
     whole = space.study_rows.whole
     contexts, own, groups = whole.data.contexts, whole.data.weights_of(), whole.data.groups
