@@ -211,11 +211,10 @@ QUERIES = {
     "ValueSpending": Message(115, "W + i + I + 1"),
     "SumContrasts": Message(48, "0"),
     "TellContexts": Message(48, "0"),
-    "ValueAtTarget": Message(142, "w + d·(p + 1) + 6·(p + 1)"),
+    "ValueAtTarget": Message(157, "w + d·(p + 1) + 6·(p + 1) + 1"),
     "ValueApart": Message(110, "3·d·(p + 1)"),
     "TellInteractions": Message(48, "0"),
     "BalanceContexts": Message(63, "4·p + 2"),
-    "ValueJointly": Message(147, "w + d·(p + 1) + 6·(p + 1) + 2·p + 1"),
 }
 ANSWERS = {
     "Enrol": Message(53, "d + 2"),
@@ -257,11 +256,10 @@ ANSWERS = {
     "ValueSpending": Message(70, "5·(U + d + 1) + 3"),
     "SumContrasts": Message(53, "V"),
     "TellContexts": Message(58, "2·(p + 1) + 1"),
-    "ValueAtTarget": Message(72, "(d + 1)·(d + 6)/2 + 8"),
+    "ValueAtTarget": Message(77, "(d + 1)·(d + 8)/2 + 8"),
     "ValueApart": Message(62, "10"),
     "TellInteractions": Message(61, "48·d"),
     "BalanceContexts": Message(62, "p·(2·p + 3) + 4"),
-    "ValueJointly": Message(77, "(d + 1)·(d + 8)/2 + 8"),
 }
 REFUSAL = Message(48, "1")
 # Bytes that a bundle of messages adds.

@@ -40,7 +40,6 @@ from fedopl.messages.private.noised_values import (
     ValuesApart,
 )
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -236,6 +235,8 @@ AXES = {
     Axis.SEALED_WORDS: "6",
     Axis.TARGET_VALUES: "d + 1",
     Axis.BALANCED: "2·p",
+    Axis.UNITS: "0",
+    Axis.SLOPES: "0",
     Axis.REGIONS: "4",
     Axis.PRODUCTS_TOLD: "8",
     Axis.INTERACTION_NUMBERS: "6",
@@ -249,7 +250,6 @@ OWN_AXES = {
     SumNearThresholds: {Axis.TREE_NODES: "2·q + 1"},
     Describe: {Axis.LINEAR_POLICIES: "1"},
     ValueAtTarget: OF_ONE,
-    ValueJointly: OF_ONE,
     ValuePrivately: {Axis.LINEAR_POLICIES: "2"},
     NoisedValues: {Axis.CANDIDATES: "4"},
     ValueApart: {Axis.LINEAR_POLICIES: "2"},

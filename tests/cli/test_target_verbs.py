@@ -159,11 +159,11 @@ def test_a_run_finds_weights_for_all_sources_together(joint):
 def test_preview_shows_what_would_leave_at_each_step(joint):
     tiny, _ = joint
     there = fedopl("preview", tiny.study, tiny.clients / "new", "--json")
-    assert [one["query"] for one in there.json()] == ["TellContexts", "ValueJointly"]
+    assert [one["query"] for one in there.json()] == ["TellContexts", "ValueAtTarget"]
     done = fedopl("preview", tiny.study, tiny.clients / "north", "--json")
     assert done.code == 0, done.text
     asked = [one["query"] for one in done.json()]
-    assert asked[-1] == "ValueJointly"
+    assert asked[-1] == "ValueAtTarget"
     first = next(one for one in done.json() if one["query"] == "BalanceContexts")
     features = ["age", "severity", "living=alone"]
     assert first["means"]["labels"] == [[*features, *(f"{name}²" for name in features)]]

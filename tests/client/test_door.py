@@ -25,8 +25,7 @@ from fedopl.client.scoring import scoring_pass
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
-from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
-from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, TellModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
@@ -49,9 +48,7 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, Axis, Query, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.target.balance_sums import BalanceContexts
-from fedopl.messages.target.context_moments import TellContexts
-from fedopl.messages.target.joint_values import ValueJointly
+from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
 from fedopl.messages.target.transported_values import N_REGIONS, ValueAtTarget
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -75,12 +72,11 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 # The last one is of studies that set none apart.
 ON_ROWS_SET_APART = (
     *(EstimateValues, ValueSpending, ValueLeaves, TellFit),
-    *(ValueAtTarget, TellInteractions, BalanceContexts, ValueJointly),
+    *(ValueAtTarget, TellInteractions, BalanceContexts),
     SumByFold,
 )
 KEPT_SPLITS = [split for split in RowSplit if split is not RowSplit.EACH_FOLD]
 ABOUT_A_TARGET = (TellContexts, ValueAtTarget)
-JOINTLY = (BalanceContexts, ValueJointly)
 ON_MODELS = (TellModels, CompareModels, ClassifyContexts, TellMoments)
 # Of studies that look for terms, before some are found and after.
 LOOKING = {
@@ -125,7 +121,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
         options["target"] = TargetPlan(client="new")
-    if kind in JOINTLY:
+    if kind is BalanceContexts:
         options["target"] = TargetPlan(client="new", balance="joint")
     return Study(**{"evaluation": 0.25, **options, **changes})
 
@@ -153,6 +149,7 @@ def with_harm(data):
 def query_of(kind, agreed, exchange=1, **changes):
     """A query of this kind that a client of the study has no reason to refuse."""
     shape = (agreed.n_actions, agreed.n_features + 1)
+    is_joint = agreed.target is not None and agreed.target.balance == "joint"
     jointly = {
         "centres": np.zeros(shape[1]),
         "scales": np.ones(shape[1]),
@@ -189,16 +186,9 @@ def query_of(kind, agreed, exchange=1, **changes):
             "means": np.append(np.zeros(shape[1] - 1), 1.0),
             "squares": np.ones(shape[1]),
             "regions": np.zeros((N_REGIONS, shape[1])),
+            **({"share": 0.5, **jointly} if is_joint else {}),
         },
         BalanceContexts: jointly,
-        ValueJointly: {
-            **packed([], agreed),
-            "linear": np.zeros((1, *shape)),
-            "models": np.zeros((1, *shape)),
-            "share": 0.5,
-            **jointly,
-            "regions": np.zeros((N_REGIONS, shape[1])),
-        },
         Describe: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
@@ -696,8 +686,8 @@ STUDIES = {
     ),
     "for a target": (study_of(ValueAtTarget), {SumOutcomes, *DESCRIBING, *ABOUT_A_TARGET}),
     "for a target, jointly": (
-        study_of(ValueJointly),
-        {SumOutcomes, *DESCRIBING, TellContexts, *JOINTLY},
+        study_of(BalanceContexts),
+        {SumOutcomes, *DESCRIBING, *ABOUT_A_TARGET, BalanceContexts},
     ),
     "guarded": (study_of(guardrails={"harm": HARM}), {SumOutcomes, *DESCRIBING}),
     "not described": (study_of(evaluation=NOT_DESCRIBED), {SumOutcomes}),

@@ -6,8 +6,12 @@ from test_door import ask, door_to, others_models, reason, study_of, thinned
 import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
-from fedopl.messages.diagnosis.client_models import N_PARTS, TellModels
-from fedopl.messages.diagnosis.model_shifts import CompareModels, ModelShifts
+from fedopl.messages.diagnosis.compared_models import (
+    N_PARTS,
+    CompareModels,
+    ModelShifts,
+    TellModels,
+)
 from fedopl.messages.message import RowSplit
 from fedopl.study.plans import NuisancePlan
 

@@ -25,8 +25,7 @@ from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.target.balance_sums import BalanceContexts
-from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.basis import Basis
@@ -56,6 +55,10 @@ ALTERED = {
     "prices from above 0": ("budget", ValueSpending, {"prices": lambda prices: prices + 1}),
     "an unknown action": ("budget", ValueSpending, {"against": lambda _: len(ACTIONS)}),
     "a target of one": ("target", ValueAtTarget, {"squares": lambda squares: 0 * squares}),
+    "a share of one's own weights": ("target", ValueAtTarget, {"share": lambda _: 0.0}),
+    "weights of its own": ("target, jointly", ValueAtTarget, {"slopes": lambda own: own[:0]}),
+    "a share above 1": ("target, jointly", ValueAtTarget, {"share": lambda _: 1.5}),
+    "no units": ("target, jointly", ValueAtTarget, {"scales": lambda own: own[:0]}),
     "scales below 0": ("target, jointly", BalanceContexts, {"scales": lambda own: 0 * own - 1}),
     "falling cuts": ("tree", SumNearThresholds, {"near": lambda near: near[..., ::-1]}),
     "cuts off the grid": ("tree", SumNearThresholds, {"near": lambda near: near + 1e-6}),

@@ -19,7 +19,11 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS, BalanceContexts, BalanceSums
+from fedopl.messages.target.context_moments import (
+    MOST_BALANCING_STEPS,
+    BalanceContexts,
+    BalanceSums,
+)
 from fedopl.report.page import render
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_trips
@@ -83,10 +87,10 @@ def test_federated_equals_pooled_up_to_what_weights_are_found_to(doors):
 
 def test_with_as_many_steps_as_it_takes_it_is_the_same(doors, monkeypatch):
     """What is left is that effective rows of a source are rounded down."""
-    from fedopl.server.target import joint_weights
+    from fedopl.server.target import sources
 
-    monkeypatch.setattr(joint_weights, "NEAR_ENOUGH", 1e-7)
-    monkeypatch.setattr(joint_weights, "_NEARER", 1.0)
+    monkeypatch.setattr(sources, "NEAR_ENOUGH", 1e-7)
+    monkeypatch.setattr(sources, "_NEARER", 1.0)
     doors, _ = doors
     study = next(iter(doors.values())).study
     again = {
@@ -143,8 +147,8 @@ def test_the_report_says_how_weights_were_found(run):
 
 
 def test_it_takes_a_trip_for_every_step_and_two_more(run):
-    asked = [one.query for one in run.rounds if "Context" in one.query or "Jointly" in one.query]
-    assert asked == ["TellContexts", *["BalanceContexts"] * run.target.n_steps, "ValueJointly"]
+    asked = [one.query for one in run.rounds if "Context" in one.query or "Target" in one.query]
+    assert asked == ["TellContexts", *["BalanceContexts"] * run.target.n_steps, "ValueAtTarget"]
     assert 3 <= run.target.n_steps <= 7
     trips = len({one.trip for one in run.rounds})
     assert expected_trips(run.study, 3) == trips + MOST_BALANCING_STEPS - run.target.n_steps

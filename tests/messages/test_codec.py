@@ -42,6 +42,7 @@ OF_VERSIONS = Study(actions=STUDY.actions, features=STUDY.features, evaluation="
 SIZES |= {axis: axis_sizes(OF_VERSIONS)[axis] for axis in (Axis.ASKED_BY_FOLD, Axis.OWN_FOLDS)}
 SIZES[Axis.OTHERS_NODES] = range(4)  # of one with personal trees
 SIZES[Axis.NUMBERS] = range(2, 3)  # of one that measures ranges
+SIZES |= {Axis.UNITS: range(4), Axis.SLOPES: range(5)}  # where weights are found together
 ANYTHING = {axis: range(2**32) for axis in Axis}
 HEADER = 8  # magic, version and code
 AWKWARD = np.array([0.0, -0.0, 5e-324, -1.7976931348623157e308, 0.1, 1 / 3])

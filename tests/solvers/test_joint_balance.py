@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedopl.solvers.entropy_balance import balance
-from fedopl.solvers.joint_balance import (
+from fedopl.solvers.entropy_balance import (
     SourceSums,
+    balance,
     balance_at,
     following,
     units_of,

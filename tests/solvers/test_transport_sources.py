@@ -9,7 +9,7 @@ from fedopl.solvers.transport_sources import (
     disagreement,
     matching_mixture,
     screen,
-    transported,
+    transported_by,
 )
 
 
@@ -43,7 +43,9 @@ def test_a_column_that_one_source_lacks_is_the_others():
 
 
 def test_the_value_is_the_models_and_the_correction_and_so_is_its_variance():
-    found = transported(part([1, 2, 3], 0.04), {"a": part([0.5, 0.5, 0.5], 0.09)})
+    found = transported_by(
+        part([1, 2, 3], 0.04), combined_sources({"a": part([0.5, 0.5, 0.5], 0.09)})
+    )
     assert found.means == pytest.approx([1.5, 2.5, 3.5])
     assert np.diagonal(found.covariances) == pytest.approx(0.13)
 

@@ -31,7 +31,6 @@ from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.target.context_moments import TellContexts
-from fedopl.messages.target.joint_values import ValueJointly
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -159,24 +158,19 @@ def _rehearsed_target(study: Study, client: Client, data: LoggedData) -> Iterato
     moments = conversation.each(TellContexts(), [client.name]).get(client.name)
     if moments is not None:
         everybody = constant_policy(study.actions[0], study.actions, study.features)
-        fields = fields_about([everybody], study)
         sizes = {axis: max(size) for axis, size in axis_sizes(study).items() if size}
-        fields |= {
-            "models": np.zeros((n_versions_in(study), study.n_actions, study.n_terms + 1)),
-            "regions": np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
-        }
-        if ValueAtTarget.needed(study):
-            there = ValueAtTarget(means=moments.means, squares=moments.squares, **fields)
-            conversation.each(there, [client.name])
-        if ValueJointly.needed(study):
-            jointly = ValueJointly(
-                share=0.0,
-                centres=moments.means,
-                scales=np.ones_like(moments.means),
-                slopes=np.zeros(sizes[Axis.BALANCED]),
-                **fields,
-            )
-            conversation.each(jointly, [client.name])
+        each = ValueAtTarget(
+            models=np.zeros((n_versions_in(study), study.n_actions, study.n_terms + 1)),
+            means=moments.means,
+            squares=moments.squares,
+            regions=np.zeros((sizes[Axis.REGIONS], study.n_features + 1)),
+            **fields_about([everybody], study),
+        )
+        units: dict[str, Any] = {"centres": moments.means, "scales": np.ones_like(moments.means)}
+        jointly = replace(each, share=0.0, slopes=np.zeros(sizes[Axis.SLOPES]), **units)
+        for query in (each, jointly):
+            if query.is_plausible(study):
+                conversation.each(query, [client.name])
     yield from _heard(transport, study)
 
 

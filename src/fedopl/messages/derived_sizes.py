@@ -5,8 +5,7 @@ from math import comb
 
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
-from fedopl.messages.diagnosis.client_models import N_PARTS
-from fedopl.messages.diagnosis.model_shifts import MOST_CLIENTS
+from fedopl.messages.diagnosis.compared_models import MOST_CLIENTS, N_PARTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
@@ -124,6 +123,9 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
     sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
     sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)
+    together = (study.target is not None and study.target.may_balance_jointly) * 1
+    sizes[Axis.UNITS] = range(0, together * (n_features + 1) + 1, n_features + 1)
+    sizes[Axis.SLOPES] = range(0, together * 2 * n_features + 1, 2 * n_features)
     versions = len(study.left_out)
     sizes[Axis.QUESTIONS] = range(1, versions * (2**study.tree.depth - 1) + 1)
     sizes[Axis.OPEN_NODES] = range(1, versions * 2 ** (n_levels(study.tree.depth) - 1) + 1)

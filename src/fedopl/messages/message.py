@@ -110,6 +110,8 @@ class Axis(enum.Enum):
     MASKED = "masked numbers"  # all sums of an answer, one behind the other
     TARGET_VALUES = "target values"  # of the policy, then of every action
     BALANCED = "balanced terms"  # features, then their squares
+    UNITS = "units"  # as `PARAMETERS`, or nothing
+    SLOPES = "slopes"  # as `BALANCED`, or nothing
     REGIONS = "regions"  # in which a target may have people whom nobody has seen
     CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
     ASKED_BY_FOLD = "asked by fold"  # candidates, if each may have a version for each fold

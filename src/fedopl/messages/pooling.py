@@ -15,8 +15,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient, combinations_of, combined
 from fedopl.messages.diagnosis.classifier_sums import ClassifierSums
-from fedopl.messages.diagnosis.client_models import Models
-from fedopl.messages.diagnosis.model_shifts import ModelShifts
+from fedopl.messages.diagnosis.compared_models import Models, ModelShifts
 from fedopl.messages.diagnosis.score_moments import ScoreMoments
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
@@ -33,9 +32,7 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork
 from fedopl.messages.message import AnswerType, Message
-from fedopl.messages.target.balance_sums import BalanceSums
-from fedopl.messages.target.context_moments import ContextMoments
-from fedopl.messages.target.joint_values import JointValues
+from fedopl.messages.target.context_moments import BalanceSums, ContextMoments
 from fedopl.messages.target.transported_values import TransportedValues
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
 from fedopl.messages.trees.leaf_values import LeafValues
@@ -161,27 +158,26 @@ def _descriptions(
     )
 
 
-def _leaves(answers: Sequence[LeafValues], shares: FloatArray, _study: Study) -> LeafValues:
+def _leaves(answers: Sequence[LeafValues], shares: FloatArray, study: Study) -> LeafValues:
     """Members count in a leaf by their share of rows there, as clients do in a mixture."""
     inside = np.stack([s * one.likely_shares() for s, one in zip(shares, answers, strict=True)])
-    rows = np.stack([one.rows for one in answers])  # (n_answers, n_leaves, n_actions)
-    weights = np.where(rows > 0, inside[:, :, None], 0.0)
-    total = weights.sum(axis=0)
-    own = weights / np.where(total > 0, total, 1.0)
-    variances = own**2 * np.stack([one.variances for one in answers])
-    degrees = np.stack([one.degrees_of_freedom for one in answers])
-    freedom = np.zeros(total.shape)
-    for place in np.argwhere(total > 0):
-        at = (slice(None), *place)
-        counting = own[at] > 0
-        freedom[tuple(place)] = _freedom(variances[at][counting], degrees[at][counting])
+    told = np.zeros((4, *answers[0].rows.shape))
+    for leaf, number in np.ndindex(told.shape[1:]):
+        own = [one.of(leaf, number) for one in answers]
+        weights = inside[:, leaf] * [one.n_rows > 0 for one in own]
+        if weights.any():
+            counting = [one for one, weight in zip(own, weights, strict=True) if weight]
+            total = _values(counting, weights[weights > 0] / sum(weights), study)
+            moments = total.means[0], total.covariances[0, 0]
+            told[:, leaf, number] = total.n_rows, total.degrees_of_freedom, *moments
+    rows, freedom, means, variances = told
     return LeafValues(
         counts=_added([one.counts for one in answers]),
         shares=inside.sum(axis=0),
-        rows=np.where(total > 0, rows.sum(axis=0), 0.0),
+        rows=rows,
         degrees_of_freedom=freedom,
-        means=(own * np.stack([one.means for one in answers])).sum(axis=0),
-        variances=variances.sum(axis=0),
+        means=means,
+        variances=variances,
     )
 
 
@@ -228,7 +224,6 @@ NOT_POOLED: dict[type[Message], tuple[str, str]] = {
     PriceCurve: ("prices are placed by each client's own spending", "no [budget]"),
     BalanceSums: (_TARGET, "no [target]"),
     ContextMoments: (_TARGET, "no [target]"),
-    JointValues: (_TARGET, "no [target]"),
     TransportedValues: (_TARGET, "no [target]"),
 }
 PRIVATE = (

@@ -4,8 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
-from fedopl.messages.diagnosis.client_models import TellModels
-from fedopl.messages.diagnosis.model_shifts import CompareModels
+from fedopl.messages.diagnosis.compared_models import CompareModels, TellModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
@@ -38,9 +37,7 @@ from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
-from fedopl.messages.target.balance_sums import BalanceContexts
-from fedopl.messages.target.context_moments import TellContexts
-from fedopl.messages.target.joint_values import ValueJointly
+from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
 from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
@@ -91,7 +88,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ShareSecrets,
     TellInteractions,
     BalanceContexts,
-    ValueJointly,
     EstimateValues,
     ValueSpending,
 )
@@ -111,6 +107,7 @@ _NAMED_BEFORE: dict[str, type[Query[Any]]] = {
     **dict.fromkeys(("ValueOutcome", "ValueAcrossFolds", "ValuePersonal"), EstimateValues),
     **dict.fromkeys(("ValuePersonalTree", "ValuePersonalChoice"), EstimateValues),
     **dict.fromkeys(("ValuePrices", "ValueTrees"), ValueSpending),
+    "ValueJointly": ValueAtTarget,
 }
 QUERY_NAMED = _NAMED_BEFORE | {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {

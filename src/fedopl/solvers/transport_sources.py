@@ -74,11 +74,6 @@ def joint_correction(
     )
 
 
-def transported(target: SourcePart, sources: Mapping[str, SourcePart]) -> SourcePart:
-    """The values at the target where each source resembles it."""
-    return transported_by(target, combined_sources(sources))
-
-
 def transported_by(target: SourcePart, correction: SourcePart) -> SourcePart:
     """The values at the target: the models' values there plus the sources' correction."""
     return SourcePart(

@@ -11,7 +11,7 @@ from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.linear import NEVER
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
 from fedopl.server.aggregate.evaluation import signed_estimate
-from fedopl.server.diagnosis.discrepancies import measure_discrepancies
+from fedopl.server.diagnosis.diagnose import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import action_missing, alike_world, confounded, outcome_shift
 from fedopl.study.policy_plans import Linear, Tree

@@ -11,10 +11,9 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.diagnosis.client_models import Models
-from fedopl.messages.diagnosis.model_shifts import ModelShifts
+from fedopl.messages.diagnosis.compared_models import Models, ModelShifts
 from fedopl.results.diagnosis import Shift
-from fedopl.server.diagnosis import model_differences
+from fedopl.server.diagnosis import diagnose
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
@@ -62,8 +61,8 @@ def talk(world, n_rows=1000, *, study=None, transport=InProcess, **options):
 
 
 def compared(conversation):
-    models = model_differences.ask_for_models(conversation, conversation.transport.clients)
-    return model_differences.compare_models(conversation, models)
+    models = diagnose.ask_for_models(conversation, conversation.transport.clients)
+    return diagnose.compare_models(conversation, models)
 
 
 @dataclass(frozen=True)
@@ -232,9 +231,9 @@ def test_a_client_that_does_not_compare_is_unknown_and_still_compared_with():
     doors = doors_to(TRIO, study, 400)
     silent = TRIO.clients[2]
     conversation = Conversation(study, InProcess(doors), Journal())
-    models = model_differences.ask_for_models(conversation, TRIO.clients)
+    models = diagnose.ask_for_models(conversation, TRIO.clients)
     doors[silent].limits = Limits(minimum_rows=10_000)
-    found = model_differences.compare_models(conversation, models)
+    found = diagnose.compare_models(conversation, models)
     for shift in parts(found).values():
         assert np.isnan(shift.estimates[2, :2]).all()
         assert np.isfinite(shift.estimates[:2]).all()

@@ -24,16 +24,16 @@ def policies_in(query: AsksAboutPolicies[Any]) -> list[Arrays]:
     return [{name: np.asarray(one)} for name in POLICY_FIELDS for one in getattr(query, name)]
 
 
-def deciders(space: Workspace, policies: Sequence[Arrays]) -> list[Decides]:
-    """The decisions of each of these policies, as functions of contexts."""
-    return [_decider(space, *next(iter(one.items()))) for one in policies]
+def deciders(space: Workspace, policies: Sequence[Arrays], at: str | None = None) -> list[Decides]:
+    """The decisions of each of these policies, as functions of contexts, here or at a client."""
+    return [_decider(space, *next(iter(one.items())), at or space.client) for one in policies]
 
 
-def _decider(space: Workspace, field: str, numbers: FloatArray) -> Decides:
+def _decider(space: Workspace, field: str, numbers: FloatArray, client: str) -> Decides:
     if field == RULES:
         return _rule(space, float(numbers))
     try:
-        return unpacked(field, numbers, space.study).at(space.client).decide
+        return unpacked(field, numbers, space.study).at(client).decide
     except ValueError:
         raise RefusedError(RefusalCode.MALFORMED) from None
 

@@ -12,7 +12,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.learning import check_terms
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.scoring.values import JointSums
+from fedopl.client.scoring.values import ColumnSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.classifier_sums import (
     ClassifierSums,
@@ -85,19 +85,13 @@ def _shares(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[
         space.check_held_out()
     if space.n_rows(split) < space.limits.minimum_cell:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    sums = [JointSums() for _ in classifiers]
+    sums = ColumnSums(len(classifiers))
     for features, weights, groups in _weighed(space, split):
-        for own, parameters in zip(sums, classifiers, strict=True):
-            # One product each: with several at once, the bits would depend on their number.
-            taken = (features @ parameters > 0).astype(np.float64)
-            own.add(taken[:, None], weights, groups)
-    return [_share(own) for own in sums]
-
-
-def _share(sums: JointSums) -> dict[str, Any]:
-    """The share of rows that one classifier assigns to its target."""
-    found = sums.estimate()
-    if found is None:
+        # One product each: with several at once, the bits would depend on their number.
+        taken = [features @ parameters > 0 for parameters in classifiers]
+        sums.add(np.column_stack(taken).astype(np.float64), weights, groups)
+    rows, _, shares, variances = sums.told(1)
+    if not rows.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    _, _, share, variance = found.first_column
-    return {"target_share": share, "target_share_variance": variance}
+    pairs = zip(shares, variances, strict=True)
+    return [{"target_share": share, "target_share_variance": own} for share, own in pairs]

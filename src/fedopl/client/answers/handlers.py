@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 from fedopl.client.answers import (
+    at_target,
     classify_contexts,
     compare_models,
     describe,
@@ -11,11 +12,9 @@ from fedopl.client.answers import (
     sum_cells,
     sum_near_thresholds,
     tell_fit,
-    tell_interactions,
     tell_models,
     tell_moments,
 )
-from fedopl.client.answers.transporting import balance_contexts, tell_contexts, value_at_target
 from fedopl.client.answers.valuing import (
     value_leaves,
     value_personal,
@@ -45,8 +44,8 @@ _ANSWERING: tuple[Handler, ...] = (
     compare_models.answer,
     classify_contexts.answer,
     tell_moments.answer,
-    tell_fit.answer,
-    tell_interactions.answer,
+    tell_fit.tell_fit,
+    tell_fit.tell_interactions,
     learning.sum_by_fold,
     learning.tell_weight,
     sum_near_thresholds.answer,
@@ -57,14 +56,12 @@ _ANSWERING: tuple[Handler, ...] = (
     value_spending.answer,
     value_personal.sum_contrasts,
     value_personal.answer,
-    value_at_target.answer_as_source,
-    balance_contexts.answer,
-    value_at_target.answer_jointly,
+    at_target.value_as_source,
+    at_target.balance_contexts,
 )
 _ANSWERING_AS_TARGET: tuple[Callable[[TargetWorkspace, Any], Message], ...] = (
-    tell_contexts.answer,
-    value_at_target.answer_as_target,
-    value_at_target.answer_jointly_as_target,
+    at_target.tell_contexts,
+    at_target.value_as_target,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

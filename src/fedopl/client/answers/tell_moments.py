@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.scoring.values import JointSums
+from fedopl.client.scoring.values import TOLD, ColumnSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.refusal import RefusalCode
@@ -16,23 +16,14 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
     """Mean squares of scores; a mean of a few rows is left out."""
     if beyond_declared(space):
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
-    n_columns = space.study.n_actions + 1
-    sums = [JointSums() for _ in range(n_columns)]
-    known: Any = np.zeros(n_columns, np.int64)
+    sums = ColumnSums(space.study.n_actions + 1)
     for chunk in space.scored.evaluated(space.unscored_chunks()):
         rows = chunk.training
         squares = chunk.scores[rows] ** 2  # (n_training, n_actions)
         weights, groups = chunk.data.weights_of(rows), chunk.data.groups_of(rows)
-        columns = np.column_stack([_largest(squares), squares])
-        known = known + np.isfinite(columns).sum(axis=0)
-        for place, column in enumerate(columns.T):
-            sums[place].add(column[:, None], weights, groups)
-    found = np.zeros((4, n_columns))
-    for place in np.flatnonzero(known >= max(space.limits.minimum_cell, 1)).tolist():
-        moment = sums[place].estimate()
-        found[:, place] = moment.first_column if moment else 0.0
-    names = ("rows", "degrees_of_freedom", "means", "variances")
-    fields: dict[str, Any] = dict(zip(names, found, strict=True))
+        sums.add(np.column_stack([_largest(squares), squares]), weights, groups)
+    told = sums.told(max(space.limits.minimum_cell, 1))
+    fields: dict[str, Any] = dict(zip(TOLD, told, strict=True))
     return ScoreMoments(**fields)
 
 

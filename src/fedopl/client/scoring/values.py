@@ -15,6 +15,7 @@ from fedopl.client.scoring.scores import Scores
 
 # Products of columns are summed over this many rows at a time, which fit in a processor's cache.
 ROWS_AT_ONCE = 4096
+TOLD = ("rows", "degrees_of_freedom", "means", "variances")  # of a column
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,6 +119,27 @@ class JointSums:
             means=self._origin + shift,
             covariances=correction * about_mean / self._sums[0] ** 2,
         )
+
+
+class ColumnSums:
+    """Sums of several columns, each over the rows that are known in it."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._sums = [JointSums() for _ in range(n_columns)]
+
+    def add(self, values: FloatArray, weights: FloatArray | None, groups: IntArray | None) -> None:
+        """Add rows (n_rows, n_columns)."""
+        for own, column in zip(self._sums, values.T, strict=True):
+            own.add(column[:, None], weights, groups)
+
+    def told(self, needed: int) -> FloatArray:  # (len(TOLD), n_columns)
+        """`TOLD` of each column; zeros where it has fewer rows than needed."""
+        found = np.zeros((len(TOLD), len(self._sums)))
+        for place, own in enumerate(self._sums):
+            estimate = own.estimate()
+            if estimate and estimate.n_rows >= needed:
+                found[:, place] = estimate.first_column
+        return found
 
 
 def _together(first: FloatArray, second: FloatArray) -> FloatArray:  # (n_groups, n_columns)

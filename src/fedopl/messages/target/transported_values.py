@@ -1,12 +1,13 @@
 """The values of a policy and every action at a site without outcomes, from both sides.
 
 All parties get the same models μ̂. The target reports the mean of μ̂(x; π(x)) over its contexts.
-Every source reports the mean of Γ̂(π) − μ̂(π) over held-out rows, weighted so that they resemble
-the target. The sum of both is doubly robust. If values are cross-fitted, π and μ̂ have a version
-without each fold: a source takes that of the row's fold, in all of its rows, the target the mean of
-all.
+Every source reports the mean of Γ̂(π) − μ̂(π) over valued rows, weighted so that they resemble
+the target: by weights of its own, or by those that were found for all sources' rows together. The
+sum of both is doubly robust. If values are cross-fitted, π and μ̂ have a version without each fold:
+a source takes that of the row's fold, in all of its rows, the target the mean of all.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedopl.messages.evaluation.policy_values import most_rows
 from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_moments
 from fedopl.messages.target.context_moments import fault_in_squares_of_means
+from fedopl.policies.kinds import RULES
 from fedopl.study.study import Study
 
 # Regions in which the target may have people that no source has seen.
@@ -24,11 +26,13 @@ N_REGIONS = 4
 
 
 @message
-class TransportedValues(Message, code=121):
+class TransportedValues(Message, code=157):
     """Means of the policy's and of every action's values, and the covariances of those means.
 
     At a source they are of scores minus models. `released` is 0 if no weights make its rows
-    resemble the target, or if such weights would depend on too few rows.
+    resemble the target, or if such weights would depend on too few rows. `crossed` are Σ W·u over
+    rows or groups, where W is the weight of one and u what it adds to a mean: with these, the
+    server gets the error about the mean of all sources.
     """
 
     released: Annotated[int, PerClient]
@@ -37,6 +41,7 @@ class TransportedValues(Message, code=121):
     known: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]  # 0 where there are no scores
     means: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]
     covariances: Annotated[Array, (Axis.TARGET_VALUES, Axis.TARGET_VALUES), PerClient]
+    crossed: Annotated[Array, (Axis.TARGET_VALUES,), PerClient]
     shares: Annotated[Array, (Axis.REGIONS,), PerClient]  # of rows in each region
     apart: Annotated[float, PerClient]  # how often two versions of the policy differ in a row
 
@@ -44,11 +49,14 @@ class TransportedValues(Message, code=121):
 @message
 class ValueAtTarget(
     AsksByFold[TransportedValues],
-    code=55,
+    code=156,
     asked=Asked.EACH,
     permission="values",
 ):
-    """Ask the target, and sources weighted to resemble it, for the value of a policy."""
+    """Ask the target, and sources weighted to resemble it, for the value of a policy.
+
+    Without `slopes`, each source finds its own weights.
+    """
 
     title = "What the policy is worth at the target"
     content = "means of values and of what they leave of scores, how precise they are, and shares"
@@ -56,35 +64,55 @@ class ValueAtTarget(
     means: Annotated[Array, (Axis.PARAMETERS,)]  # of the target's contexts
     squares: Annotated[Array, (Axis.PARAMETERS,)]
     regions: Annotated[Array, (Axis.REGIONS, Axis.PARAMETERS)]  # a row is in one if θᵀ(x, 1) > 0
+    # Of weights for all sources' rows together: the client's share of them, and as in
+    # `BalanceContexts`.
+    share: float = 1.0
+    centres: Annotated[Array, (Axis.UNITS,)] = field(default_factory=lambda: np.empty(0))
+    scales: Annotated[Array, (Axis.UNITS,)] = field(default_factory=lambda: np.empty(0))
+    slopes: Annotated[Array, (Axis.SLOPES,)] = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether weights were found for all sources' rows together."""
+        return bool(len(self.slopes))
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Whether the study has a target, and sources may find weights of their own."""
-        return study.target is not None and study.target.asks_each
+        """Whether the study has a target."""
+        return study.target is not None
+
+    @classmethod
+    def most(cls, study: Study) -> int:
+        """One by each way in which the study may find weights."""
+        plan = study.target
+        return plan.asks_each + plan.may_balance_jointly if plan else 0
 
     def is_plausible(self, study: Study) -> bool:
-        """Check for one policy in all versions, and for moments that contexts can have."""
-        fault = fault_in_squares_of_means(self.means, self.squares)
-        fits = self.is_one_valued(study) and len(self.models) == n_versions_in(study)
-        return fits and not fault and super().is_plausible(study)
+        """One policy that the target has, moments of contexts, and weights as agreed."""
+        plan, joint = study.target, self.is_joint
+        if plan is None or not (plan.may_balance_jointly if joint else plan.asks_each):
+            return False
+        fits = len(self.centres) == len(self.scales) == joint * len(self.means)
+        fits = fits and bool((self.scales > 0).all())
+        fits = fits and (0 <= self.share <= 1 if joint else self.share == 1)
+        fits = fits and not len(getattr(self, RULES)) and self.is_one_valued(study)
+        fits = fits and len(self.models) == n_versions_in(study)
+        fits = fits and not fault_in_squares_of_means(self.means, self.squares)
+        return fits and super().is_plausible(study)
 
     def fault_in(self, answer: TransportedValues, study: Study, n_rows: int) -> str | None:
         """Check the number of rows, and that covariances fit the means."""
-        return fault_in_transported(answer, study, n_rows)
-
-
-def fault_in_transported(answer: TransportedValues, study: Study, n_rows: int) -> str | None:
-    """What cannot be true of an answer about values at a target."""
-    if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
-        return "tells a part of its values"
-    if answer.n_rows < 1 or answer.n_rows > most_rows(study, valued_split(study), n_rows):
-        return f"values of {answer.n_rows:,} rows, of which it has fewer"
-    if not 0 <= answer.effective_rows <= answer.n_rows * (1 + CORNER_TOLERANCE):
-        return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
-    if ((answer.shares < 0) | (answer.shares > 1 + CORNER_TOLERANCE)).any():
-        return "a share of rows is outside 0 to 1"
-    if not 0 <= answer.apart <= 1 + CORNER_TOLERANCE:
-        return "versions differ in a share of rows that is outside 0 to 1"
-    if not answer.released:
-        return "values that were not released" if answer.means.any() else None
-    return fault_in_moments(answer.covariances)
+        if answer.released not in (0, 1) or not np.isin(answer.known, (0.0, 1.0)).all():
+            return "tells a part of its values"
+        if answer.n_rows < 1 or answer.n_rows > most_rows(study, valued_split(study), n_rows):
+            return f"values of {answer.n_rows:,} rows, of which it has fewer"
+        if not 0 <= answer.effective_rows <= answer.n_rows * (1 + CORNER_TOLERANCE):
+            return f"{answer.effective_rows:g} effective rows of {answer.n_rows:,}"
+        if ((answer.shares < 0) | (answer.shares > 1 + CORNER_TOLERANCE)).any():
+            return "a share of rows is outside 0 to 1"
+        if not 0 <= answer.apart <= 1 + CORNER_TOLERANCE:
+            return "versions differ in a share of rows that is outside 0 to 1"
+        if not answer.released:
+            told = answer.means.any() or answer.crossed.any()
+            return "values that were not released" if told else None
+        return fault_in_moments(answer.covariances)

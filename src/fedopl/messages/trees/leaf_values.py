@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
-from fedopl.messages.evaluation.policy_values import most_rows
+from fedopl.messages.evaluation.policy_values import Values, most_rows
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.policies.trees.nodes import LEAF
@@ -32,6 +32,16 @@ class LeafValues(Message, code=76):
     degrees_of_freedom: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]
     means: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]
     variances: Annotated[Array, (Axis.LEAVES, Axis.LEAF_NUMBERS), PerClient]  # of the means
+
+    def of(self, leaf: int, number: int) -> Values:
+        """A number of a leaf, as a value of its own."""
+        return Values(
+            n_rows=int(self.rows[leaf, number]),
+            of_rows=int(self.rows[leaf, number]),
+            degrees_of_freedom=int(self.degrees_of_freedom[leaf, number]),
+            means=self.means[leaf, [number]],
+            covariances=self.variances[leaf, [number], None],
+        )
 
     def likely_shares(self) -> FloatArray:  # (n_leaves,)
         """Shares of rows; what is left is divided alike between leaves that were left out."""

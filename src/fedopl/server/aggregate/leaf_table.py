@@ -53,13 +53,7 @@ def _scored(
 ) -> dict[str, Values]:
     """A number of a leaf, by client that has people in the leaf."""
     return {
-        name: Values(
-            n_rows=int(answer.rows[leaf, number]),
-            of_rows=int(answer.rows[leaf, number]),
-            degrees_of_freedom=int(answer.degrees_of_freedom[leaf, number]),
-            means=answer.means[leaf, [number]],
-            covariances=answer.variances[leaf, [number], None],
-        )
+        name: answer.of(leaf, number)
         for name, answer in answers.items()
         if answer.rows[leaf, number] > 0 and weights[name] > 0
     }

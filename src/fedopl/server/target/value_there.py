@@ -12,8 +12,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
-from fedopl.messages.target.balance_sums import MOST_BALANCING_STEPS
-from fedopl.messages.target.context_moments import TellContexts
+from fedopl.messages.target.context_moments import MOST_BALANCING_STEPS, TellContexts
 from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
@@ -21,9 +20,8 @@ from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.target.by_each_source import DISAGREE, value_by_each
 from fedopl.server.target.found_mixture import matched
-from fedopl.server.target.jointly import value_jointly
+from fedopl.server.target.sources import DISAGREE, NOBODY, value_by_each, value_jointly
 from fedopl.server.target.target_question import TargetQuestion, question_about, silence
 from fedopl.solvers.transport_sources import SourcePart
 from fedopl.study.study import Study
@@ -98,7 +96,7 @@ def _leaves_too_few(plan: TargetPlan, found: AtTarget) -> bool:
 def _why_not(plan: TargetPlan, found: AtTarget) -> str:
     """What keeps a value from being claimed; nothing if it may be."""
     if not any(source.used for source in found.sources):
-        return "no source's rows can be made to look like the target's"
+        return NOBODY
     if found.unseen:
         return "it has people whom hardly any source has seen"
     if found.effective_rows < plan.least_rows:
