@@ -17,8 +17,8 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.page import render
-from fedopl.results.spending.priced_trees import tree_at
-from fedopl.server import learn_policy
+from fedopl.results.spending.priced_policies import tree_at
+from fedopl.server import price_curves
 from fedopl.server.learn_by_fold import learn_by_fold
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -141,7 +141,7 @@ def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeyp
         found[price] = learn_by_fold(setting, price)
         return found[price]
 
-    monkeypatch.setattr(learn_policy, "learn_by_fold", spy)
+    monkeypatch.setattr(price_curves, "learn_by_fold", spy)
     run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, evaluation="cross-fitted", **PLAN)
     price = run.within_budget().price
     assert price in found
