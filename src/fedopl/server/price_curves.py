@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.policy_fields import fields_about
-from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, PriceCurve, ValueSpending
+from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
+from fedopl.messages.evaluation.policy_values import N_PRICES, N_TREES, EstimateValues, Values
 from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
@@ -102,7 +102,8 @@ def _curve(
     study, actions = setting.study, setting.study.actions
     against = _cheapest_action(setting)
     priced = np.array(at) if study.policy.kind == "linear" else np.empty(0)
-    query = ValueSpending(against=against, prices=priced, **fields_about(asked, study, known))
+    fields = {"split": valued_split(study), "prices": priced, **fields_about(asked, study, known)}
+    query = EstimateValues(against=against, **fields)
     answers = conversation.require_quorum(conversation.each(query, setting.weights))
     return BudgetCurve(
         prices=tuple(at),
@@ -115,11 +116,11 @@ def _curve(
     )
 
 
-def _told(answer: PriceCurve, n_prices: int, n_actions: int) -> ClientCurve:
+def _told(answer: Values, n_prices: int, n_actions: int) -> ClientCurve:
     """One client's curve: at each price, for each action, and for what was done."""
-    n_told = len(answer.means)
+    n_told = len(answer.points)
     wanted = np.r_[:n_prices, n_told - n_actions - 1 : n_told]
-    means, covariances = answer.means[wanted], answer.covariances[wanted]
+    means, covariances = answer.points[wanted], answer.squares[wanted]
     return ClientCurve(
         n_rows=answer.n_rows,
         of_rows=answer.of_rows,

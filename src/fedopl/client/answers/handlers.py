@@ -19,7 +19,6 @@ from fedopl.client.answers.transporting import balance_contexts, tell_contexts, 
 from fedopl.client.answers.valuing import (
     value_leaves,
     value_personal,
-    value_spending,
 )
 from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
@@ -54,7 +53,6 @@ _ANSWERING: tuple[Handler, ...] = (
     screen_terms.screen_products,
     screen_terms.take_found,
     screen_terms.screen_jumps,
-    value_spending.answer,
     value_personal.sum_contrasts,
     value_personal.answer,
     value_at_target.answer_as_source,
