@@ -213,8 +213,8 @@ AXES = {
     Axis.FOUND_TERMS: "u + y",
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
-    Axis.PRICES: "64",
-    Axis.CURVE_POINTS: "65 + d",
+    Axis.PRICES: "i",
+    Axis.CURVE_POINTS: "U",
     Axis.STRENGTHS: "47",
     Axis.OTHERS_VERSIONS: "1",
     Axis.ASKED_BY_FOLD: "v",
@@ -283,7 +283,8 @@ def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_cli
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     more |= {"m": 3, "V": folds + 1}
     more["I"] = more["v"] * folds
-    if query is EstimateValues:  # with a personal policy, in a cautious study
+    if query is EstimateValues:  # with a personal policy, in a cautious study, and a budget
+        more |= {"i": 64, "U": 65 + d}
         more["D"] = (p + 1) * (p + 2) // 2
         more["z"] = d * (p + 1 + more["D"]) + 2 * (p + 1) + 47
     letters = WAYS["csoaa-exact"].letters(

@@ -31,7 +31,6 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.evaluation.price_curve import N_PRICES, ValueSpending
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
@@ -71,7 +70,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 # The last one is of studies that set none apart.
 ON_ROWS_SET_APART = (
-    *(EstimateValues, ValueSpending, ValueLeaves, TellFit),
+    *(EstimateValues, ValueLeaves, TellFit),
     *(ValueAtTarget, TellInteractions, BalanceContexts),
     SumByFold,
 )
@@ -117,8 +116,6 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
         options["evaluation"] = "cross-fitted"
     if kind is SumContrasts:
         options["personal"] = "ridge"
-    if kind is ValueSpending:
-        options["budget"] = fedopl.Budget(shares={ACTIONS[1]: 0.2})
     if kind in ABOUT_A_TARGET:
         options["target"] = TargetPlan(client="new")
     if kind is BalanceContexts:
@@ -173,12 +170,6 @@ def query_of(kind, agreed, exchange=1, **changes):
             "spread": 1.0,
         },
         EstimateValues: {**packed([], agreed), **valued_rows(agreed)},
-        ValueSpending: {
-            **packed([], agreed),
-            "linear": np.zeros((1, *shape)),
-            "prices": np.linspace(0, 1, N_PRICES),
-            "against": 0,
-        },
         ValueAtTarget: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),

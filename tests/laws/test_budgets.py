@@ -14,10 +14,9 @@ from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
 from fedopl.report.page import render
-from fedopl.results.spending.budget_curve import BudgetCurve
+from fedopl.results.spending.budget_curve import BudgetCurve, ClientCurve
 from fedopl.results.spending.budget_words import point_in_words
-from fedopl.results.spending.weighed_curve import ClientCurve
-from fedopl.server import learn_policy
+from fedopl.server import price_curves
 from fedopl.server.learn_by_fold import learn_by_fold
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -98,7 +97,7 @@ def test_the_curve_across_folds_is_of_policies_that_have_not_seen_each_fold(monk
         versions[:] = found
         return found
 
-    monkeypatch.setattr(learn_policy, "learn_by_fold", spy)
+    monkeypatch.setattr(price_curves, "learn_by_fold", spy)
     run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.3, evaluation="cross-fitted", **PLAN)
     price = run.within_budget().price
     assert price > 0

@@ -9,7 +9,7 @@ from fedopl import Budget, NuisancePlan
 from fedopl.base.errors import OptionError
 from fedopl.report.page import render
 from fedopl.results.files.run_folder import load_record, save_record
-from fedopl.results.spending.priced_candidates import corners
+from fedopl.results.spending.priced_policies import corners
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 

@@ -89,11 +89,18 @@ def alike(one, other):
             assert estimate.value == pytest.approx(expected.value, rel=1e-9, abs=1e-12)
             assert estimate.standard_error == pytest.approx(expected.standard_error, rel=1e-8)
             assert estimate.n_rows == expected.n_rows
+    if other.curve:
+        assert one.within_budget().price == pytest.approx(other.within_budget().price, rel=1e-8)
+        for mine, expected in zip(one.curve.along(), other.curve.along(), strict=True):
+            assert mine[0] == pytest.approx(expected[0], rel=1e-9)
+            assert mine[1].value == pytest.approx(expected[1].value, rel=1e-9, abs=1e-12)
+            assert mine[1].standard_error == pytest.approx(expected[1].standard_error, rel=1e-8)
 
 
 BY_ROWS = Linear(precision="rows")
 PLAIN = {"nuisances": KNOWN, "personal": "none", "basis": "linear", "policy": BY_ROWS}
 TREE = PLAIN | {"policy": Tree(depth=1, cuts={"x0": (-1, 0, 1), "x1": (0,), "x2": (0,)})}
+WITHIN = {"budget": Budget(most=0.3), "costs": Costs(by_action={"v": 1}, unit="hours")}
 SETTINGS = {
     "linear": PLAIN,
     "basis": PLAIN | {"basis": "hinges"},
@@ -102,6 +109,10 @@ SETTINGS = {
     "cross-fitted tree": TREE | {"evaluation": "cross-fitted"},
     "cross-fitted candidates": PLAIN | {"evaluation": "cross-fitted", "policy": "finite"},
     "pairs": PLAIN | {"policy": Linear(oracle="wap")},
+    "budget": PLAIN | WITHIN,
+    "cross-fitted budget": PLAIN | WITHIN | {"evaluation": "cross-fitted"},
+    "tree in a budget": TREE | WITHIN,
+    "candidates in a budget": PLAIN | WITHIN | {"policy": "finite"},
 }
 
 
@@ -376,10 +387,6 @@ def test_a_server_that_asks_an_aggregator_learns_of_no_single_member():
                 "declared": Declared(overlap=0.5),
             },
             "privacy",
-        ),
-        (
-            {"budget": Budget(most=1.5), "costs": Costs(by_action={"u": 1, "v": 2}, unit="hours")},
-            "budget",
         ),
     ],
 )

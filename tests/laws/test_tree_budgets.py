@@ -10,15 +10,15 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.price_curve import N_TREES, ValueSpending
+from fedopl.messages.evaluation.policy_values import N_TREES, EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.kinds import packed
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Leaf
 from fedopl.report.page import render
-from fedopl.results.spending.priced_trees import tree_at
-from fedopl.server import learn_policy
+from fedopl.results.spending.priced_policies import tree_at
+from fedopl.server import price_curves
 from fedopl.server.learn_by_fold import learn_by_fold
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -141,7 +141,7 @@ def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeyp
         found[price] = learn_by_fold(setting, price)
         return found[price]
 
-    monkeypatch.setattr(learn_policy, "learn_by_fold", spy)
+    monkeypatch.setattr(price_curves, "learn_by_fold", spy)
     run = fedopl.learn(CLIENTS, costs=EUROS, budget=0.6, evaluation="cross-fitted", **PLAN)
     price = run.within_budget().price
     assert price in found
@@ -167,12 +167,19 @@ def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeyp
 # --- attacks --------------------------------------------------------------------------------------
 
 
-def test_a_second_path_of_trees_is_not_answered():
+def test_values_and_a_path_of_trees_are_answered_and_nothing_more():
     study = study_with(budget=Budget(shares={"pill": 0.2}), evaluation=0.5, policy="tree")
-    server = LyingServer(rows(600), study).score()
+    server, own = LyingServer(rows(600), study).score(), {"split": RowSplit.EVALUATION}
     trees = [TreePolicy.of(Leaf(0), study)] * N_TREES
-    asked, fewer = packed(trees, study), packed(trees[1:], study)
-    assert not isinstance(server.ask(ValueSpending, against=0, **asked), Refusal)
-    assert server.ask(ValueSpending, against=1, **asked).reason.name == "ASKED_ALREADY"
+    asked, fewer = own | packed(trees, study), own | packed(trees[1:], study)
+    assert not isinstance(server.ask(EstimateValues, against=0, **asked), Refusal)
+    assert not isinstance(server.ask(EstimateValues, **own, **packed(trees[:1], study)), Refusal)
+    assert server.ask(EstimateValues, against=1, **asked).reason.name == "ASKED_ALREADY"
     other = LyingServer(rows(600), study).score()
-    assert other.ask(ValueSpending, against=0, **fewer).reason.name == "MALFORMED"
+    assert other.ask(EstimateValues, against=0, **fewer).reason.name == "MALFORMED"
+    of_training = {**asked, "split": RowSplit.TRAINING}
+    assert other.ask(EstimateValues, against=0, **of_training).reason.name == "MALFORMED"
+    without = LyingServer(rows(600), study.model_copy(update={"budget": None})).score()
+    assert without.ask(
+        EstimateValues, against=0, **own, **packed(trees[:1], study)
+    ).reason.name == ("MALFORMED")

@@ -40,6 +40,8 @@ OF_OTHERS = (
 SIZES |= {axis: axis_sizes(PERSONAL)[axis] for axis in OF_OTHERS}
 OF_VERSIONS = Study(actions=STUDY.actions, features=STUDY.features, evaluation="cross-fitted")
 SIZES |= {axis: axis_sizes(OF_VERSIONS)[axis] for axis in (Axis.ASKED_BY_FOLD, Axis.OWN_FOLDS)}
+BUDGET = Study(actions=STUDY.actions, features=STUDY.features, budget={"shares": {"a": 0.5}})
+SIZES |= {axis: axis_sizes(BUDGET)[axis] for axis in (Axis.PRICES, Axis.CURVE_POINTS)}
 SIZES[Axis.OTHERS_NODES] = range(4)  # of one with personal trees
 SIZES[Axis.NUMBERS] = range(2, 3)  # of one that measures ranges
 SIZES |= {Axis.UNITS: range(4), Axis.SLOPES: range(5)}  # where weights are found together

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedopl.messages.evaluation.policy_values import EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import N_TREES, EstimateValues, Values
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.message import RowSplit
 from fedopl.messages.trees.bin_counts import BinCounts, CountBins
@@ -21,10 +21,12 @@ from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.oracles.tree_search import asking_for_cells
 from fedopl.study.policy_plans import Tree
+from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.study import Study
 
 CUTS = {"x": (0.0,), "y": (0.0, 1.0)}
 STUDY = Study(actions=("a", "b"), features=("x", "y"), policy=Tree(cuts=CUTS), evaluation=0.25)
+WITHIN = STUDY.model_copy(update={"budget": Budget(shares={"a": 0.5})})
 N_ROWS = 30
 GRID = agreed_grid(STUDY.tree, STUDY.columns, {})
 
@@ -48,6 +50,9 @@ ASKED: dict[str, Any] = {
     "values": EstimateValues(
         split=RowSplit.EVALUATION, **packed([constant_policy("a", ("a", "b"), ("x", "y"))], STUDY)
     ),
+    "spending": EstimateValues(
+        split=RowSplit.EVALUATION, against=0, **packed([TREE] * N_TREES, STUDY)
+    ),
     "bins": CountBins(cuts=np.zeros((2, 255))),
     "cells": asking_for_cells(STUDY, GRID),
     "gains": SumNearThresholds(
@@ -63,6 +68,15 @@ HONEST = {
     "values": Values(
         n_rows=9, of_rows=9, degrees_of_freedom=8, means=ones(3), covariances=np.eye(3)
     ),
+    "spending": Values(
+        n_rows=9,
+        of_rows=9,
+        degrees_of_freedom=8,
+        means=ones(0),
+        covariances=ones(0, 0),
+        points=ones(N_TREES + 3, 2),
+        squares=np.tile(np.eye(2), (N_TREES + 3, 1, 1)),
+    ),
     "bins": BinCounts(counts=np.full((2, 256), 0.0)),
     "cells": CellSums(cells=cells()),
     "gains": ThresholdGains(gains=np.zeros((1, NEAR_BINS))),
@@ -77,9 +91,13 @@ HONEST = {
 }
 
 
+def _study(name):
+    return WITHIN if name == "spending" else STUDY
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_answer_has_no_fault(name):
-    assert ASKED[name].fault_in(HONEST[name], STUDY, N_ROWS) is None
+    assert ASKED[name].fault_in(HONEST[name], _study(name), N_ROWS) is None
 
 
 @pytest.mark.parametrize(
@@ -87,11 +105,17 @@ def test_an_honest_answer_has_no_fault(name):
     [
         ("outcomes", {"squared_weights": -ones(5, 2)}, "squared weights is not above 0"),
         ("values", {"means": ones(4)}, "valued 4 policies of 3"),
-        ("values", {"n_rows": 0}, "valued"),
+        ("values", {"n_rows": 0}, "values of 0 of 9 rows"),
+        ("values", {"points": ones(1, 2)}, "told what 1 policies and actions of 0 spend"),
         ("values", {"of_rows": 8}, "values of 9 of 8 rows"),
         ("values", {"covariances": np.eye(2)}, "covariances do not fit"),
         ("values", {"degrees_of_freedom": -1}, "degrees of freedom are negative"),
         ("values", {"covariances": -np.eye(3)}, "a square is negative"),
+        ("spending", {"points": ones(3, 2)}, "told what 3 policies and actions of 19 spend"),
+        ("spending", {"means": ones(2)}, "values were not asked for"),
+        ("spending", {"n_rows": 1000, "of_rows": 1000}, "of which it has fewer"),
+        ("spending", {"squares": -ones(19, 2, 2)}, "a square is negative"),
+        ("spending", {"squares": np.tile([[1, 2], [2, 1]], (19, 1, 1))}, "squares allow"),
         ("bins", {"counts": np.full((2, 256), 0.5)}, "not a whole number"),
         ("bins", {"counts": np.full((2, 256), 1e4)}, "more rows than there are"),
         ("cells", {"cells": cells()[:, :-1]}, "not those of the grid"),
@@ -107,5 +131,5 @@ def test_an_honest_answer_has_no_fault(name):
     ],
 )
 def test_what_cannot_be_true_is_named(name, changes, fault):
-    found = ASKED[name].fault_in(replace(HONEST[name], **changes), STUDY, N_ROWS)
+    found = ASKED[name].fault_in(replace(HONEST[name], **changes), _study(name), N_ROWS)
     assert fault in found

@@ -10,8 +10,12 @@ from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.messages.evaluation.policy_fields import most_in_query, n_versions_in
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES
-from fedopl.messages.evaluation.price_curve import N_PRICES, N_TREES, n_points
+from fedopl.messages.evaluation.policy_values import (
+    N_OWN_CANDIDATES,
+    N_PRICES,
+    N_TREES,
+    n_points,
+)
 from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal
@@ -80,7 +84,6 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
         Axis.LEAF_NUMBERS: N_BY_FOLD if study.evaluation.is_cross_fitted else n_actions,
-        Axis.CURVE_POINTS: n_points(study),
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
         Axis.BINS: N_CUTS + 1,
@@ -147,11 +150,13 @@ def axis_sizes(study: Study) -> Sizes:
         sizes[axis] = range(0, at_once + 1)
     if study.budget and study.policy.on_grid:
         sizes[Axis.TREES] = range(0, max(at_once, N_TREES * folds) + 1)
-    sizes[Axis.PRICES] = range(0, N_PRICES + 1, N_PRICES)
+    n_prices, points = N_PRICES if study.budget else 0, n_points(study)
+    sizes[Axis.PRICES] = range(0, n_prices + 1, n_prices or 1)
+    sizes[Axis.CURVE_POINTS] = range(0, points + 1, points or 1)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
     sizes |= _sizes_of_others(study, most)
     beside = N_OWN_CANDIDATES + study.personalises
-    sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + beside + 1)
+    sizes[Axis.CANDIDATES] = range(0 if points else N_OWN_CANDIDATES, most + beside + 1)
     sizes[Axis.MASKED] = range(0, _most_masked(study, sizes) + 1)
     return sizes
 

@@ -21,7 +21,6 @@ from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.evaluation.price_curve import PriceCurve
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.found_terms import FoundTaken
@@ -128,12 +127,19 @@ def _values(answers: Sequence[Values], shares: FloatArray, _study: Study) -> Val
         n_rows=sum(one.n_rows for one in answers),
         of_rows=sum(one.of_rows for one in answers),
         degrees_of_freedom=_freedom(
-            np.array([share**2 * np.trace(one.covariances) for share, one in pairs]),
+            np.array([share**2 * _total_variance(one) for share, one in pairs]),
             np.array([one.degrees_of_freedom for one in answers]),
         ),
         means=_added([share * one.means for share, one in pairs]),
         covariances=_added([share**2 * one.covariances for share, one in pairs]),
+        points=_added([share * one.points for share, one in pairs]),
+        squares=_added([share**2 * one.squares for share, one in pairs]),
     )
+
+
+def _total_variance(values: Values) -> float:
+    """Of all means together, and of gains of policies alone."""
+    return float(np.trace(values.covariances) + values.squares[:, 0, 0].sum())
 
 
 def _freedom(variances: FloatArray, degrees: FloatArray) -> int:
@@ -221,7 +227,6 @@ NOT_POOLED: dict[type[Message], tuple[str, str]] = {
         "when to stop is decided from each client's own loss",
         'another kind than "neural" under [policy]',
     ),
-    PriceCurve: ("prices are placed by each client's own spending", "no [budget]"),
     BalanceSums: (_TARGET, "no [target]"),
     ContextMoments: (_TARGET, "no [target]"),
     TransportedValues: (_TARGET, "no [target]"),

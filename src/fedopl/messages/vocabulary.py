@@ -10,7 +10,6 @@ from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.evaluation.price_curve import ValueSpending
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
@@ -89,7 +88,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     TellInteractions,
     BalanceContexts,
     EstimateValues,
-    ValueSpending,
 )
 # Queries that come before the study's terms and units of measurement are known.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
@@ -106,7 +104,7 @@ FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
 _NAMED_BEFORE: dict[str, type[Query[Any]]] = {
     **dict.fromkeys(("ValueOutcome", "ValueAcrossFolds", "ValuePersonal"), EstimateValues),
     **dict.fromkeys(("ValuePersonalTree", "ValuePersonalChoice"), EstimateValues),
-    **dict.fromkeys(("ValuePrices", "ValueTrees"), ValueSpending),
+    **dict.fromkeys(("ValuePrices", "ValueTrees", "ValueSpending"), EstimateValues),
     "ValueJointly": ValueAtTarget,
 }
 QUERY_NAMED = _NAMED_BEFORE | {query.__name__: query for query in QUERIES}

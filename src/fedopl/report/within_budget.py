@@ -111,7 +111,7 @@ def _table(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Table:
 
 
 def _in_words(other: Alternative) -> str:
-    if other.name == "everybody":
+    if other.share is None:
         return f"Everybody gets '{other.action}'"
     return f"'{other.action}' for {percent(other.share)}, drawn by lot"
 

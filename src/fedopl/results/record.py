@@ -24,7 +24,7 @@ from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint
 from fedopl.results.spending.budget_words import budget_notes, verdict_within
-from fedopl.results.spending.solved_at import policy_at
+from fedopl.results.spending.priced_policies import solved_at
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -267,9 +267,9 @@ class Record:
             raise OptionError(
                 "price: candidates do not change with a price; at_budget says which is best"
             )
-        return self._as_used(
-            policy_at(self.tree or self.statistics, self.mixture, price, self.study)
-        )
+        found = solved_at(self.tree or self.statistics, self.mixture, price, self.study)
+        assert isinstance(found, Policy)  # noqa: S101
+        return self._as_used(found)
 
     def _as_used(self, policy: Policy) -> Policy:
         """The policy with the study's encoding and permissions."""

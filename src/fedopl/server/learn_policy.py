@@ -11,19 +11,17 @@ from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
-from fedopl.results.spending.budget_curve import BudgetCurve, at_price
-from fedopl.results.spending.solved_at import policy_at
+from fedopl.results.spending.budget_curve import BudgetCurve
+from fedopl.results.spending.priced_policies import solved_at
 from fedopl.results.sums.any_mixture import Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED
-from fedopl.server.aggregate.price_curves import ask_for_curve, ask_for_tree_curve
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.candidate_curve import ask_for_candidates, at_corners
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.learn_by_fold import learn_by_fold, statistics_by_fold
+from fedopl.server.learn_by_fold import statistics_by_fold
 from fedopl.server.mixtures.minimax import (
     Ascent,
     Regrets,
@@ -36,6 +34,7 @@ from fedopl.server.mixtures.value_queries import ValueQueries, asking, picking
 from fedopl.server.oracles import network_rounds, tree_search
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.policy_comparison import Candidates
+from fedopl.server.price_curves import candidate_curve, linear_curve, tree_curve
 from fedopl.study.mixture import BestSkew, Minimax
 
 
@@ -83,45 +82,31 @@ def learn_policy(task: Task) -> Learned:
 
 def _within_budget(learned: Learned, task: Task) -> Learned:
     """The policy at the lowest price at which it keeps to the budget, if there is a budget."""
-    study, policy, setting = task.setting.study, learned.policy, learned.setting
+    study, setting = task.setting.study, learned.setting
     if study.budget is None:
         return learned
-    if learned.told:
-        return _affordable_candidate(learned, task)
-
-    def as_valued(policy: Policy, price: float) -> Policy | ByFold:
-        return learn_by_fold(setting, price) if study.evaluation.is_cross_fitted else policy
-
-    if learned.tree:
-        curve = ask_for_tree_curve(learned.tree, as_valued, setting, task.conversation)
-        price = curve.price_for(study.budget)
-        priced = policy_at(learned.tree, setting.weights, price, study)
-    elif isinstance(policy, LinearPolicy):
-        curve = ask_for_curve(policy, as_valued(policy, 0.0), setting, task.conversation)
-        price = curve.price_for(study.budget)
-        priced = at_price(policy, price, study.budget.spent(study))
+    statistics, policy = learned.statistics, learned.policy
+    if isinstance(statistics, FiniteStatistics):
+        known = task.candidates.known
+        curve, costs = candidate_curve(statistics, known, setting, task.conversation)
+        statistics = replace(statistics, costs=costs)
+        by_fold = [replace(own, costs=costs) for own in setting.choices_by_fold]
+        setting = replace(setting, choices_by_fold=by_fold)
+    elif isinstance(statistics, TreeStatistics):
+        curve = tree_curve(statistics, setting, task.conversation)
     else:
-        return learned
-    return replace(learned, policy=priced, curve=curve, price=price)
-
-
-def _affordable_candidate(learned: Learned, task: Task) -> Learned:
-    """The candidate that is best at the lowest price at which it keeps to the budget."""
-    setting, candidates, budget = learned.setting, task.candidates, task.setting.study.budget
-    assert budget is not None  # noqa: S101
-    assert isinstance(learned.statistics, FiniteStatistics)  # noqa: S101
-    curve, costs = ask_for_candidates(candidates, setting, task.conversation)
-    statistics = replace(learned.statistics, costs=costs)
-    curve = at_corners(curve, costs, statistics.worth(setting.weights))
-    price = curve.price_for(budget)
-    chosen = statistics.solve_at(setting.weights, price)
-    by_fold = [replace(own, costs=costs) for own in setting.choices_by_fold]
+        assert statistics is not None  # noqa: S101
+        assert isinstance(policy, LinearPolicy)  # noqa: S101
+        curve = linear_curve(policy, setting, task.conversation)
+    price = curve.price_for(study.budget)
+    chosen = solved_at(statistics, setting.weights, price, study)
+    assert not isinstance(chosen, ByFold)  # noqa: S101
     return replace(
         learned,
-        setting=replace(setting, choices_by_fold=by_fold),
-        chosen=chosen,
-        policy=candidates.policies.get(chosen),
+        setting=setting,
         statistics=statistics,
+        chosen=chosen if isinstance(chosen, str) else learned.chosen,
+        policy=task.candidates.policies.get(chosen) if isinstance(chosen, str) else chosen,
         curve=curve,
         price=price,
     )

@@ -18,7 +18,6 @@ from fedopl.client.answers import (
 from fedopl.client.answers.valuing import (
     value_leaves,
     value_personal,
-    value_spending,
 )
 from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
 from fedopl.client.private.private_workspace import PrivateWorkspace
@@ -53,7 +52,6 @@ _ANSWERING: tuple[Handler, ...] = (
     screen_terms.screen_products,
     screen_terms.take_found,
     screen_terms.screen_jumps,
-    value_spending.answer,
     value_personal.sum_contrasts,
     value_personal.answer,
     at_target.value_as_source,

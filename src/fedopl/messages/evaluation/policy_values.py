@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Annotated, Self
 
 import numpy as np
@@ -10,8 +10,16 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.others_learned import MOST_PERSONAL, CarriesOthers
-from fedopl.messages.evaluation.policy_fields import AsksAboutSplit, AsksByFold
-from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
+from fedopl.messages.evaluation.policy_fields import AsksAboutSplit, AsksByFold, valued_split
+from fedopl.messages.message import (
+    LARGEST_ASKED,
+    Array,
+    Asked,
+    Axis,
+    Message,
+    RowSplit,
+    message,
+)
 from fedopl.messages.plausibility import (
     CELL_TOLERANCE,
     EIGENVALUE_TOLERANCE,
@@ -25,6 +33,10 @@ from fedopl.study.study import Study
 # Every client adds two candidates to those it is asked about: the logging policy and its own.
 N_OWN_CANDIDATES = 2
 NO_FOLD = -1  # that all training rows count
+NO_ACTION = -1  # that gains are over: values are asked for, and not what is spent
+N_PRICES = 64
+# Trees along a path of prices: a few questions have few answers, so few trees are any different.
+N_TREES = 16
 # Queries beside one for each step, where a mixture is found by trying many, and where clients are
 # compared: enough for a hundred clients.
 MOST_TRIED, MOST_COMPARED = 256, 64
@@ -34,15 +46,36 @@ MOST_WIDER = 3.0  # the largest factor of a difference's variance across folds
 ROUNDING_OF_SQUARES = 1e-13  # the rounding error of a sum of squares, as a share of it
 
 
+def n_priced(study: Study) -> int:
+    """How many policies may meet a budget: at prices, trees along a path, or candidates."""
+    if study.policy.compares_candidates:
+        return len(study.candidates)
+    return N_TREES if study.policy.on_grid else N_PRICES
+
+
+def n_points(study: Study) -> int:
+    """These, everybody getting each of the actions, and what was done; nothing without a budget."""
+    return 0 if study.budget is None else n_priced(study) + study.n_actions + 1
+
+
 @message
-class Values(Message, code=72):
-    """Means of the candidates' scores and the covariances of those means."""
+class Values(Message, code=148):
+    """Means of the candidates' scores and the covariances of those means.
+
+    Or, of each of many policies alone, means of what it gains and spends, and their covariances.
+    """
 
     n_rows: Annotated[int, PerClient]  # that have scores for what policies decide
     of_rows: Annotated[int, PerClient]  # that there are in the split
     degrees_of_freedom: Annotated[int, PerClient]
     means: Annotated[Array, (Axis.CANDIDATES,), PerClient]
     covariances: Annotated[Array, (Axis.CANDIDATES, Axis.CANDIDATES), PerClient]
+    points: Annotated[Array, (Axis.CURVE_POINTS, Axis.TWO), PerClient] = field(
+        default_factory=lambda: np.empty((0, 2))
+    )
+    squares: Annotated[Array, (Axis.CURVE_POINTS, Axis.TWO, Axis.TWO), PerClient] = field(
+        default_factory=lambda: np.empty((0, 2, 2))
+    )
 
     def picked(self, places: Sequence[int]) -> Self:
         """The values of the candidates at these places."""
@@ -72,7 +105,9 @@ class EstimateValues(
 
     To choose among them for a fold, they are valued without it. If what all others learned comes
     along, the client moves it toward its own rows, and tells what its personal policy is worth,
-    too.
+    too. If gains over one action for all are asked for, these are told with what is spent: of every
+    policy, at every price, then of every action given to everybody, then of what was done. At a
+    price μ, a linear policy decides by argmax_a θ_aᵀφ(x) − μ·c_a(x), with the study's costs c.
     """
 
     title = "What policies are worth"
@@ -80,21 +115,30 @@ class EstimateValues(
 
     outcome: int = 0  # what the study is about; from 1 on, the columns that guardrails are about
     without: int = NO_FOLD  # of training rows, those of this fold do not count
+    against: int = NO_ACTION  # the action that gains are over, if spending is asked for
+    # Rising from zero; empty for policies that have no price in them.
+    prices: Annotated[Array, (Axis.PRICES,)] = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def content_in(cls, study: Study) -> str:
-        """With guardrails, by their columns, too; and never a client's personal policy."""
+        """With guardrails or a budget, more columns; and never a client's personal policy."""
         guarded = guarded_columns(study)
         also = f"; also by {', '.join(guarded)}" if guarded else ""
+        also += "; also what policies at prices gain and spend" if study.budget else ""
         never = "; never the personal policy itself" if study.personalises else ""
         return cls.content + also + never
+
+    @classmethod
+    def left_out_in(cls, study: Study) -> frozenset[str]:
+        """What is spent, without a budget."""
+        return frozenset(() if study.budget else ("points", "squares"))
 
     @classmethod
     def most(cls, study: Study) -> int:
         """Those of valued rows, by each outcome, and values to choose by if they choose."""
         plan = study.mixture
         found = 1 + study.policy.compares_candidates * len(study.left_out)
-        found += study.linear.oracle == "direct"
+        found += (study.linear.oracle == "direct") + (study.budget is not None)
         found += len(guarded_columns(study)) + study.personalises * (MOST_PERSONAL - 1)
         if isinstance(plan, Minimax):
             found += plan.steps + MOST_TRIED
@@ -109,23 +153,47 @@ class EstimateValues(
 
     def is_plausible(self, study: Study) -> bool:
         """An outcome and folds that there are, and others' numbers that fit the study."""
-        if not 0 <= self.outcome <= len(guarded_columns(study)):
+        if self.is_by_fold != (self.split is RowSplit.EACH_FOLD) or not self.versions_fit(study):
+            return False
+        if self.against != NO_ACTION:
+            return self._may_meet_budget(study)
+        if len(self.prices) or not 0 <= self.outcome <= len(guarded_columns(study)):
             return False
         is_valued = self.split in (RowSplit.EVALUATION, RowSplit.EACH_FOLD)
         if self.is_personal and (self.outcome or not is_valued):
-            return False
-        if self.is_by_fold != (self.split is RowSplit.EACH_FOLD) or not self.versions_fit(study):
             return False
         folds = study.left_out[:-1] if self.split is RowSplit.TRAINING else ()
         if self.without not in (NO_FOLD, *folds):
             return False
         return self.fits(study, self) and super().is_plausible(study)
 
+    def _may_meet_budget(self, study: Study) -> bool:
+        """As many policies or prices as the study has, and an action that there is."""
+        is_usual = self.split is valued_split(study) and self.without == NO_FOLD
+        if self.outcome or self.is_personal or not is_usual or not self.fits(study, self):
+            return False
+        n_asked, prices = self.n_asked * max(1, len(self.prices)), self.prices
+        if study.budget is None or n_asked != n_priced(study):
+            return False
+        if not 0 <= self.against < study.n_actions:
+            return False
+        rise = not len(prices) or (prices[0] == 0 and bool((np.diff(prices) > 0).all()))
+        has_prices = study.policy.kind == "linear" and prices.max(initial=0) <= LARGEST_ASKED
+        return rise and (has_prices or not len(prices))
+
     def fault_in(self, answer: Values, study: Study, n_rows: int) -> str | None:
         """One mean for each candidate, and covariances to go with them, of rows that are there."""
+        n_told = n_points(study) if self.against != NO_ACTION else 0
+        if (len(answer.points), len(answer.squares)) != (n_told, n_told):
+            return f"told what {len(answer.points)} policies and actions of {n_told} spend"
+        if fault := _fault_in_counts(answer, self.split, study, n_rows):
+            return fault
+        if n_told:
+            is_more = answer.means.size or answer.covariances.size
+            return "values were not asked for" if is_more else fault_in_moments(answer.squares)
         if self.outcome:  # whose range nobody declared
             study = study.model_copy(update={"declared": type(study.declared)()})
-        fault = _fault_in_means(answer, self.n_candidates, self.split, study, n_rows)
+        fault = _fault_in_means(answer, self.n_candidates, study)
         check = _fault_in_differences if self.is_by_fold else fault_in_moments
         return fault or check(answer.covariances)
 
@@ -146,20 +214,23 @@ def _fault_in_differences(covariances: FloatArray) -> str | None:
     return None
 
 
-def _fault_in_means(
-    answer: Values, n_candidates: int, split: RowSplit, study: Study, n_rows: int
-) -> str | None:
-    """What cannot be true of values of so many candidates, the last two of them the client's."""
-    if len(answer.means) != n_candidates or answer.n_rows < 1:
-        return f"valued {len(answer.means)} policies of {n_candidates}"
-    if answer.covariances.shape != (n_candidates, n_candidates):
-        return "the covariances do not fit the means"
+def _fault_in_counts(answer: Values, split: RowSplit, study: Study, n_rows: int) -> str | None:
+    """What cannot be true of how many rows are valued."""
     if answer.degrees_of_freedom < 0:
         return "the degrees of freedom are negative"
-    if not answer.n_rows <= answer.of_rows <= most_rows(study, split, n_rows):
+    if not 1 <= answer.n_rows <= answer.of_rows <= most_rows(study, split, n_rows):
         return f"values of {answer.n_rows:,} of {answer.of_rows:,} rows, of which it has fewer"
     if answer.degrees_of_freedom >= answer.n_rows:
         return "more degrees of freedom than rows"
+    return None
+
+
+def _fault_in_means(answer: Values, n_candidates: int, study: Study) -> str | None:
+    """What cannot be true of values of so many candidates, the last two of them the client's."""
+    if len(answer.means) != n_candidates:
+        return f"valued {len(answer.means)} policies of {n_candidates}"
+    if answer.covariances.shape != (n_candidates, n_candidates):
+        return "the covariances do not fit the means"
     most = study.largest_net
     logging = answer.means[n_candidates - N_OWN_CANDIDATES]
     if most is not None and abs(logging) > most * (1 + CELL_TOLERANCE):

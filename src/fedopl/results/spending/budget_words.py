@@ -94,9 +94,9 @@ def point_in_words(record: "Record", point: BudgetPoint) -> str:
         f"price of {point.price:.4g}. {spending_in_words(point)}"
         + (who_told(record) if point.client == GLOBAL else "")
     ]
-    for other in curve.alternatives(point.budget, point.client):
+    for other in curve.of(point.client).alternatives(point.budget):
         who = f"giving everybody '{other.action}'"
-        if other.name != "everybody":
+        if other.share is not None:
             who = f"drawing lots for '{other.action}', {other.share:.0%} of people,"
         low, high = other.gain.interval()
         lines.append(

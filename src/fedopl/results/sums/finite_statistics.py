@@ -1,6 +1,5 @@
 """Values of all candidates at all clients, which give the best one for any mixture."""
 
-from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -10,7 +9,6 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.spending.priced_candidates import corners
 from fedopl.results.sums.any_mixture import Solved, of_clients
 from fedopl.results.sums.signed_weights import nonzero
 from fedopl.study.mixture import Weights, renormalised
@@ -48,13 +46,6 @@ class FiniteStatistics:
     def solve(self, weights: Weights) -> str:
         """The candidate with the largest value in the mixture, less a number of standard errors."""
         return self.names[int(np.argmax(self.judged(weights)))]
-
-    def solve_at(self, weights: Weights, price: float) -> str:
-        """The best candidate at a price of what candidates spend, if that is known."""
-        if not self.costs:
-            return self.solve(weights)
-        places, prices = corners(self.worth(weights), [*self.costs.values()])
-        return [*self.costs][places[bisect_right(prices, price) - 1]]
 
     def worth(self, weights: Weights) -> list[float]:
         """What those candidates are worth whose costs are known."""

@@ -11,7 +11,7 @@ from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
-from fedopl.results.spending.solved_at import solved_at
+from fedopl.results.spending.priced_policies import solved_at
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.results.value_tables import BEST_ARM, arm_name
 from fedopl.server.aggregate.setting import Setting, best_of_arms

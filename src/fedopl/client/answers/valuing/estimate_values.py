@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 
@@ -51,18 +52,34 @@ def values_on(
     Of training rows, those of a fold may be left out, so that one may be chosen for it.
     """
     found = estimate(space, split, asked, without)
-    check_not_selected(space, split, found.n_rows)
-    is_part = without is not None
-    return Values(
-        n_rows=found.n_rows,
-        of_rows=n_rows_without(space.study_rows, without) if is_part else space.n_rows(split),
-        degrees_of_freedom=found.degrees_of_freedom,
-        means=found.means,
-        covariances=found.covariances,
-    )
+    counts = told_of(space, split, found)
+    if without is not None:
+        counts["of_rows"] = n_rows_without(space.study_rows, without)
+    return Values(**counts, means=found.means, covariances=found.covariances)
 
 
-def check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
+def told_of(space: Workspace, split: RowSplit, found: JointEstimate | None) -> dict[str, Any]:
+    """What rows values are of, if enough have scores for what is decided."""
+    if found is None:
+        raise RefusedError(RefusalCode.NOTHING_TO_SAY)
+    _check_not_selected(space, split, found.n_rows)
+    return {
+        "n_rows": found.n_rows,
+        "of_rows": space.n_rows(split),
+        "degrees_of_freedom": found.degrees_of_freedom,
+    }
+
+
+def valued_chunks(space: Workspace, split: RowSplit) -> Pass[ScoredChunk]:
+    """The rows with scores as they value; held-out rows only if there are enough."""
+    if split is RowSplit.EACH_FOLD:
+        return space.scored.evaluated(space.unscored_chunks())
+    if split is RowSplit.EVALUATION:
+        space.check_held_out()
+    return space.chunks()
+
+
+def _check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
     """Refuse values of few rows, and claimed ones of a part of them that the policies selected."""
     if n_used < max(space.limits.minimum_cell, 1):
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
@@ -77,14 +94,12 @@ def estimate(
     space: Workspace, split: RowSplit, asked: Sequence[Versions], without: int | None = None
 ) -> JointEstimate:
     """Estimate these candidates, then what was done, then the client's own policy."""
+    scored, own = valued_chunks(space, split), list[Versions]()
     is_by_fold = split is RowSplit.EACH_FOLD
-    own: list[Versions] = []
     if is_by_fold:
         own = [[policy.at(space.client).decide for policy in space.local_policies_by_fold]]
     elif split is RowSplit.EVALUATION:
-        space.check_held_out()
         own = [[space.local_policy.at(space.client).decide]]
-    scored = space.scored.evaluated(space.unscored_chunks()) if is_by_fold else space.chunks()
     summed = partial(_summed, space.study, split, asked, own, without)
     found = together(totals_of(by_workers(space, scored), summed)).estimate()
     if found is None:

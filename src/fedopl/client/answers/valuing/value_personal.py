@@ -8,6 +8,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
 from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
+from fedopl.client.answers.valuing.value_spending import spending_by_query
 from fedopl.client.local.personal_policy import (
     PersonalTask,
     chunks_without,
@@ -16,7 +17,7 @@ from fedopl.client.local.personal_policy import (
 )
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import NO_ACTION, EstimateValues, Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.cautious import CautiousPolicy
@@ -53,6 +54,8 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
 
     That one is made here, valued behind the others, and stored at the client.
     """
+    if query.against != NO_ACTION:
+        return spending_by_query(space, query)
     if not query.is_personal:
         return values_by_query(space, query)
     places = range(len(space.study.left_out))

@@ -30,6 +30,14 @@ def decided_in(chunk: ScoredChunk, rows: slice, versions: Versions) -> IntArray:
     return np.concatenate([decide(contexts[fold]) for fold, decide in pairs])
 
 
+def of_own_folds(chunk: ScoredChunk, decided: Sequence[IntArray]) -> IntArray:  # (n_rows,)
+    """In each row, what the version for its fold decides, or the only one."""
+    if len(decided) == 1:
+        return decided[0]
+    pairs = zip(decided, chunk.fold_slices, strict=True)
+    return np.concatenate([codes[fold] for codes, fold in pairs])
+
+
 def with_wider_variances(
     space: Workspace, found: JointEstimate, candidates: Sequence[Versions]
 ) -> JointEstimate:
