@@ -118,13 +118,8 @@ class BalanceContexts(Query[BalanceSums], code=60, asked=Asked.EACH):
         most = float(self.slopes @ answer.means)
         if answer.log_weight > most + CELL_TOLERANCE * (1 + abs(most)):
             return "weighs more than its means allow"
-        return fault_in_moments(with_one(answer.means, answer.products))
-
-
-def with_one(means: Array, products: Array) -> Array:  # (n + 1, n + 1)
-    """Means of products of terms and of a one."""
-    corner = np.block([[products, means[:, None]], [means[None, :], np.ones((1, 1))]])
-    return np.asarray(corner)
+        means = answer.means[:, None]  # of products of terms with a one
+        return fault_in_moments(np.block([[answer.products, means], [means.T, np.ones((1, 1))]]))
 
 
 # Regions in which the target may have people that no source has seen.

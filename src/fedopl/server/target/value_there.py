@@ -230,7 +230,11 @@ def find_joint_weights(question: TargetQuestion, sources: Sequence[str]) -> Join
         query = BalanceContexts(**found.fields_at(slopes))
         answers = question.conversation.each(query, asked)
         found.n_steps += 1
-        sums = {name: _sums(answers[name]) for name in asked if _counts(answers.get(name))}
+        sums = {
+            name: SourceSums(log_weight=own.log_weight, means=own.means, products=own.products)
+            for name, own in answers.items()
+            if own.released
+        }
         found.rows |= {name: own.n_rows for name, own in answers.items()}
         if len(sums) < len(asked):
             found.left |= {n: _why_left(answers.get(n)) for n in asked if n not in sums}
@@ -247,14 +251,6 @@ def find_joint_weights(question: TargetQuestion, sources: Sequence[str]) -> Join
         step = latest.step() if found.best is latest else step / 2
         slopes = following(found.best.slopes, step)
     return found
-
-
-def _counts(answer: BalanceSums | None) -> bool:
-    return answer is not None and bool(answer.released)
-
-
-def _sums(answer: BalanceSums) -> SourceSums:
-    return SourceSums(log_weight=answer.log_weight, means=answer.means, products=answer.products)
 
 
 def _why_left(answer: BalanceSums | None) -> str:
