@@ -70,7 +70,7 @@ DISAGREE = (
     "sources disagree about outcomes at the same contexts, and it is not known which of them the "
     "target is like"
 )
-NOBODY = "no source's rows can be made to look like the target's"
+_NOBODY = "no source's rows can be made to look like the target's"
 _UNLIKE = "no weights make its rows look like the target's without resting on too few"
 _DIFFERS = "its outcomes differ from the other sources' at the same contexts"
 _ALL_UNLIKE = "all sources' rows together cannot be made to look like the target's"
@@ -151,7 +151,7 @@ def _leaves_too_few(plan: TargetPlan, found: AtTarget) -> bool:
 def _why_not(plan: TargetPlan, found: AtTarget) -> str:
     """What keeps a value from being claimed; nothing if it may be."""
     if not any(source.used for source in found.sources):
-        return NOBODY
+        return _NOBODY
     if found.unseen:
         return "it has people whom hardly any source has seen"
     if found.effective_rows < plan.least_rows:
@@ -312,7 +312,7 @@ def value_jointly(
             "the sources' rows together cannot be made to look like the target's: a mean or a mean "
             f"square stays {weights.best.gap:.2g} standard deviations away"
         )
-        return replace(far, why_not=gap or NOBODY), None
+        return replace(far, why_not=gap or _NOBODY), None
     there, told = question.ask(shares, **weights.fields_at(weights.best.slopes))
     if there is None:
         return replace(found, why_not=silence(question.conversation, question.client)), None
