@@ -27,6 +27,7 @@ from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, run_in_memory
 from fedopl.messages import codec, vocabulary
+from fedopl.messages.at_target import ValueAtTarget
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import Axis
@@ -40,7 +41,6 @@ from fedopl.messages.private.noised_values import (
     ValuesApart,
 )
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES

@@ -23,6 +23,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.scoring import scoring_pass
 from fedopl.messages import codec
+from fedopl.messages.at_target import N_REGIONS, BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, TellModels
@@ -47,8 +48,6 @@ from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import LARGEST_ASKED, Axis, Query, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
-from fedopl.messages.target.transported_values import N_REGIONS, ValueAtTarget
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves

@@ -15,6 +15,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rules_found import alone_in_cells
 from fedopl.messages import codec
+from fedopl.messages.at_target import BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
@@ -24,8 +25,6 @@ from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
-from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.basis import Basis
 from fedopl.study.screened_study import FoundTerms, after_screening

@@ -19,7 +19,7 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.target.context_moments import (
+from fedopl.messages.at_target import (
     MOST_BALANCING_STEPS,
     BalanceContexts,
     BalanceSums,
@@ -87,10 +87,10 @@ def test_federated_equals_pooled_up_to_what_weights_are_found_to(doors):
 
 def test_with_as_many_steps_as_it_takes_it_is_the_same(doors, monkeypatch):
     """What is left is that effective rows of a source are rounded down."""
-    from fedopl.server.target import sources
+    from fedopl.server.target import value_there
 
-    monkeypatch.setattr(sources, "NEAR_ENOUGH", 1e-7)
-    monkeypatch.setattr(sources, "_NEARER", 1.0)
+    monkeypatch.setattr(value_there, "NEAR_ENOUGH", 1e-7)
+    monkeypatch.setattr(value_there, "_NEARER", 1.0)
     doors, _ = doors
     study = next(iter(doors.values())).study
     again = {

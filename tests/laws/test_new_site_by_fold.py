@@ -17,7 +17,7 @@ from fedopl.server import policy_comparison
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.server.learn_by_fold import learn_by_fold
-from fedopl.server.target import sources
+from fedopl.server.target import value_there
 from fedopl.solvers.entropy_balance import balance
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.study import Study
@@ -171,8 +171,8 @@ def test_each_source_is_valued_fold_by_fold_in_all_of_its_rows(policy, monkeypat
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_sources_together_are_valued_fold_by_fold(policy, monkeypatch):
-    monkeypatch.setattr(sources, "NEAR_ENOUGH", 1e-7)
-    monkeypatch.setattr(sources, "_NEARER", 1.0)
+    monkeypatch.setattr(value_there, "NEAR_ENOUGH", 1e-7)
+    monkeypatch.setattr(value_there, "_NEARER", 1.0)
     place = InOnePlace(APART, policy, "joint", monkeypatch)
     there = place.at_target()
     rows, rest, decided = zip(*map(place.beyond_models, APART), strict=True)

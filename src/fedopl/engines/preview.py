@@ -18,6 +18,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.folder_doors import door_of
 from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.messages import codec
+from fedopl.messages.at_target import TellContexts, ValueAtTarget
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
@@ -30,8 +31,6 @@ from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.sensitivity import declared_moves
-from fedopl.messages.target.context_moments import TellContexts
-from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.linear import constant_policy

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from math import comb
 
+from fedopl.messages.at_target import N_REGIONS
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.compared_models import MOST_CLIENTS, N_PARTS
@@ -21,7 +22,6 @@ from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
-from fedopl.messages.target.transported_values import N_REGIONS
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
 from fedopl.messages.trees.leaf_values import N_BY_FOLD

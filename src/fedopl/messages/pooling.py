@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.at_target import BalanceSums, ContextMoments, TransportedValues
 from fedopl.messages.combining import PerClient, combinations_of, combined
 from fedopl.messages.diagnosis.classifier_sums import ClassifierSums
 from fedopl.messages.diagnosis.compared_models import Models, ModelShifts
@@ -31,8 +32,6 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork
 from fedopl.messages.message import AnswerType, Message
-from fedopl.messages.target.context_moments import BalanceSums, ContextMoments
-from fedopl.messages.target.transported_values import TransportedValues
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
 from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.messages.trees.threshold_gains import ThresholdGains

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
+from fedopl.messages.at_target import BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.compared_models import CompareModels, TellModels
 from fedopl.messages.diagnosis.score_moments import TellMoments
@@ -36,8 +37,6 @@ from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
-from fedopl.messages.target.context_moments import BalanceContexts, TellContexts
-from fedopl.messages.target.transported_values import ValueAtTarget
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves

@@ -196,10 +196,11 @@ def _gain(record: Record, found: AtTarget) -> str:
 
 
 def _sources(record: Record, found: AtTarget) -> Table:
+    rows = opened(record.study.evaluation.rows_valued)
     return Table(
         caption=(
-            f"Held-out rows, how many rows of equal weight they come to {_once(found)}, and what "
-            f"scores of {label(record.study, record.chosen)} have beyond models"
+            f"{rows}, how many rows of equal weight they come to {_once(found)}, and what scores "
+            f"of {label(record.study, record.chosen)} have beyond models"
         ),
         headers=("Source", "Rows", "Effective", "Beyond models", _fifth(found), "Counts"),
         rows=tuple(_source(one, found) for one in found.sources),

@@ -120,8 +120,6 @@ def weights_at(terms: FloatArray, slopes: FloatArray, own: FloatArray) -> tuple[
 # Directions in which b varies less than this, in standard deviations squared, are taken to vary by
 # it: noise on sums is of that size, and a step along it would be as long as noise likes.
 _LEAST_VARIANCE = 0.01
-# Variances below this share of the mean square are rounding.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,7 +145,7 @@ class Units:
 def units_of(means: FloatArray, squares: FloatArray, variances: FloatArray) -> Units:
     """The target's; a feature that does not vary there is in units of its deviation elsewhere."""
     there = np.maximum(squares[:-1] - means[:-1] ** 2, 0.0)
-    varies = there > _ROUNDING * squares[:-1]
+    varies = there > _NO_VARIANCE * squares[:-1]
     chosen = np.where(varies, there, np.where(variances > 0, variances, 1.0))
     whole = np.stack([np.append(means[:-1], 0.0), np.append(np.sqrt(chosen), 1.0)])
     centres, scales = to_eight_digits(whole[:, None, :])[:, 0]

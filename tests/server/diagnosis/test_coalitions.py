@@ -10,7 +10,7 @@ from fedopl.messages.message import RowSplit as Rows
 from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LOCAL
-from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
+from fedopl.server.diagnosis.diagnose import compare_coalitions
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, many_clients, outcome_shift
 from fedopl.study.mixture import Empirical

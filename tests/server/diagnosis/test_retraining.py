@@ -7,7 +7,7 @@ import fedopl
 from fedopl.messages.message import RowSplit as Rows
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LEARNED
-from fedopl.server.diagnosis.compare_coalitions import compare_coalitions
+from fedopl.server.diagnosis.diagnose import compare_coalitions
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, outcome_shift
 

@@ -10,15 +10,16 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_fields import valued_split
-from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.target.context_moments import (
+from fedopl.messages.at_target import (
     BalanceContexts,
     BalanceSums,
     ContextMoments,
     TellContexts,
+    TransportedValues,
+    ValueAtTarget,
 )
-from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
+from fedopl.messages.evaluation.policy_fields import valued_split
+from fedopl.messages.refusal import RefusalCode
 from fedopl.solvers.entropy_balance import LARGEST_GAP, Units, balance, rows_behind, weights_at
 
 

@@ -30,18 +30,16 @@ def answer(space: Workspace, query: ClassifyContexts) -> ClassifierSums:
     if query.split not in by_split:
         raise RefusedError(RefusalCode.MALFORMED)
     check_terms(space)
-    by_target = by_split[query.split](space, query.split, query.parameters)
-    width = query.parameters.shape[1]
-    nothing: dict[str, Any] = {
-        "loss": 0.0,
-        "pulls": np.zeros(width),
-        "hessian": np.zeros((width, width)),
-        "target_share": 0.0,
-        "target_share_variance": 0.0,
+    n_targets, width = query.parameters.shape
+    nothing: dict[str, FloatArray] = {
+        "loss": np.zeros(n_targets),
+        "pulls": np.zeros((n_targets, width)),
+        "hessian": np.zeros((n_targets, width, width)),
+        "target_share": np.zeros(n_targets),
+        "target_share_variance": np.zeros(n_targets),
     }
-    fields: dict[str, Any] = {
-        name: np.array([(nothing | own)[name] for own in by_target]) for name in nothing
-    }
+    told = by_split[query.split](space, query.split, query.parameters)
+    fields: dict[str, Any] = nothing | told
     return ClassifierSums(**fields)
 
 
@@ -57,7 +55,7 @@ def _weighed(
         yield features, chunk.data.weights_of(rows) / total, chunk.data.groups_of(rows)
 
 
-def _slopes(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[dict[str, Any]]:
+def _slopes(space: Workspace, split: RowSplit, classifiers: FloatArray) -> dict[str, FloatArray]:
     """Loss and gradient without labels, and Hessian, by target."""
     from scipy.special import expit  # here, because it is slow to import
 
@@ -73,13 +71,10 @@ def _slopes(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[
             losses[target] += weights @ np.logaddexp(0.0, margins)
             pulls[target] += pull @ features
             hessians[target] += (features * curvature[:, None]).T @ features
-    return [
-        {"loss": float(loss), "pulls": pull, "hessian": hessian}
-        for loss, pull, hessian in zip(losses, pulls, hessians, strict=True)
-    ]
+    return {"loss": losses, "pulls": pulls, "hessian": hessians}
 
 
-def _shares(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[dict[str, Any]]:
+def _shares(space: Workspace, split: RowSplit, classifiers: FloatArray) -> dict[str, FloatArray]:
     """The share of these rows that each classifier assigns to its target."""
     if split is RowSplit.EVALUATION:
         space.check_held_out()
@@ -93,5 +88,4 @@ def _shares(space: Workspace, split: RowSplit, classifiers: FloatArray) -> list[
     rows, _, shares, variances = sums.told(1)
     if not rows.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    pairs = zip(shares, variances, strict=True)
-    return [{"target_share": share, "target_share_variance": own} for share, own in pairs]
+    return {"target_share": shares, "target_share_variance": variances}

@@ -5,13 +5,13 @@ rows shows how much of the difference is noise. That amount is subtracted. It al
 standard error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.tell_models import WHOLE, OwnModels, own_models
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import Chunk
@@ -66,24 +66,24 @@ class ComparedRows:
         return shares
 
 
-class _Average:
-    """A weighted mean over rows that arrive in blocks."""
+class _Means:
+    """Weighted means of columns, each over the rows in which it is a number."""
 
-    def __init__(self) -> None:
-        self._sum = self._weight = 0.0
+    def __init__(self, n_columns: int) -> None:
+        self._sums, self._weights = np.zeros((2, n_columns))
 
-    def add(
-        self, rows: ComparedRows, values: FloatArray, which: BoolArray | slice = slice(None)
-    ) -> None:
-        """Add the values (n_rows,) of the selected rows."""
-        weights = rows.weights[which]
-        self._sum += float((values[which] * weights).sum())
-        self._weight += float(weights.sum())
+    def add(self, rows: ComparedRows, columns: Sequence[FloatArray]) -> None:
+        """Add these rows."""
+        for place, column in enumerate(columns):
+            known = ~np.isnan(column)
+            self._sums[place] += (column[known] * rows.weights[known]).sum()
+            self._weights[place] += rows.weights[known].sum()
 
     @property
-    def mean(self) -> float:
-        """The mean of what was added."""
-        return self._sum / self._weight
+    def found(self) -> FloatArray:  # (n_columns,)
+        """The means of what was added."""
+        found: FloatArray = self._sums / self._weights
+        return found
 
 
 def _models_of(query: CompareModels) -> list[OwnModels]:
@@ -118,8 +118,8 @@ class _Comparison:
     def __init__(self, own: OwnModels, theirs: OwnModels) -> None:
         self._own, self._theirs = own, theirs
         self._both = own.supported & theirs.supported
-        self._of_propensities, self._of_outcomes = _WithoutNoise(), _WithoutNoise()
-        self._variation = [_Average() for _ in range(N_PARTS)]
+        self._propensities, self._outcomes = _Means(1 + 2 * N_PARTS), _Means(1 + 2 * N_PARTS)
+        self._variation = _Means(N_PARTS)
 
     def add(self, rows: ComparedRows, own: _Said) -> None:
         """Compare the predictions of both models for these rows."""
@@ -138,26 +138,29 @@ class _Comparison:
                 theirs.models.variances[other, both],
             )
 
-        self._of_propensities.add(rows, of_propensities)
-        self._of_outcomes.add(rows, of_outcomes)
-        _add_variation(self._variation, rows, own.chances, theirs.chances)
+        self._propensities.add(rows, _divergences(rows, of_propensities))
+        self._outcomes.add(rows, _divergences(rows, of_outcomes))
+        self._variation.add(rows, _variations(rows, own.chances, theirs.chances))
 
     def found(self) -> dict[str, float]:
         """The results over all rows added."""
-        tv, tv_variance = _total_variation(self._variation)
+        tv, tv_variance = _total_variation(self._variation.found)
         return {
-            **_named("propensity_kl", self._of_propensities.found()),
+            **_without_noise("propensity_kl", self._propensities.found),
             "propensity_tv": tv,
             "propensity_tv_variance": tv_variance,
-            **_named("outcome_kl", self._of_outcomes.found()),
+            **_without_noise("outcome_kl", self._outcomes.found),
         }
 
 
-def _named(name: str, found: tuple[float, float, float]) -> dict[str, float]:
-    return dict(zip((name, f"{name}_noise", f"{name}_variance"), found, strict=True))
+def _divergences(rows: ComparedRows, divergence: Divergence) -> list[FloatArray]:
+    """Over all rows; without each part of ours, rows included; without each part of theirs."""
+    parts = range(N_PARTS)
+    ours = [np.where(rows.parts != part, divergence(part, WHOLE), np.nan) for part in parts]
+    return [divergence(WHOLE, WHOLE), *ours, *(divergence(WHOLE, part) for part in parts)]
 
 
-class _WithoutNoise:
+def _without_noise(name: str, means: FloatArray) -> dict[str, float]:
     """The mean divergence less its noise, the noise, and the variance of the difference.
 
     Divergences are about quadratic in the models. So noise raises them by an amount that is
@@ -165,40 +168,24 @@ class _WithoutNoise:
     amount is (Quenouille 1956; for the variance, Tukey 1958). Our contexts are left out together
     with our model, so that the variance includes that of the contexts.
     """
-
-    def __init__(self) -> None:
-        self._whole = _Average()
-        self._without_ours = [_Average() for _ in range(N_PARTS)]
-        self._without_theirs = [_Average() for _ in range(N_PARTS)]
-
-    def add(self, rows: ComparedRows, divergence: Divergence) -> None:
-        """Add the divergence over these rows to the averages."""
-        self._whole.add(rows, divergence(WHOLE, WHOLE))
-        for part, own in enumerate(self._without_ours):
-            own.add(rows, divergence(part, WHOLE), rows.parts != part)
-        for part, own in enumerate(self._without_theirs):
-            own.add(rows, divergence(WHOLE, part))
-
-    def found(self) -> tuple[float, float, float]:
-        """The three numbers, over all rows added."""
-        whole = self._whole.mean
-        each = [[one.mean for one in own] for own in (self._without_ours, self._without_theirs)]
-        noise = sum((N_PARTS - 1) * (np.mean(t) - whole) for t in each)
-        variance = sum((N_PARTS - 1) * np.var(t) for t in each)
-        return whole - float(noise), float(noise), float(variance)
+    whole, each = float(means[0]), np.split(means[1:], 2)
+    noise = float(sum((N_PARTS - 1) * (np.mean(own) - whole) for own in each))
+    variance = float(sum((N_PARTS - 1) * np.var(own) for own in each))
+    return {name: whole - noise, f"{name}_noise": noise, f"{name}_variance": variance}
 
 
-def _add_variation(
-    by_part: list[_Average], rows: ComparedRows, ours: FloatArray, theirs: FloatArray
-) -> None:
-    """Average ½ Σ_a s·(e_c − e_k) over the rows of each part: see `_total_variation`."""
-    for part, average in enumerate(by_part):
+def _variations(rows: ComparedRows, ours: FloatArray, theirs: FloatArray) -> list[FloatArray]:
+    """½ Σ_a s·(e_c − e_k) over the rows of each part: see `_total_variation`."""
+    found = []
+    for part in range(N_PARTS):
         signs = np.sign(ours[part] - theirs[part])
         alone = _of_part_alone(ours, part) - _of_part_alone(theirs, part)
-        average.add(rows, 0.5 * (signs * alone).sum(axis=-1), rows.parts == part)
+        each = 0.5 * (signs * alone).sum(axis=-1)
+        found.append(np.where(rows.parts == part, each, np.nan))
+    return found
 
 
-def _total_variation(averages: list[_Average]) -> tuple[float, float]:
+def _total_variation(by_part: FloatArray) -> tuple[float, float]:
     """A lower bound on the mean total variation of propensities, and its variance.
 
     The bound is ½ Σ_a s·(e_c − e_k). The signs s are from models without a part, the differences
@@ -209,7 +196,6 @@ def _total_variation(averages: list[_Average]) -> tuple[float, float]:
     therefore too small by the factor 2(K − 1)/(K − 2), and it is enlarged by that factor. With a
     shift the enlarged variance is too large by the same factor.
     """
-    by_part = [average.mean for average in averages]
     enlarged = 2 * (N_PARTS - 1) / (N_PARTS - 2)
     return float(np.mean(by_part)), float(enlarged * np.var(by_part, ddof=1) / N_PARTS)
 

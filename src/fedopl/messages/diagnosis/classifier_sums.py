@@ -5,7 +5,8 @@ from typing import Annotated
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, RowSplit, message
+from fedopl.messages.diagnosis.compared_models import AsksIfJoiningPays
+from fedopl.messages.message import Array, Asked, Axis, Message, RowSplit, message
 from fedopl.messages.plausibility import CORNER_TOLERANCE, fault_in_squares
 from fedopl.study.study import Study
 
@@ -29,7 +30,7 @@ class ClassifierSums(Message, code=129):
 
 
 @message
-class ClassifyContexts(Query[ClassifierSums], code=15, asked=Asked.EACH):
+class ClassifyContexts(AsksIfJoiningPays[ClassifierSums], code=15, asked=Asked.EACH):
     """Ask how these classifiers treat the client's contexts: one classifier per client.
 
     On rows that they are fitted to, the answer serves the next step of Newton's method; on others,
@@ -45,11 +46,6 @@ class ClassifyContexts(Query[ClassifierSums], code=15, asked=Asked.EACH):
     def most(cls, _study: Study) -> int:
         """Steps of the search, and one query about other rows."""
         return MOST_ROUNDS + 1
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Whether the study asks if joining pays."""
-        return study.joining.diagnose
 
     def fault_in(self, answer: ClassifierSums, study: Study, _n_rows: int) -> str | None:
         """Check shares of rows and, on fitted rows, means: scaled ones would gain weight."""

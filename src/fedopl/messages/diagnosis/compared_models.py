@@ -5,11 +5,21 @@ from typing import Annotated
 import numpy as np
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.message import AnswerType, Array, Asked, Axis, Message, Query, message
 from fedopl.study.study import Study
 
 # Models are fitted without each of this many parts of the rows, and from all of them.
 N_PARTS = 5
+
+
+@message
+class AsksIfJoiningPays(Query[AnswerType]):
+    """Asked where a study asks whether joining pays."""
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Whether the study asks if joining pays."""
+        return study.joining.diagnose
 
 
 @message
@@ -23,16 +33,11 @@ class Models(Message, code=77):
 
 
 @message
-class TellModels(Query[Models], code=13, asked=Asked.EACH):
+class TellModels(AsksIfJoiningPays[Models], code=13, asked=Asked.EACH):
     """Ask for the client's own models of how actions were chosen, and of outcomes."""
 
     title = "What clients' models say"
     content = "how actions were chosen, and rewards by action"
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Whether the study asks if joining pays."""
-        return study.joining.diagnose
 
     def fault_in(self, answer: Models, _study: Study, _n_rows: int) -> str | None:
         """Check that there is some model, and that rewards vary about it."""
@@ -61,7 +66,7 @@ class ModelShifts(Message, code=130):
 
 
 @message
-class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH):
+class CompareModels(AsksIfJoiningPays[ModelShifts], code=14, asked=Asked.EACH):
     """Ask how far these clients' models are from the client's own, at its own contexts."""
 
     title = "How far models differ"
@@ -70,11 +75,6 @@ class CompareModels(Query[ModelShifts], code=14, asked=Asked.EACH):
     outcomes: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS, Axis.PARAMETERS)]
     variances: Annotated[Array, (Axis.CLIENTS, Axis.REPEATS, Axis.ACTIONS)]
     supported: Annotated[Array, (Axis.CLIENTS, Axis.ACTIONS)]  # 0 where there is no model
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Whether the study asks if joining pays."""
-        return study.joining.diagnose
 
     def fault_in(self, answer: ModelShifts, _study: Study, _n_rows: int) -> str | None:
         """Check for one number of each kind per client; variances must not be negative."""

@@ -3,7 +3,8 @@
 from typing import Annotated
 
 from fedopl.messages.combining import PerClient
-from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
+from fedopl.messages.diagnosis.compared_models import AsksIfJoiningPays
+from fedopl.messages.message import Array, Asked, Axis, Message, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.study.study import Study
 
@@ -23,16 +24,11 @@ class ScoreMoments(Message, code=132):
 
 
 @message
-class TellMoments(Query[ScoreMoments], code=16, asked=Asked.EACH):
+class TellMoments(AsksIfJoiningPays[ScoreMoments], code=16, asked=Asked.EACH):
     """Ask how large scores are: what regret bounds call the variance of policies' values."""
 
     title = "How large scores are"
     content = "means of squared scores, and how precise they are"
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Whether the study asks if joining pays."""
-        return study.joining.diagnose
 
     def fault_in(self, answer: ScoreMoments, _study: Study, _n_rows: int) -> str | None:
         """Check means of squares; the largest square of a row is at least each action's."""

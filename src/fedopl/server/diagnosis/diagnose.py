@@ -5,14 +5,16 @@ Each part is optional. If clients refuse a part, it is left out, and the diagnos
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import ceil, inf, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.errors import FedoplError, OptionError
+from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.base.estimates import Estimate
+from fedopl.base.labels import quoted
 from fedopl.messages.diagnosis.classifier_sums import MOST_ROUNDS, MOST_TARGETS
 from fedopl.messages.diagnosis.compared_models import (
     MOST_CLIENTS,
@@ -24,6 +26,7 @@ from fedopl.messages.diagnosis.compared_models import (
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.evaluation.policy_fields import most_candidates
 from fedopl.messages.evaluation.policy_values import Values
+from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.diagnosis import (
     Diagnosis,
     MeasuredDiscrepancy,
@@ -32,99 +35,21 @@ from fedopl.results.diagnosis import (
     SecondMoments,
     Shift,
 )
-from fedopl.results.sums.any_mixture import Statistics
+from fedopl.results.sums.any_mixture import Statistics, solve_for
 from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.diagnosis.compare_coalitions import MOST_EXHAUSTIVE, compare_coalitions
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.mixtures.mixture_paths import skew_paths
-from fedopl.server.mixtures.value_queries import Valued, ValueQueries, asking, picking
+from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries, asking, picking
 from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised
 from fedopl.study.study import Study
 
-
-def measure_discrepancies(
-    statistics: Statistics, weights: Weights, values: ValueQueries
-) -> dict[str, MeasuredDiscrepancy]:
-    """The discrepancy of each client from the mixture; none for a client that is all of it.
-
-    Each client has two policies, which must be in the same query.
-    """
-    contrasts = {name: contrast_with_mixture(weights, name) for name in sorted(weights)}
-    contrasts = {name: signed for name, signed in contrasts.items() if any(signed.values())}
-    pairs = [
-        [statistics.solve_contrast(signed), statistics.solve_contrast(negative(signed))]
-        for signed in contrasts.values()
-    ]
-    valued = values.value(pairs)
-    return {
-        name: _measured(name, signed, found)
-        for (name, signed), found in zip(contrasts.items(), valued, strict=True)
-    }
-
-
-def _measured(client: str, signed: Weights, valued: list[Valued]) -> MeasuredDiscrepancy:
-    first, second = valued
-    return MeasuredDiscrepancy(
-        client=client,
-        above=first.value(signed),
-        below=second.value(negative(signed)),
-        gap=first.gain(signed, second.place),
-    )
-
-
-def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:
-    """Every client's own models."""
-    return conversation.each(TellModels(), clients)
-
-
-def compare_models(conversation: Conversation, models: Answers[Models]) -> ModelShift:
-    """Divergences of all models from each client's own; None for a client that did not answer."""
-    names = tuple(sorted(models))
-    if not 1 < len(names) <= MOST_CLIENTS:
-        raise OptionError(
-            f"models: expected those of 2 to {MOST_CLIENTS:,} clients to compare, came {len(names)}"
-        )
-    fields: dict[str, Any] = {
-        field: np.stack([getattr(models[name], field) for name in names])
-        for field in ("propensities", "outcomes", "variances", "supported")
-    }
-    answers = conversation.each(CompareModels(**fields), names)
-    supported = fields["supported"]
-    both = supported @ supported.T > 0  # both clients have a model of some same action
-    always = np.ones_like(both)
-    return ModelShift(
-        names=names,
-        propensity_kl=_assembled(names, answers, "propensity_kl", always),
-        propensity_tv=_assembled(names, answers, "propensity_tv", always),
-        outcome_kl=_assembled(names, answers, "outcome_kl", both),
-    )
-
-
-def _assembled(
-    names: tuple[str, ...], answers: Mapping[str, ModelShifts], field: str, known: FloatArray
-) -> Shift:
-    """One divergence for every two clients, if `known` says that it can be computed."""
-    estimates, errors = (np.full((len(names), len(names)), np.nan) for _ in range(2))
-    for place, name in enumerate(names):
-        if name in answers:
-            there = known[place] > 0
-            estimates[place, there] = getattr(answers[name], field)[there]
-            errors[place, there] = np.sqrt(getattr(answers[name], f"{field}_variance")[there])
-    np.fill_diagonal(estimates, 0.0)
-    np.fill_diagonal(errors, 0.0)
-    return Shift(names=names, estimates=_table(estimates), standard_errors=_table(errors))
-
-
-def _table(numbers: FloatArray) -> PairTable:
-    return tuple(
-        tuple(None if np.isnan(number) else float(number) for number in row) for row in numbers
-    )
-
-
+# With more clients than the first number, only the whole and all but one client are compared. With
+# more than the second, nothing is: clients value no more policies in a study.
+MOST_EXHAUSTIVE, _MOST_LEFT_OUT = 6, 30
 # With more clients than these, paths lead only to those that differ most, models are not compared,
 # and discrepancies are not measured, respectively.
 _MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 30
@@ -258,3 +183,141 @@ def diagnosing_exchanges(study: Study, n_clients: int) -> int:
     if study.mixture.kind != "empirical" or study.mixture.counts_weight:
         per_query.append(per_query[0])
     return about_models + sum(ceil(n_policies / (room - 1)) for n_policies in per_query)
+
+
+def compare_coalitions(
+    statistics: Statistics, rows: Mapping[str, int], values: ValueQueries
+) -> Coalitions:
+    """The coalitions of these clients, with the values of their policies and of each one's data.
+
+    Every query begins with the policy of all clients, so that the others are paired with it.
+    """
+    clients = tuple(sorted(rows))
+    if not 2 <= len(clients) <= _MOST_LEFT_OUT:
+        raise OptionError(
+            f"coalitions: expected 2 to {_MOST_LEFT_OUT} clients, came {len(clients)}"
+        )
+    together = _subsets(clients)
+    shares = [Empirical().weights({name: rows[name] for name in part}) for part in together]
+    policies = [solve_for(statistics, weights) for weights in shares]
+    valued = values.value_each(policies)
+    missing = {name for one in valued for name in clients if name not in one.answers}
+    if missing:
+        raise FederationError(
+            f"coalitions: no values of {quoted(sorted(missing))}; leave them out of the rows"
+        )
+    n_gains = sum(len(part) for part in together if len(part) > 1)
+    compared = tuple(
+        Coalition(
+            members=part,
+            weights=weights,
+            gains={name: one.gain_over_local(name) for name in part},
+            level=1 - 0.05 / n_gains,  # Bonferroni
+        )
+        for part, weights, one in zip(together, shares, valued, strict=True)
+        if len(part) > 1
+    )
+    worth = _worth_of_data(clients, shares[0], together, valued)
+    return Coalitions(clients=clients, compared=compared, worth_of_data=worth)
+
+
+def _subsets(clients: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The coalitions, largest first; at least all clients, and all but one."""
+    everybody = len(clients)
+    fewest = 2 if everybody <= MOST_EXHAUSTIVE else everybody - 1
+    sizes = range(everybody, min(fewest, everybody - 1) - 1, -1)
+    return [part for size in sizes for part in combinations(clients, size)]
+
+
+def _worth_of_data(
+    clients: tuple[str, ...],
+    weights: Weights,
+    together: list[tuple[str, ...]],
+    valued: list[Valued],
+) -> dict[str, Estimate]:
+    """Q̂_n̄(π_N) − Q̂_n̄(π_{N∖k}), paired."""
+    without = {frozenset(part): one for part, one in zip(together, valued, strict=True)}
+    found = {}
+    for client in clients:
+        one = without[frozenset(clients) - {client}]
+        found[client] = Valued(one.answers, ANCHOR).gain(weights, one.place)
+    return found
+
+
+def measure_discrepancies(
+    statistics: Statistics, weights: Weights, values: ValueQueries
+) -> dict[str, MeasuredDiscrepancy]:
+    """The discrepancy of each client from the mixture; none for a client that is all of it.
+
+    Each client has two policies, which must be in the same query.
+    """
+    contrasts = {name: contrast_with_mixture(weights, name) for name in sorted(weights)}
+    contrasts = {name: signed for name, signed in contrasts.items() if any(signed.values())}
+    pairs = [
+        [statistics.solve_contrast(signed), statistics.solve_contrast(negative(signed))]
+        for signed in contrasts.values()
+    ]
+    valued = values.value(pairs)
+    return {
+        name: _measured(name, signed, found)
+        for (name, signed), found in zip(contrasts.items(), valued, strict=True)
+    }
+
+
+def _measured(client: str, signed: Weights, valued: list[Valued]) -> MeasuredDiscrepancy:
+    first, second = valued
+    return MeasuredDiscrepancy(
+        client=client,
+        above=first.value(signed),
+        below=second.value(negative(signed)),
+        gap=first.gain(signed, second.place),
+    )
+
+
+def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:
+    """Every client's own models."""
+    return conversation.each(TellModels(), clients)
+
+
+def compare_models(conversation: Conversation, models: Answers[Models]) -> ModelShift:
+    """Divergences of all models from each client's own; None for a client that did not answer."""
+    names = tuple(sorted(models))
+    if not 1 < len(names) <= MOST_CLIENTS:
+        raise OptionError(
+            f"models: expected those of 2 to {MOST_CLIENTS:,} clients to compare, came {len(names)}"
+        )
+    fields: dict[str, Any] = {
+        field: np.stack([getattr(models[name], field) for name in names])
+        for field in ("propensities", "outcomes", "variances", "supported")
+    }
+    answers = conversation.each(CompareModels(**fields), names)
+    supported = fields["supported"]
+    both = supported @ supported.T > 0  # both clients have a model of some same action
+    always = np.ones_like(both)
+    return ModelShift(
+        names=names,
+        propensity_kl=_assembled(names, answers, "propensity_kl", always),
+        propensity_tv=_assembled(names, answers, "propensity_tv", always),
+        outcome_kl=_assembled(names, answers, "outcome_kl", both),
+    )
+
+
+def _assembled(
+    names: tuple[str, ...], answers: Mapping[str, ModelShifts], field: str, known: FloatArray
+) -> Shift:
+    """One divergence for every two clients, if `known` says that it can be computed."""
+    estimates, errors = (np.full((len(names), len(names)), np.nan) for _ in range(2))
+    for place, name in enumerate(names):
+        if name in answers:
+            there = known[place] > 0
+            estimates[place, there] = getattr(answers[name], field)[there]
+            errors[place, there] = np.sqrt(getattr(answers[name], f"{field}_variance")[there])
+    np.fill_diagonal(estimates, 0.0)
+    np.fill_diagonal(errors, 0.0)
+    return Shift(names=names, estimates=_table(estimates), standard_errors=_table(errors))
+
+
+def _table(numbers: FloatArray) -> PairTable:
+    return tuple(
+        tuple(None if np.isnan(number) else float(number) for number in row) for row in numbers
+    )

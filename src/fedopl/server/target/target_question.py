@@ -9,10 +9,9 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.decompositions import symmetric_pinv
+from fedopl.messages.at_target import ContextMoments, TransportedValues, ValueAtTarget
 from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.refusal import in_words
-from fedopl.messages.target.context_moments import ContextMoments
-from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
 from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.target_value import TargetRegion
@@ -77,26 +76,7 @@ class TargetQuestion:
         return replace(part, covariances=wider)
 
 
-def question_about(
-    conversation: Conversation,
-    setting: Setting,
-    client: str,
-    moments: ContextMoments,
-    policy: Policy | ByFold,
-) -> TargetQuestion:
-    """The question about this policy."""
-    return TargetQuestion(
-        conversation=conversation,
-        setting=setting,
-        client=client,
-        moments=moments,
-        regions=regions_for(setting, moments),
-        models=_models(setting),
-        policy=policy,
-    )
-
-
-def _models(setting: Setting) -> FloatArray:  # (n_versions, n_actions, n_terms + 1)
+def models_of(setting: Setting) -> FloatArray:  # (n_versions, n_actions, n_terms + 1)
     """Scores by the terms that were chosen, in the mixture; NaN of an action that has none.
 
     They follow from the sums that the policy was learned from, without each fold if that was. So no

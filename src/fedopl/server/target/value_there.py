@@ -6,27 +6,74 @@ finds its own weights on the same trip, or all find them together, in a few trip
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
-from fedopl.messages.target.context_moments import MOST_BALANCING_STEPS, TellContexts
+from fedopl.messages.at_target import (
+    MOST_BALANCING_STEPS,
+    BalanceContexts,
+    BalanceSums,
+    TellContexts,
+    TransportedValues,
+)
 from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
-from fedopl.results.target_value import AtTarget
+from fedopl.results.target_value import AtTarget, TargetSource
 from fedopl.results.value_tables import arm_name
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.target.found_mixture import matched
-from fedopl.server.target.sources import DISAGREE, NOBODY, value_by_each, value_jointly
-from fedopl.server.target.target_question import TargetQuestion, question_about, silence
-from fedopl.solvers.transport_sources import SourcePart
+from fedopl.server.target.found_mixture import matched, pooled_moments
+from fedopl.server.target.target_question import (
+    TargetQuestion,
+    models_of,
+    part_of,
+    regions_for,
+    seen_in,
+    silence,
+)
+from fedopl.solvers.entropy_balance import (
+    LARGEST_GAP,
+    JointBalance,
+    SourceSums,
+    Units,
+    balance_at,
+    following,
+    units_of,
+)
+from fedopl.solvers.transport_sources import (
+    SourcePart,
+    combined_sources,
+    joint_correction,
+    screen,
+    transported_by,
+)
 from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
+from fedopl.theory.skew import skewness
 
+# As near to the target as this, in standard deviations, another step changes nothing to be seen.
+NEAR_ENOUGH = 0.01
+# A step that does not bring the largest difference down to this share of it brings it no nearer.
+_NEARER = 0.5
+NO_ANSWER = "did not answer"
+FEW_ROWS = (
+    "under weights that make all sources look like the target, its sums would rest on too few rows"
+)
+UNSCORED = "has no scores of an action"
+DISAGREE = (
+    "sources disagree about outcomes at the same contexts, and it is not known which of them the "
+    "target is like"
+)
+_NOBODY = "no source's rows can be made to look like the target's"
+_UNLIKE = "no weights make its rows look like the target's without resting on too few"
+_DIFFERS = "its outcomes differ from the other sources' at the same contexts"
+_ALL_UNLIKE = "all sources' rows together cannot be made to look like the target's"
 # Each source for itself leaves too few effective rows if all have fewer than this many times the
 # study's `least_rows`.
 TOO_FEW = 2
@@ -57,7 +104,15 @@ def value_at_target(
     if policy is None:
         why = "what was chosen is a rule in clients' code, which the target does not have"
         return replace(found, why_not=why)
-    question = question_about(conversation, setting, name, moments, policy)
+    question = TargetQuestion(
+        conversation=conversation,
+        setting=setting,
+        client=name,
+        moments=moments,
+        regions=regions_for(setting, moments),
+        models=models_of(setting),
+        policy=policy,
+    )
     found, values = _valued(question, plan, found)
     why = found.why_not
     if why in ("", DISAGREE):
@@ -96,7 +151,7 @@ def _leaves_too_few(plan: TargetPlan, found: AtTarget) -> bool:
 def _why_not(plan: TargetPlan, found: AtTarget) -> str:
     """What keeps a value from being claimed; nothing if it may be."""
     if not any(source.used for source in found.sources):
-        return NOBODY
+        return _NOBODY
     if found.unseen:
         return "it has people whom hardly any source has seen"
     if found.effective_rows < plan.least_rows:
@@ -140,4 +195,173 @@ def _with_values(found: AtTarget, values: SourcePart, record: Record) -> AtTarge
         },
         gain=gains.get(arm_name(record.best_arm)),
         gains=gains,
+    )
+
+
+@dataclass(eq=False, kw_only=True)
+class JointWeights:
+    """The weights that were found, or None where no source is left; who left, and why."""
+
+    units: Units
+    n_steps: int = 0
+    best: JointBalance | None = None
+    rows: dict[str, int] = field(default_factory=dict)  # that are valued, of sources that answered
+    left: dict[str, str] = field(default_factory=dict)
+
+    def fields_at(self, slopes: FloatArray) -> dict[str, Any]:
+        """The fields of queries about rows under weights at this η."""
+        return {"centres": self.units.centres, "scales": self.units.scales, "slopes": slopes}
+
+    @property
+    def is_near(self) -> bool:
+        """Whether sources' rows together look like the target's."""
+        return self.best is not None and self.best.gap <= LARGEST_GAP
+
+
+def find_joint_weights(question: TargetQuestion, sources: Sequence[str]) -> JointWeights:
+    """Ask these sources for sums at one η after the other."""
+    moments, setting = question.moments, question.setting
+    _, covariances = pooled_moments(setting)
+    units = units_of(moments.means, moments.squares, np.diagonal(covariances))
+    target = units.moments(moments.means, moments.squares)
+    found = JointWeights(units=units)
+    asked, slopes, step = sorted(sources), np.zeros(len(target)), np.zeros(len(target))
+    while asked and found.n_steps < MOST_BALANCING_STEPS:
+        query = BalanceContexts(**found.fields_at(slopes))
+        answers = question.conversation.each(query, asked)
+        found.n_steps += 1
+        sums = {
+            name: SourceSums(log_weight=own.log_weight, means=own.means, products=own.products)
+            for name, own in answers.items()
+            if own.released
+        }
+        found.rows |= {name: own.n_rows for name, own in answers.items()}
+        if len(sums) < len(asked):
+            found.left |= {n: _why_left(answers.get(n)) for n in asked if n not in sums}
+            asked, found.best = sorted(sums), None
+            if not asked:
+                break
+        latest, before = balance_at(slopes, sums, setting.rows, target), found.best
+        found.best = latest if before is None or latest.gap < before.gap else before
+        if latest.gap <= NEAR_ENOUGH or (
+            before is not None and before.gap <= LARGEST_GAP and latest.gap > _NEARER * before.gap
+        ):
+            break
+        # Beyond the target: back to where it was nearer, and half as far from there.
+        step = latest.step() if found.best is latest else step / 2
+        slopes = following(found.best.slopes, step)
+    return found
+
+
+def _why_left(answer: BalanceSums | None) -> str:
+    if answer is None:
+        return NO_ANSWER
+    return FEW_ROWS if answer.scored else UNSCORED
+
+
+def value_by_each(
+    question: TargetQuestion, level: float, found: AtTarget
+) -> tuple[AtTarget, SourcePart | None]:
+    """Ask the target and all sources; what they say, and the values if there are any."""
+    names = sorted(question.setting.weights)
+    there, told = question.ask(dict.fromkeys(names, 1.0))
+    if there is None:
+        return replace(found, why_not=silence(question.conversation, question.client)), None
+    why = {name: _why_no_values(told.get(name), _UNLIKE) for name in names}
+    parts = {name: question.across_folds(own) for name, own in told.items() if not why[name]}
+    screened = screen(parts, level)
+    why |= dict.fromkeys(screened.left_out, _DIFFERS)
+    used = {name: own for name, own in parts.items() if not why[name]}
+    found = replace(
+        found,
+        effective_rows=float(sum(own.effective_rows for own in used.values())),
+        sources=tuple(
+            _source(n, told.get(n), parts.get(n), why[n], chance=screened.chances.get(n))
+            for n in names
+        ),
+        regions=seen_in(question.regions, there, told),
+        why_not=DISAGREE if screened.disagree else found.why_not,
+    )
+    if not used:
+        return found, None
+    return found, transported_by(question.own_part(there), combined_sources(used))
+
+
+def value_jointly(
+    question: TargetQuestion, found: AtTarget, left_out: Mapping[str, TargetSource]
+) -> tuple[AtTarget, SourcePart | None]:
+    """Find the weights, then ask the target and all sources but those that are left out."""
+    setting = question.setting
+    names = [name for name in setting.weights if name not in left_out]
+    weights = find_joint_weights(question, names)
+    shares = weights.best.shares if weights.best else {}
+    found = replace(found, balance="joint", n_steps=weights.n_steps, effective_rows=0.0)
+
+    def with_sources(why: Mapping[str, str], told: Mapping[str, TransportedValues]) -> AtTarget:
+        sources = dict(left_out)
+        for name in names:
+            own, out = told.get(name), why[name]
+            part = question.across_folds(own) if own and not out else None
+            rows, share = weights.rows.get(name, 0), shares.get(name)
+            sources[name] = _source(name, own, part, out, n_rows=rows, share=share)
+        return replace(found, sources=tuple(sources[name] for name in sorted(sources)))
+
+    if weights.best is None or not weights.is_near:
+        far = with_sources({name: weights.left.get(name, _ALL_UNLIKE) for name in names}, {})
+        gap = weights.best and (
+            "the sources' rows together cannot be made to look like the target's: a mean or a mean "
+            f"square stays {weights.best.gap:.2g} standard deviations away"
+        )
+        return replace(far, why_not=gap or _NOBODY), None
+    there, told = question.ask(shares, **weights.fields_at(weights.best.slopes))
+    if there is None:
+        return replace(found, why_not=silence(question.conversation, question.client)), None
+    why = {n: weights.left.get(n) or _why_no_values(told.get(n), FEW_ROWS) for n in names}
+    found = replace(with_sources(why, told), regions=seen_in(question.regions, there, told))
+    if lacking := [name for name in shares if why[name]]:
+        lack = f"{', '.join(lacking)} answered while weights were found, but gave no values"
+        return replace(found, why_not=f"{lack} for them"), None
+    parts = {name: part_of(own) for name, own in told.items()}
+    crossed = {name: own.crossed for name, own in told.items()}
+    apart = sum(share * told[name].apart for name, share in shares.items())
+    correction = question.widened(joint_correction(parts, shares, crossed), apart)
+    found = replace(
+        found,
+        effective_rows=correction.effective_rows,
+        mixture=dict(shares),
+        skewness=skewness(shares, {name: setting.rows[name] for name in shares}),
+        gap=weights.best.gap,
+    )
+    return found, transported_by(question.own_part(there), correction)
+
+
+def _why_no_values(answer: TransportedValues | None, unlike: str) -> str:
+    """Why a source does not count; nothing if it does."""
+    if answer is None:
+        return NO_ANSWER
+    if not answer.released:
+        return unlike
+    return "" if answer.known[0] else UNSCORED
+
+
+def _source(
+    name: str,
+    answer: TransportedValues | None,
+    part: SourcePart | None,
+    why_not: str,
+    *,
+    n_rows: int = 0,
+    chance: float | None = None,
+    share: float | None = None,
+) -> TargetSource:
+    return TargetSource(
+        client=name,
+        n_rows=answer.n_rows if answer else n_rows,
+        effective_rows=answer.effective_rows if answer else 0.0,
+        correction=float(part.means[0]) if part else None,
+        standard_error=math.sqrt(part.covariances[0, 0]) if part else None,
+        chance=chance,
+        used=not why_not,
+        why_not=why_not,
+        share=share,
     )

@@ -1,1 +1,0 @@
-"""Messages about a site without outcomes."""
