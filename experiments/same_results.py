@@ -201,6 +201,22 @@ JOBS = (
         add="[declared]\noverlap = 0.1\n[privacy]\nepsilon = 4\noutcome = [0, 30]\n"
         "[privacy.ranges]\nage = [30, 98]\nseverity = [0, 12]\nkidney_function = [8, 120]\n",
     ),
+    Job(
+        name="budget",
+        add='[budget]\nshares = { "new drug" = 0.3 }\n',
+        commands=(RUN, "budget run --json", "budget run --most 0.2 --client west --json"),
+    ),
+    Job(
+        name="tree in a budget",
+        add='[policy]\nkind = "tree"\n[tree]\ndepth = 2\n[budget]\nshares = { "new drug" = 0.3 }\n',
+        commands=(RUN, "budget run --most 0.5 --json"),
+    ),
+    Job(
+        name="candidates in a budget",
+        add='[policy]\nkind = "finite"\ncandidates = { "learned" = "learned.json" }\n'
+        '[budget]\nshares = { "new drug" = 0.3 }\n',
+        commands=(RUN, "budget run --json"),
+    ),
     Job(name="minimax", add='[mixture]\nkind = "minimax"\nsteps = 6\n'),
     Job(
         name="minimax tree",

@@ -79,8 +79,7 @@ def past_overspends(record: Record) -> bool:
     budget, curve = record.study.budget, record.curve
     if budget is None or curve is None:
         return False
-    where = sorted(curve.clients) if budget.is_per_client else [GLOBAL]
-    return any(curve.done(name)[1].value > budget.limit for name in where)
+    return any(own.done()[1].value > budget.limit for own in curve.where(budget))
 
 
 def _within_budget(record: Record, policies: list[str]) -> str:

@@ -1,7 +1,11 @@
 """What a budget buys: the curve, the chosen point, and alternatives at the same cost."""
 
-from fedopl.report.figures.budget_figure import CURVE_KEYS, Spent, budget_chart
-from fedopl.report.parts import Part, Picture, Section, Table, Text
+from matplotlib.figure import Figure
+
+from fedopl.report.figures.colours import ACCENT, INK, LINE, QUIET
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
+from fedopl.report.figures.ticks import set_short_ticks
+from fedopl.report.parts import Key, Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, decimal, percent
 from fedopl.report.words.policy_labels import SO_FAR, OutcomeWords, opened
 from fedopl.results.record import Record
@@ -9,18 +13,20 @@ from fedopl.results.spending.budget_curve import Alternative, BudgetCurve, Budge
 from fedopl.results.spending.budget_words import budget_in_words, spending_in_words, who_told
 from fedopl.study.spending.budget_plan import Budget
 
+# What the intervals of a curve are for: policies between prices, or lots between two of them.
 _LINES = (
-    "whatever price that takes. Straight lines connect the 64 prices that clients were asked about."
+    "whatever price that takes. Straight lines connect the 64 prices that clients were asked about"
 )
-_STEPS = (
-    "by drawing lots between two trees that were found, whose spending lies to either side of it. "
-    "The tree of this run is the best of those that spend no more."
+_LOTS = (
+    "by drawing lots between two {0}s{1}, whose spending lies to either side of it. The {0} of "
+    "this run is the best of those that spend no more"
 )
-
-
-_CANDIDATES = (
-    "by drawing lots between two candidates, whose spending lies to either side of it. "
-    "The candidate of this run is the best of those that spend no more."
+# In inches: the figure's height, and the room around the curve.
+_HEIGHT, _FOOT, _HEAD, _LEFT, _RIGHT = 2.8, 0.62, 0.12, 0.62, 0.2
+_KEYS = (
+    Key(colour="accent", text="the learned policy, with 95 % intervals", mark="■"),
+    Key(colour="ink", text="what was chosen", mark="●"),
+    Key(colour="quiet", text="the best action by lot", mark="□"),
 )
 
 
@@ -44,7 +50,8 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
         f"{who_told(record)} The gain is over giving everybody '{curve.against}', in {unit} per "
         f"decision, on {record.study.evaluation.rows_valued}. {_price(point)}"
     )
-    how = _STEPS if curve.in_steps else _LINES
+    step = ("candidate", "") if curve.names else ("tree", " that were found")
+    how = _LOTS.format(*step) if curve.in_steps else _LINES
     return (
         Text(intro),
         _picture(record, curve, point),
@@ -52,8 +59,7 @@ def _parts(record: Record, curve: BudgetCurve, budget: Budget) -> tuple[Part, ..
         *(_by_client(record, curve) if budget.is_per_client else ()),
         Text(
             "The intervals of the curve are for a budget that is just spent, "
-            f"{_CANDIDATES if curve.names else how} For another budget: fedopl budget RUN --most "
-            "0.5; that asks no client.",
+            f"{how}. For another budget: fedopl budget RUN --most 0.5; that asks no client.",
             quiet=True,
         ),
     )
@@ -73,20 +79,41 @@ def _price(point: BudgetPoint) -> str:
 
 
 def _picture(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Picture:
-    along = [Spent(budget=b, gain=Span.of(gain)) for b, gain in curve.along()]
-    chosen = Spent(budget=point.spending.value, gain=Span.of(point.gain))
-    lots = curve.lots_to(along[-1].budget)
+    along = [(budget, Span.of(gain)) for budget, gain in curve.along()]
+    chosen, gained = point.spending.value, Span.of(point.gain)
     budget, unit = record.study.budget, OutcomeWords.of(record.study).name
     assert budget is not None  # noqa: S101
     spent = f"mean cost, {budget.unit(record.study)}" if budget.most else budget.unit(record.study)
-    best = along[-1]
+    most, best = along[-1]
+    lots, axis = curve.lots_to(most), f"{spent}; up: gain in {unit} per decision"
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, _LEFT, _FOOT, WIDTH - _LEFT - _RIGHT, _HEIGHT - _FOOT - _HEAD)
+        across, gains = zip(*along, strict=True)
+        low, high = [gain.low for gain in gains], [gain.high for gain in gains]
+        axes.fill_between(across, low, high, color=ACCENT, alpha=0.2, linewidth=0)
+        axes.plot(across, [gain.value for gain in gains], "-", color=ACCENT, linewidth=1.6)
+        if lots:
+            axes.plot(*zip(*lots, strict=True), "--", color=QUIET, linewidth=1.2)
+            axes.plot(*lots[-1], "s", color=QUIET, mfc="none", markersize=5)
+        axes.axvline(chosen, color=LINE, linewidth=1)
+        axes.plot(chosen, gained.value, "o", color=INK, markersize=6)
+        axes.axhline(0, color=LINE, linewidth=0.8)
+        axes.set_xlim(left=0)
+        set_short_ticks(axes.xaxis, 5)
+        set_short_ticks(axes.yaxis, 4)
+        axes.tick_params(axis="y", labelcolor=QUIET)
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
+        axes.set_axisbelow(True)
+        figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, axis, ha="right", color=QUIET)
+
     return Picture(
         name="budget",
-        drawing=budget_chart(along, chosen, lots, f"{spent}; up: gain in {unit} per decision"),
-        label=f"Gain against budget. At {decimal(chosen.budget)}: {chosen.gain}. Without a budget "
-        f"{decimal(best.budget)} is spent: {best.gain}.",
+        drawing=Drawing(name="budget", height=_HEIGHT, draw=draw),
+        label=f"Gain against budget. At {decimal(chosen)}: {gained}. Without a budget "
+        f"{decimal(most)} is spent: {best}.",
         caption="What is gained with each budget, with 95 % intervals.",
-        keys=CURVE_KEYS,
+        keys=_KEYS,
     )
 
 
@@ -97,8 +124,11 @@ def _table(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Table:
     costs = (point.spending, *(one.spending for one in others), done)
     spent = alike([Span.of(cost) for cost in costs])
     too_dear = ", more than the budget" if done.value > point.budget else ""
-    who = "The learned policy" if point.candidate is None else f"'{point.candidate}'"
-    names = [who, *map(_in_words, others), f"{opened(SO_FAR)}{too_dear}"]
+    names = [
+        point.named("The learned policy"),
+        *map(_in_words, others),
+        f"{opened(SO_FAR)}{too_dear}",
+    ]
     rows = zip(names, gains, spent, strict=True)
     unit = OutcomeWords.of(record.study).name
     return Table(

@@ -5,13 +5,14 @@ They do so on rows that the policies have not seen: held-out rows, or all rows f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
 from fedopl.messages.evaluation.policy_values import N_PRICES, N_TREES, EstimateValues, Values
-from fedopl.policies.by_fold import ByFold, Version
+from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import BudgetCurve, ClientCurve
@@ -38,8 +39,9 @@ _LEAST_STEP = 1e-9
 def linear_curve(policy: LinearPolicy, setting: Setting, conversation: Conversation) -> BudgetCurve:
     """What the policy gains and spends at every price, at each client."""
     prices = _placed_prices(policy, setting)
-    asked = [_as_valued(policy, 0.0, setting)]
-    return _curve(asked, prices.tolist(), setting, conversation)
+    fields = fields_about([_as_valued(policy, 0.0, setting)], setting.study)
+    told = _ask(setting, conversation, prices=prices, **fields)
+    return _curve(told, range(len(prices)), prices.tolist(), setting)
 
 
 def tree_curve(
@@ -51,7 +53,8 @@ def tree_curve(
     asked = [_as_valued(one.tree, one.price, setting) for one in path]
     # The query has a fixed number of trees, so the last one is repeated if there are fewer.
     asked += [asked[-1]] * (N_TREES - len(path))
-    curve = _curve(asked, [one.price for one in path], setting, conversation)
+    told = _ask(setting, conversation, **fields_about(asked, setting.study))
+    curve = _curve(told, range(len(path)), [one.price for one in path], setting)
     return replace(curve, in_steps=True)
 
 
@@ -66,23 +69,16 @@ def candidate_curve(
     Candidates are the same in all folds.
     """
     arms = [arm_name(action) for action in setting.study.actions]
-    named = [name for name in statistics.names if name not in arms]
-    told = _curve(named, [0.0] * len(named), setting, conversation, known)
-    # Costs of each candidate, then of each action for everybody, then of what was done.
-    each = (told.mixture[name] * np.array(own.costs) for name, own in told.clients.items())
-    costs = dict(zip([*named, *arms], np.sum([*each], axis=0).tolist(), strict=False))
-    names = [*costs]
+    names = [*(name for name in statistics.names if name not in arms), *arms]
+    named = names[: -len(arms)]
+    told = _ask(setting, conversation, **fields_about(named, setting.study, known))
+    shares = renormalised(setting.weights, told.keys())
+    each = [shares[name] * answer.points[:, 1] for name, answer in sorted(told.items())]
+    costs = dict(zip(names, np.sum(each, axis=0).tolist(), strict=False))  # last, what was done
     worth = replace(statistics, costs=costs).worth(setting.weights)
     places, prices = corners(worth, [*costs.values()])
-    kept = [*places, *range(len(named), len(costs) + 1)]
-    curve = replace(
-        told,
-        prices=tuple(prices),
-        clients={name: own.at_places(kept) for name, own in told.clients.items()},
-        in_steps=True,
-        names=tuple(names[place] for place in places),
-    )
-    return curve, costs
+    curve = _curve(told, places, prices, setting)
+    return replace(curve, in_steps=True, names=tuple(names[place] for place in places)), costs
 
 
 def _as_valued(policy: Policy, price: float, setting: Setting) -> Policy | ByFold:
@@ -91,43 +87,39 @@ def _as_valued(policy: Policy, price: float, setting: Setting) -> Policy | ByFol
     return learn_by_fold(setting, price) if cross_fitted else policy
 
 
+def _ask(setting: Setting, conversation: Conversation, **fields: Any) -> Mapping[str, Values]:
+    """What clients say that these policies gain over the cheapest action, and spend."""
+    split, against = valued_split(setting.study), _cheapest_action(setting)
+    query = EstimateValues(split=split, against=against, **fields)
+    return conversation.require_quorum(conversation.each(query, setting.weights))
+
+
 def _curve(
-    asked: Sequence[Version | ByFold],
-    at: Sequence[float],
-    setting: Setting,
-    conversation: Conversation,
-    known: Mapping[str, Policy] | None = None,
+    told: Mapping[str, Values], places: Sequence[int], prices: Sequence[float], setting: Setting
 ) -> BudgetCurve:
-    """The curve at these prices: of a policy for each, or of one that has a price put on it."""
-    study, actions = setting.study, setting.study.actions
-    against = _cheapest_action(setting)
-    priced = np.array(at) if study.policy.kind == "linear" else np.empty(0)
-    fields = {"split": valued_split(study), "prices": priced, **fields_about(asked, study, known)}
-    query = EstimateValues(against=against, **fields)
-    answers = conversation.require_quorum(conversation.each(query, setting.weights))
+    """The curve of the policies at these places of answers, each best from its price on."""
+    actions = setting.study.actions
+
+    def of(answer: Values) -> ClientCurve:
+        """At each price, for each action, and for what was done."""
+        n_told = len(answer.points)
+        wanted = [*places, *range(n_told - len(actions) - 1, n_told)]
+        means, squares = answer.points[wanted], answer.squares[wanted]
+        return ClientCurve(
+            n_rows=answer.n_rows,
+            of_rows=answer.of_rows,
+            degrees_of_freedom=answer.degrees_of_freedom,
+            gains=tuple(means[:, 0].tolist()),
+            costs=tuple(means[:, 1].tolist()),
+            variances=tuple(map(tuple, squares[:, [0, 0, 1], [0, 1, 1]].tolist())),
+        )
+
     return BudgetCurve(
-        prices=tuple(at),
+        prices=tuple(prices),
         actions=actions,
-        against=actions[against],
-        clients={
-            name: _told(answer, len(at), len(actions)) for name, answer in sorted(answers.items())
-        },
-        mixture=renormalised(setting.weights, answers.keys()),
-    )
-
-
-def _told(answer: Values, n_prices: int, n_actions: int) -> ClientCurve:
-    """One client's curve: at each price, for each action, and for what was done."""
-    n_told = len(answer.points)
-    wanted = np.r_[:n_prices, n_told - n_actions - 1 : n_told]
-    means, covariances = answer.points[wanted], answer.squares[wanted]
-    return ClientCurve(
-        n_rows=answer.n_rows,
-        of_rows=answer.of_rows,
-        degrees_of_freedom=answer.degrees_of_freedom,
-        gains=tuple(means[:, 0].tolist()),
-        costs=tuple(means[:, 1].tolist()),
-        variances=tuple(map(tuple, covariances[:, [0, 0, 1], [0, 1, 1]].tolist())),
+        against=actions[_cheapest_action(setting)],
+        clients={name: of(answer) for name, answer in sorted(told.items())},
+        mixture=renormalised(setting.weights, told.keys()),
     )
 
 

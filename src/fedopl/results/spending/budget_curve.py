@@ -6,7 +6,6 @@ spends, so each budget has a price. The gains at all prices form the Qini curve 
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -85,15 +84,6 @@ class ClientCurve:
     # Covariances: of each gain, of gain with cost, and of the cost.
     variances: tuple[tuple[float, float, float], ...]
 
-    def at_places(self, places: Sequence[int]) -> "ClientCurve":
-        """The report on the policies at these places alone, in this order."""
-        return replace(
-            self,
-            gains=tuple(self.gains[place] for place in places),
-            costs=tuple(self.costs[place] for place in places),
-            variances=tuple(self.variances[place] for place in places),
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetCurve:
@@ -118,6 +108,10 @@ class BudgetCurve:
             )
         return replace(self, clients={client: self.clients[client]}, mixture={client: 1.0})
 
+    def where(self, plan: Budget) -> list["BudgetCurve"]:
+        """Where a budget is to hold: at each client, or for all together."""
+        return [self.of(name) for name in sorted(self.clients)] if plan.is_per_client else [self]
+
     def at(self, budget: float, client: str = GLOBAL, *, plan: Budget = _PLAIN) -> BudgetPoint:
         """The lowest price at which spending keeps to the budget, with its gain and spending.
 
@@ -131,7 +125,7 @@ class BudgetCurve:
 
     def price_for(self, plan: Budget) -> float:
         """The price of one policy within the budget, at each client too if the plan says so."""
-        return max(one._price_within(plan.limit, plan) for one in self._where(plan))
+        return max(one._price_within(plan.limit, plan) for one in self.where(plan))
 
     def within(self, plan: Budget) -> BudgetPoint:
         """The gain and spending of that policy at all clients together."""
@@ -171,13 +165,13 @@ class BudgetCurve:
 
     def affordable(self, plan: Budget) -> list[str]:
         """The actions that could be given to everybody, at each client if the plan says so."""
-        curves = self._where(plan)
+        curves = self.where(plan)
         return [a for a in self.actions if all(own._arms[a][1] <= plan.limit for own in curves)]
 
-    def done(self, client: str = GLOBAL) -> tuple[Estimate, Estimate]:
+    def done(self) -> tuple[Estimate, Estimate]:
         """The logging policy: its gain over the same action for everybody, and its spending."""
-        curve, last = self.of(client), len(self.prices) + len(self.actions)
-        return curve._estimate_at(last, _GAIN), curve._estimate_at(last, _COST)
+        last = len(self.prices) + len(self.actions)
+        return self._estimate_at(last, _GAIN), self._estimate_at(last, _COST)
 
     # --- the clients' reports in their mixture ---------------------------------------------------
 
@@ -205,12 +199,6 @@ class BudgetCurve:
         rest = slice(len(self.prices), -1)
         pairs = zip(self._gains[rest].tolist(), self._spending[rest].tolist(), strict=True)
         return dict(zip(self.actions, pairs, strict=True))
-
-    def _where(self, plan: Budget) -> list["BudgetCurve"]:
-        """Where a budget is to hold: at each client, or for all together."""
-        return (
-            [self.of(client) for client in sorted(self.clients)] if plan.is_per_client else [self]
-        )
 
     # --- prices ----------------------------------------------------------------------------------
 
@@ -252,13 +240,13 @@ class BudgetCurve:
 
     def _first_within(self, budget: float, errors: float) -> int | None:
         """The first of the prices at which the budget is kept."""
-        within = (p for p in range(len(self.prices)) if self._reach(p, errors) <= _up_to(budget))
-        return next(within, None)
+        kept = (place for place, at in enumerate(self.prices) if self._keeps(at, budget, errors))
+        return next(kept, None)
 
-    def _reach(self, place: int, errors: float) -> float:
-        """The spending at a price of the grid, with so many of its errors."""
-        spent = self._estimate_at(place, _COST)
-        return spent.value + errors * spent.standard_error
+    def _keeps(self, price: float, budget: float, errors: float) -> bool:
+        """Whether spending at a price, with so many of its errors, is within the budget."""
+        spent = self._estimate(price, _COST)
+        return spent.value + errors * spent.standard_error <= budget * (1 + _ROUNDING)
 
     def _is_step(self, place: int) -> bool:
         """Whether no price between this one and the one before gives a policy in between.
@@ -280,8 +268,7 @@ class BudgetCurve:
         low, high = self.prices[place - 1], self.prices[place]
         for _ in range(_HALVINGS):  # with the error of lying between two prices
             middle = (low + high) / 2
-            spent = self._estimate(middle, _COST)
-            keeps = spent.value + errors * spent.standard_error <= _up_to(budget)
+            keeps = self._keeps(middle, budget, errors)
             low, high = (low, middle) if keeps else (middle, high)
         return high
 
@@ -351,11 +338,6 @@ class BudgetCurve:
             of_rows=sum(part.of_rows for part in parts),
             degrees_of_freedom=int(total**2 / spread * (1 + 1e-9)) if spread > 0 else _BOUNDLESS,
         )
-
-
-def _up_to(budget: float) -> float:
-    """The budget, with a tolerance for rounding errors."""
-    return budget * (1 + _ROUNDING)
 
 
 def _times(estimate: Estimate, share: float) -> Estimate:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.results.spending.budget_curve import BudgetPoint
 from fedopl.results.value_tables import arm_name
@@ -27,16 +28,19 @@ def verdict_within(record: "Record") -> str | None:
     if record.curve is None or record.study.budget is None:
         return None
     point = record.within_budget()
-    low, high = point.gain.interval()
+    (low, high), who = point.gain.interval(), point.named("the learned policy")
     beats = "gains" if low > 0 else "loses" if high < 0 else "does not demonstrably gain"
-    who = "the learned policy" if point.candidate is None else f"'{point.candidate}'"
     if record.valued_as != record.chosen != arm_name(record.curve.against):
         who = f"the best candidate of the other folds (of all rows {who})"
     return (
-        f"Within the budget, {budget_in_words(record)}, {who} {beats} "
-        f"{point.gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g}) over giving everybody "
-        f"'{record.curve.against}'. {spending_in_words(point)}{who_told(record)}"
+        f"Within the budget, {budget_in_words(record)}, {who} {beats} {_gain(point.gain)} over "
+        f"giving everybody '{record.curve.against}'. {spending_in_words(point)}{who_told(record)}"
     )
+
+
+def _gain(gain: Estimate) -> str:
+    low, high = gain.interval()
+    return f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
 
 
 def spending_in_words(point: BudgetPoint, who: str = "It") -> str:
@@ -86,36 +90,18 @@ def point_in_words(record: "Record", point: BudgetPoint) -> str:
     if curve is None:
         return ""
     where = "" if point.client == GLOBAL else f" at {point.client}"
-    low, high = point.gain.interval()
-    who = "the policy" if point.candidate is None else f"'{point.candidate}'"
+    told = who_told(record) if point.client == GLOBAL else ""
     lines = [
-        f"With a budget of {point.budget:.4g}{where} {who} gains {point.gain.value:+.4g} "
-        f"(95 % interval {low:.4g} to {high:.4g}) over giving everybody '{curve.against}', at a "
-        f"price of {point.price:.4g}. {spending_in_words(point)}"
-        + (who_told(record) if point.client == GLOBAL else "")
+        f"With a budget of {point.budget:.4g}{where} {point.named('the policy')} gains "
+        f"{_gain(point.gain)} over giving everybody '{curve.against}', at a price of "
+        f"{point.price:.4g}. {spending_in_words(point)}{told}"
     ]
     for other in curve.of(point.client).alternatives(point.budget):
         who = f"giving everybody '{other.action}'"
         if other.share is not None:
             who = f"drawing lots for '{other.action}', {other.share:.0%} of people,"
-        low, high = other.gain.interval()
-        lines.append(
-            f"For the same, {who} gains {other.gain.value:+.4g} (95 % interval {low:.4g} to "
-            f"{high:.4g})."
-        )
+        lines.append(f"For the same, {who} gains {_gain(other.gain)}.")
     return "\n".join(lines)
-
-
-def _unaffordable(record: "Record") -> str:
-    """The results of other candidates, if candidates are compared."""
-    if not record.study.policy.compares_candidates:
-        return ""
-    evaluation = record.study.evaluation
-    valued = "values" if evaluation.is_cross_fitted else "values on training rows"
-    return (
-        f"The candidate is the best of those within the budget, by {valued} and spending on "
-        f"{evaluation.rows_valued}; others may be worth more and spend more."
-    )
 
 
 def budget_notes(record: "Record") -> list[str]:
@@ -128,12 +114,16 @@ def budget_notes(record: "Record") -> list[str]:
             f"The study has a budget, {budget_in_words(record)}; what these policies spend was not "
             "asked."
         ]
-    unaffordable = _unaffordable(record)
     dear = [f"'{a}'" for a in curve.actions if a not in curve.affordable(budget)]
     others = f"giving everybody {' or '.join(dear)} is not within the budget, and " if dear else ""
     notes = [f"Of what is below, {others}what clients learn alone ignores the budget."]
-    if unaffordable:
-        notes.append(unaffordable)
+    if curve.names:
+        evaluation = record.study.evaluation
+        valued = "values" if evaluation.is_cross_fitted else "values on training rows"
+        notes.append(
+            f"The candidate is the best of those within the budget, by {valued} and spending on "
+            f"{evaluation.rows_valued}; others may be worth more and spend more."
+        )
     spent = curve.done()[1]
     if spent.value > budget.limit:
         notes.append(
@@ -155,12 +145,9 @@ def budget_notes(record: "Record") -> list[str]:
 
 def point_as_json(point: BudgetPoint) -> dict[str, object]:
     """A point as JSON."""
-    numbers = {name: getattr(point, name) for name in ("budget", "confidence", "price")}
-    estimates = {
-        name: {**vars(getattr(point, name)), "interval": getattr(point, name).interval()}
-        for name in ("spending", "gain", "at_budget")
-    }
-    others = {name: getattr(point, name) for name in ("one_more", "chance_over", "dearer")}
-    client = None if point.client == GLOBAL else point.client
-    candidate = {} if point.candidate is None else {"candidate": point.candidate}
-    return {"client": client, **candidate, **numbers, **estimates, **others}
+    absent = {"policy"} if point.candidate else {"policy", "candidate"}
+    found = {name: own for name, own in vars(point).items() if name not in absent}
+    for name in ("spending", "gain", "at_budget"):
+        estimate: Estimate = found[name]
+        found[name] = {**vars(estimate), "interval": estimate.interval()}
+    return {**found, "client": None if point.client == GLOBAL else point.client}
