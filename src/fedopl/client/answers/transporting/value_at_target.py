@@ -20,6 +20,7 @@ from fedopl.client.answers.transporting.transported_rows import (
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
+from fedopl.messages.evaluation.policy_fields import valued_split
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.target.joint_values import JointValues, ValueJointly
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget
@@ -96,7 +97,8 @@ def _excess(
     if not space.scored.adds_variance:
         return 0.0
     arms = np.tile(np.arange(space.study.n_actions), (len(decided), 1))
-    return space.scored.added_covariances(np.column_stack([decided, arms]), weights)
+    rows = space.rows(valued_split(space.study))
+    return space.scored.added_covariances(rows, np.column_stack([decided, arms]), weights)
 
 
 def _nothing(space: Workspace, source: SourceRows) -> dict[str, Any]:

@@ -120,8 +120,9 @@ class _Path:
 
     def with_excess(self, found: list[JointEstimate], space: Workspace) -> list[JointEstimate]:
         """With what gains vary by, and rows at hand do not show."""
-        whole, excess = space.whole, space.scored.excess
+        whole = space.whole
         rows = whole.rows(self._split)
+        excess, changes = space.scored.excess[rows], space.scored.changes[rows]
         weight = space.data.weights_of(rows)
         row, wider = np.arange(len(excess)), []
         without = self._alike(self._against, whole.data.contexts[rows])
@@ -129,7 +130,7 @@ class _Path:
             own = np.where(decided == without, 0.0, excess[row, decided] + excess[row, without])
             covariances = np.array(one.covariances)
             covariances[0, 0] += max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
-            if (changes := space.scored.changes).any():
+            if changes.any():
                 # What was done, last, is known and needs no score.
                 apart = changes[row, decided] * (place < len(found) - 1) - changes[row, without]
                 covariances[0, 0] += variance_of_changes(apart, weight)
