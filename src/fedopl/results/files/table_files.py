@@ -63,8 +63,7 @@ def _policies_csv(table: ValueTable | ImprovementTable) -> str:
 def _gains_csv(table: GainTable | PersonalTable) -> str:
     groups = iter(table.groups_by_row())
     rows = (
-        (r.against, r.client, *astuple(r.estimate), next(groups), *r.interval)
-        for r in table.rows
+        (r.against, r.client, *astuple(r.estimate), next(groups), *r.interval) for r in table.rows
     )
     return _csv(("against", "client", *_ESTIMATE, "groups", "low", "high"), rows)
 
