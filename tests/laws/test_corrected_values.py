@@ -62,7 +62,7 @@ def test_what_both_models_miss_is_put_right_for_the_most_part(monkeypatch):
 def test_values_are_the_more_unsure_the_more_they_move(monkeypatch):
     space = scored(confounded(0))
     value, error = value_of_pill(space)
-    changes = space.scored.changes
+    changes = space.scored.changes[space.rows(RowSplit.EVALUATION)]
     moved = changes[:, 1].mean()
     monkeypatch.setattr(corrected_scores, "_BY_SQUARES", 0.0)
     same, narrower = value_of_pill(scored(confounded(0)))
@@ -101,7 +101,8 @@ def test_a_changed_score_is_that_of_the_better_outcome_model(monkeypatch):
     added = found[0].products.of(space.data.contexts[rows])
     took = np.eye(len(ACTIONS))[space.data.actions[rows]]
     chances = space.propensities.of(space.whole)[rows]
-    np.testing.assert_allclose(space.scored.changes, added - took * added / chances, atol=1e-12)
+    changes = space.scored.changes[rows]
+    np.testing.assert_allclose(changes, added - took * added / chances, atol=1e-12)
 
 
 def test_scores_to_learn_from_stay_as_they_are(monkeypatch):
@@ -111,8 +112,16 @@ def test_scores_to_learn_from_stay_as_they_are(monkeypatch):
     np.testing.assert_array_equal(space.scores[rows], before.scores[rows])
     held_out = space.rows(RowSplit.EVALUATION)
     np.testing.assert_allclose(
-        space.scores[held_out] - before.scores[held_out], space.scored.changes, atol=1e-12
+        space.scores[held_out] - before.scores[held_out],
+        space.scored.changes[held_out],
+        atol=1e-12,
     )
+    # To value what was not learned, all rows change.
+    valued, valued_before = (
+        next(iter(one.scored.evaluated(one.unscored_chunks()))).scores for one in (space, before)
+    )
+    np.testing.assert_allclose(valued - valued_before, space.scored.changes, atol=1e-12)
+    assert np.abs(space.scored.changes[rows]).max() > 0.1
 
 
 def test_where_all_rows_are_valued_each_is_corrected_by_what_other_folds_show(monkeypatch):
@@ -154,7 +163,6 @@ CERTAIN = {
         confounded(0, known=True),
         {"nuisances": fedopl.NuisancePlan(propensity="known")},
     ),
-    "nothing held out": (confounded(0), {"evaluation": fedopl.EvaluationPlan(share=0)}),
     "nothing to find": (confounded(0, size=0.0), {}),
 }
 

@@ -90,11 +90,11 @@ def test_they_say_what_the_numbers_are_of_and_whose_policy_is_handed_out(several
 
 def test_all_exchanges_are_counted_and_the_first_splits_are_shown(several):
     page = words(render(several))
-    assert len(several.own_rounds) == 7
-    assert "19 exchanges with the clients" in page  # descriptions are of the first split alone
+    assert len(several.own_rounds) == 8
+    assert "23 exchanges with the clients" in page  # descriptions are of the first split alone
     assert "the first split's; 3 others had the like without descriptions" in page
     assert "4 answers" in page  # of each kind, from each client
-    assert [latest.exchange for latest in several.rounds] == list(range(19))
+    assert [latest.exchange for latest in several.rounds] == list(range(23))
     assert len(several.rounds) == expected_exchanges(several.study, 2)
     assert several.rounds[-1].trip + 1 == expected_trips(several.study, 2) == 12
 

@@ -40,7 +40,7 @@ class Choice:
 
 
 def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
-    """The policy to recommend, never an untried one; None if there are no values.
+    """The policy to recommend, never an untried one; None if what was learned has no value.
 
     Candidates demonstrably beat what was done and are shown to keep every guardrail. Among them, a
     constant arm comes before the learned policy, which is harder to follow. The learned policy
@@ -52,7 +52,7 @@ def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
         for row in record.improvements.rows
         if row.client == GLOBAL and row.policy in (record.chosen, *arms)
     }
-    if not found:
+    if not found or not record.gains.rows:
         return None
     thin = _thin(record, found)
     better = {

@@ -131,6 +131,7 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "in_doubt": finished.in_doubt,
         "evaluation": finished.study.evaluation.kind,
         "estimand": "way of learning" if finished.values_way_of_learning else "policy",
+        "valued_on_all_rows": _valued_on_all(finished),
         "net_of_costs": finished.study.net_costs is not None,
         "budget": _budget(finished),
         "chosen": finished.chosen,
@@ -158,6 +159,13 @@ def _as_json(finished: "Record") -> dict[str, Any]:
             for exchange, name, why in finished.refusals
         ],
     }
+
+
+def _valued_on_all(finished: "Record") -> list[str]:
+    """The policies of `values` and `improvements` that all rows value; others, held-out ones."""
+    names = dict.fromkeys(row.policy for row in finished.values.rows)
+    is_all = finished.study.evaluation.is_cross_fitted
+    return [name for name in names if is_all or name in finished.valued_on_all]
 
 
 def _membership(finished: "Record") -> dict[str, Any]:
@@ -257,14 +265,13 @@ def rows_as_json(
     table: "ValueTable | GainTable | ImprovementTable | PersonalTable", *names: str
 ) -> list[dict[str, Any]]:
     """Each row of the table with these fields, its estimate, and the estimate's groups."""
-    groups = table.groups()
     return [
         {
             **{name: getattr(row, name) for name in names},
             "client": row.client,
             **vars(row.estimate),
-            "groups": groups.get(row.client),
+            "groups": n_groups,
             "interval": row.interval,
         }
-        for row in table.rows
+        for row, n_groups in zip(table.rows, table.groups_by_row(), strict=True)
     ]

@@ -86,7 +86,7 @@ def learn(
         nuisances: "federated", "local", or a `NuisancePlan`, in which `outcome` may be a
             scikit-learn regressor, for rows in memory: it is combined with models from sums.
         evaluation: "cross-fitted": all rows are learned from, and value the way of learning, fold
-            by fold; or the share of rows held out for evaluation (with 0 no value is claimed); or
+            by fold; or the share of rows held out to value the policy (with 0 it is not valued); or
             "refit": a quarter is held out, and then the policy is learned once more, from all rows.
             "auto" is the first of cross-fitted, refit and 0.25 that can be. Or an `EvaluationPlan`,
             which also says whether clients describe decisions and overlap, and under how many

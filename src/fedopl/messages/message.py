@@ -131,6 +131,7 @@ class RowSplit(enum.Enum):
     FITTING = 3  # training rows but the first fold
     VALIDATION = 4  # the first fold of the training rows
     EACH_FOLD = 5  # training rows, which are all, each fold by versions that go without it
+    ALL = 6  # held-out ones included, to value what was not learned from any of them
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)

@@ -158,7 +158,7 @@ def _without_spread(record: Record) -> Iterator[Caution]:
     single = [
         name
         for name in valued_clients(record)
-        if record.values.of(LOGGING, name).degrees_of_freedom < 1
+        if record.gains.over(LOGGING, name).degrees_of_freedom < 1
     ]
     if single:
         weight = percent(sum(record.mixture[name] for name in single))

@@ -49,9 +49,10 @@ class Recommendation(NamedTuple):
 
 
 def recommend(record: Record) -> Recommendation:
-    """The recommendation by held-out rows; without such rows, none."""
+    """The recommendation by rows that the policy had not seen; without such rows, none."""
     if not record.study.evaluation.claims_values:
-        return _nothing("no rows were held out")
+        found = _nothing("no rows were held out")
+        return found._replace(detail=f"{found.detail} {record.which_rows}".strip())
     if record.in_doubt:
         return _nothing(f"{record.in_doubt} (see what to know first)")
     choice = choice_of(record, untried_by(record))
@@ -266,8 +267,8 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
     if choice is None and record.membership:
         return about
     if choice is None:
-        return (*about, (_valued_on(record), "none", "nothing can be claimed"))
-    used = record.values.of(record.chosen, GLOBAL).rows_used
+        return (*about, (_valued_on(record), "none", "nothing can be claimed of the policy"))
+    used = record.gains.over(LOGGING).rows_used
     # Under masks nobody is valued alone; who is lacking in a sum is left out of it.
     valued = _in_the_total(record) if adds_under_masks(record.study) else _valued(record)
     n_clients = plural(len(valued), "client")

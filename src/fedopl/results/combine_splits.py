@@ -1,7 +1,7 @@
 """Combines runs under several splits of the same rows into one record: medians and their spread."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -37,13 +37,16 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
     if not others:
         return first
     best_arm, share = _best_arm(records), study.evaluation.valued_share
+    of_all = first.valued_on_all
     return replace(
         first,
         study=study,
         best_arm=best_arm,
-        values=ValueTable(_medians([one.values for one in records], share)),
+        values=ValueTable(_medians([one.values for one in records], share, of_all)),
         gains=GainTable(_medians([one.gains for one in records], share)),
-        improvements=ImprovementTable(_medians([one.improvements for one in records], share)),
+        improvements=ImprovementTable(
+            _medians([one.improvements for one in records], share, of_all)
+        ),
         personal=PersonalTable(_medians([one.personal for one in records], share)),
         rounds=_in_a_row(one.rounds for one in records),
         reliance=_reliance([one for one in records if one.best_arm == best_arm], share),
@@ -55,7 +58,10 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
 
 
 def _refitted(valued: Record, study: Study, last: Record) -> Record:
-    """What was valued, with the policy that was then learned once more, from all rows."""
+    """What was valued, with the policy that was then learned once more, from all rows.
+
+    What was not learned is valued by scores that were, too.
+    """
     agreed = {"name": study.name, "seed": study.seed, "evaluation": study.evaluation}
     return replace(
         valued,
@@ -63,6 +69,8 @@ def _refitted(valued: Record, study: Study, last: Record) -> Record:
         policy=last.policy,
         mixture=last.mixture,
         rows=last.rows,
+        values=ValueTable(_estimated_by(last.values, valued.values)),
+        improvements=ImprovementTable(_estimated_by(last.improvements, valued.improvements)),
         row_weights=last.row_weights,
         statistics=last.statistics,
         tree=last.tree,
@@ -70,6 +78,17 @@ def _refitted(valued: Record, study: Study, last: Record) -> Record:
         described=last.described,
         rounds=_in_a_row([valued.rounds, last.rounds]),
         for_newcomers=None,
+    )
+
+
+def _estimated_by(
+    last: ValueTable | ImprovementTable, valued: ValueTable | ImprovementTable
+) -> tuple[Any, ...]:
+    """The rows of the table that was valued, with the estimates of the last, where it has some."""
+    known = last.by_cell()
+    return tuple(
+        replace(row, estimate=known[cell].estimate) if cell in known else row
+        for cell, row in valued.by_cell().items()
     )
 
 
@@ -82,17 +101,23 @@ def _best_arm(records: Sequence[Record]) -> str:
 
 
 def _medians(
-    tables: Sequence[ValueTable | GainTable | ImprovementTable | PersonalTable], share: float
+    tables: Sequence[ValueTable | GainTable | ImprovementTable | PersonalTable],
+    share: float,
+    of_all: Collection[str] = (),
 ) -> tuple[Any, ...]:
-    """The rows of the first split, each with the median over the splits that have it."""
+    """The rows of the first split, each with the median over the splits that have it.
+
+    One split is on this share of the rows, and on all of them for some policies.
+    """
     first, *others = [table.by_cell() for table in tables]
     rows = []
     for cell, row in first.items():
         same = [row, *(table[cell] for table in others if cell in table)]
+        own = 1.0 if cell[0] in of_all else share
         rows.append(
             replace(
                 row,
-                estimate=median_estimate([one.estimate for one in same], share=share),
+                estimate=median_estimate([one.estimate for one in same], share=own),
                 level=max(one.level for one in same),
             )
         )

@@ -57,7 +57,7 @@ class Valuation:
     @classmethod
     def of(cls, record: "Record") -> Self:
         """The valuation of a run's policy by all its clients, if all were asked."""
-        names = {row.client for row in record.values.rows} - {GLOBAL}
+        names = {row.client for row in record.gains.rows} - {GLOBAL}
         return cls(
             policy=policy_digest(record.policy),
             values=record.values.rows,

@@ -27,7 +27,7 @@ def who_changed(membership: Membership) -> str:
 def known_of_it(record: "Record", membership: Membership) -> str:
     """The known value of the policy, and for which clients, in one or two plain sentences."""
     known = membership.of_policy(record.policy)
-    told = sorted({row.client for row in known.values})
+    told = sorted({row.client for row in known.gains})
     others = sorted(set(record.rows) - set(told))
     since = f"The policy was solved again after {who_changed(membership)}"
     if not told:

@@ -11,6 +11,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.model_fit import ModelFit
+from fedopl.results.value_tables import arm_name
 from fedopl.study.mixture import renormalised
 
 if TYPE_CHECKING:
@@ -125,9 +126,10 @@ def trimming_matters(record: "Record") -> list[ActionFit]:
 
 
 def stated_error(record: "Record", client: str) -> float:
-    """The standard error of the learned policy's value; 0 where none is stated."""
-    rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, client)]
-    return rows[0].estimate.standard_error if rows else 0.0
+    """The standard error of the learned policy's value, else the best arm's; 0 without any."""
+    rows = {r.policy: r.estimate for r in record.values.rows if r.client == client}
+    found = rows.get(record.chosen, rows.get(arm_name(record.best_arm)))
+    return found.standard_error if found else 0.0
 
 
 def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:

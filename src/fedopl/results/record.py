@@ -63,6 +63,10 @@ _OF_OTHER_ROWS = (
     "All rows are valued. This assumes that none of the policies was learned from these rows: on "
     "those,\na policy looks better than it is."
 )
+_NOT_LEARNED = (
+    "What nothing was learned for, an action for everybody and what was done, is valued on all rows"
+)
+_NOT_CHOSEN = "Every candidate, and what was done, is valued on all rows"
 _MEDIANS = (
     "Values and gains are medians over {n} splits of the same rows; their errors include how "
     "far the\nsplits differ. The policy itself is that of the first split."
@@ -364,6 +368,7 @@ class Record:
             fill(_WAY_OF_LEARNING.format(self.learned_alike), _LINE): is_way and not is_chosen,
             _WAY_OF_CHOOSING: is_way and is_chosen,
             _OF_OTHER_ROWS: self.study.evaluation.is_cross_fitted and not is_way,
+            fill(self.which_rows, _LINE): bool(self.valued_on_all),
             _MEDIANS.format(n=len(self.splits)): bool(self.splits),
             self._net: bool(self._net),
             _WRONG: self.in_doubt == TOO_SIMPLE,
@@ -376,6 +381,31 @@ class Record:
         """Whether values are of policies learned in the same way, not of the policy itself."""
         plan = self.study.evaluation
         return (plan.is_cross_fitted or plan.refits) and not self.study.evaluates
+
+    @property
+    def valued_on_all(self) -> frozenset[str]:
+        """What is valued on more rows than what was learned: all rows, as it was not learned."""
+        if self.study.evaluation.is_cross_fitted:
+            return frozenset()
+        gains = [row.estimate.n_rows for row in self.gains.rows if row.client == GLOBAL]
+        values = {row.policy: row.estimate for row in self.values.rows if row.client == GLOBAL}
+        most = max(gains, default=0)
+        return frozenset(name for name, found in values.items() if found.n_rows > most)
+
+    @property
+    def which_rows(self) -> str:
+        """Which values are of all rows and which are not, in words; empty if none differ."""
+        if not self.valued_on_all:
+            return ""
+        if self.chosen in self.valued_on_all or self.study.policy.compares_candidates:
+            if self.gains.rows:
+                own = "Gains are those of the one that was chosen, on held-out rows"
+                return f"{_NOT_CHOSEN}. {own}, which had no say in that."
+            return f"{_NOT_CHOSEN}. What is gained by choosing is not: all rows had a say in that."
+        who = "the learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
+        if self.gains.rows:
+            return f"{_NOT_LEARNED}; other policies, and what {who} gains, on held-out rows."
+        return f"{_NOT_LEARNED}; {who} is not valued."
 
     @property
     def learned_alike(self) -> str:
@@ -413,6 +443,7 @@ class Record:
         arms = {arm_name(action) for action in self.study.actions}
         others = arms - {arm_name(self.best_arm), self.chosen}
         shown = [table.without_clients(others) for table in (self.values, self.gains)]
+        shown = [table for table in shown if table.rows]
         everybody = {row.policy for row in self.improvements.rows}
         judged = [self.guardrails] if self.guardrails else []
         own = [self.personal] if self.personal else []

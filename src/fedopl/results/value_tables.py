@@ -120,7 +120,7 @@ class _Table(Generic[AnyRow]):
             self._policy: [getattr(row, self._policy) for row in self.rows],
             "client": [row.client for row in self.rows],
             **{name: [getattr(e, name) for e in found] for name in _NUMBERS_OF_ESTIMATE},
-            "groups": [self.groups().get(row.client) for row in self.rows],
+            "groups": [*self.groups_by_row()],
             "level": [row.level for row in self.rows],
             "low": [low for low, _ in intervals],
             "high": [high for _, high in intervals],
@@ -144,6 +144,21 @@ class _Table(Generic[AnyRow]):
             return {}
         # A client whose single group shows no spread does not count in the total.
         return {**found, GLOBAL: sum(n for n in found.values() if n > 1)}
+
+    def groups_by_row(self) -> list[int | None]:
+        """The number of groups behind each row: policies may be valued on different rows."""
+        n_rows: dict[str, dict[str, int]] = {}
+        for row in self.rows:
+            n_rows.setdefault(getattr(row, self._policy), {})[row.client] = row.estimate.n_rows
+        known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        found = []
+        for row in self.rows:
+            own = n_rows[getattr(row, self._policy)]
+            if (key := tuple(own.items())) not in known:
+                alike = [one for one in self.rows if n_rows[getattr(one, self._policy)] == own]
+                known[key] = replace(self, rows=tuple(alike)).groups()
+            found.append(known[key].get(row.client))
+        return found
 
     def with_regions(self, regions: Collection[str]) -> Self:
         """The table, in which these clients are aggregators that speak for several."""
@@ -176,11 +191,11 @@ class _Table(Generic[AnyRow]):
         """Headers and rows."""
         headers = ["client", "estimate", "standard error", "interval", "rows used"]
         cells, groups = [], self.groups()
-        for row in self.rows:
+        for row, n_groups in zip(self.rows, self.groups_by_row(), strict=True):
             (low, high), found = row.interval, row.estimate
             numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}"]
             numbers += [f"{low:.4g} to {high:.4g}", found.rows_used]
-            numbers += [f"{groups[row.client]:,}"] if groups else []
+            numbers += [f"{n_groups:,}"] if groups else []
             cells.append([getattr(row, self._policy), row.client, *numbers])
         return [self._heading, *headers, *["groups"] * bool(groups)], cells
 

@@ -56,7 +56,7 @@ def _exchanges_along(study: Study) -> int:
         exchanges, trips = _privately(study, study.privacy)
         return exchanges - trips
     describes, fits = study.evaluation.describe, TellFit.needed(study)
-    described = describes * study.evaluation.claims_values + fits
+    described = describes + fits + (study.evaluation.share > 0)
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
     along += SumContrasts.needed(study) + TellInteractions.needed(study)
@@ -87,7 +87,8 @@ def exchanges_to_evaluate(study: Study) -> int:
     screened = _n_screenings(study)
     screening = 2 + screened if screened else 0
     along = SumByFold.needed(study) + SumContrasts.needed(study)
-    return screening + scoring + study.evaluation.claims_values + along
+    valued = 1 + (study.evaluation.share > 0)  # also what was not learned, on all rows
+    return screening + scoring + valued + along
 
 
 def _n_screenings(study: Study) -> int:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fedopl.base.errors import OptionError
-from fedopl.base.labels import quoted
+from fedopl.base.labels import GLOBAL, quoted
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.kinds import misfit
@@ -23,6 +24,7 @@ from fedopl.results.value_tables import (
     ImprovementTable,
     ValueTable,
 )
+from fedopl.server.aggregate.evaluation import OnRows
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
 from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
@@ -101,8 +103,10 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
     candidates = Candidates(study, {})
     candidates.policies, candidates.rules = dict(learned.valued), []
     answers = value_privately(learned.totals, learned.valued, learned.models)
-    tables = candidates.tables(setting, answers, chosen) if answers else {}
+    tables: dict[str, Any] = {}
     if answers:
+        names = [*candidates.names(), *([LOGGING] if GLOBAL in answers else candidates.own)]
+        tables = candidates.tables(setting, chosen, OnRows(answers=answers, names=names))
         conversation.measure(answers.exchange, value=tables["values"].of(chosen).value)
     return Record(
         study=study,

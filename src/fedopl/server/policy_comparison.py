@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.errors import OptionError
-from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft, TellInteractions
 from fedopl.messages.evaluation.model_fit import ModelFit, TellFit
@@ -43,6 +42,7 @@ from fedopl.results.value_tables import (
     valued_as,
 )
 from fedopl.server.aggregate.evaluation import (
+    OnRows,
     gain_table,
     improvement_table,
     personal_table,
@@ -66,6 +66,7 @@ _VALUES_PER_ROW = 0.4
 _LEAST_SCORED = 0.999
 # What every client tells. Across folds, values are of those that were learned from fold by fold.
 _TOLD_BY_ALL = ("described", "fitted", "interactions")
+_OF_ALL = " of all rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +181,10 @@ class Candidates:
     ) -> Evaluated:
         """Values on rows not used for learning, and how decisions split, in one round trip.
 
-        Without held-out rows there are no values, unless each fold is valued by policies that were
-        learned without it. All clients of the setting are asked, unless `asked` names some. The
-        policy was learned at a price of what it spends, if there is a budget.
+        The learned policy is valued on held-out rows, if there are some, or each fold by one that
+        was learned without it. What was not learned is valued on all rows. All clients of the
+        setting are asked, unless `asked` names some. The policy was learned at a price of what it
+        spends, if there is a budget.
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
@@ -198,6 +200,11 @@ class Candidates:
             fields = self._fields_about({})
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
+        if not self.study.evaluation.is_cross_fitted:
+            fields = {"split": RowSplit.ALL, **self.fields(self.not_learned())}
+            queries[f"values{_OF_ALL}"] = EstimateValues(**fields)
+            for place, column in enumerate(guarded_columns(self.study), 1):
+                queries[f"outcome {column}{_OF_ALL}"] = EstimateValues(outcome=place, **fields)
         if describe:
             queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
         if describe and TellFit.needed(self.study):
@@ -208,8 +215,6 @@ class Candidates:
             versions = self.by_fold.get(chosen, ByFold()) if by_fold else ByFold()
             trees = [*versions.policies, tree]
             queries["leaves"] = ValueLeaves(trees=packed(trees, self.study)["trees"])
-        if not queries:
-            return Evaluated()
         clients = setting.weights if asked is None else asked
         found = conversation.together(clients, *queries.values())
         replies = dict(zip(queries, found, strict=True))
@@ -219,11 +224,13 @@ class Candidates:
             replies |= {name: replies[name] and replies[name].without(others) for name in told}
         everything = replies.get("values")
         shown = self._shown(everything, self.own)
-        tables = self.tables(setting, shown, chosen) if shown else {}
+        valued = OnRows(answers=shown, names=[*self.names(), *self.own]) if shown else None
+        of_all = self._of_all(replies.get(f"values{_OF_ALL}"))
+        tables = self.tables(setting, chosen, valued, of_all)
         answers = self._shown(everything, [LOGGING, LOCAL])
         if answers:
-            valued = tables["values"].of(self.valued_as(chosen))
-            conversation.measure(answers.exchange, value=valued.value)
+            value = tables["values"].of(self.valued_as(chosen)).value
+            conversation.measure(answers.exchange, value=value)
         return Evaluated(
             **tables,
             judged=self._judged(setting, replies, answers) if answers else JudgedOutcomes(),
@@ -239,27 +246,45 @@ class Candidates:
         self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]
     ) -> JudgedOutcomes:
         """Values of further outcomes, and verdicts on guardrails."""
-        found = {
-            column: replies[f"outcome {column}"] or {} for column in guarded_columns(self.study)
-        }
-        return judge_guardrails(setting, found, [*self.names(), LOGGING, LOCAL], valued)
+        names = [*self.names(), LOGGING, LOCAL]
 
-    def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
-        """Tables of the candidates' values, and of the chosen one's gains over others."""
-        names = [*self.names(), *([LOGGING] if GLOBAL in answers else self.own)]
-        # If candidates are compared, intervals hold for all of them together (Bonferroni).
-        level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
-        found: dict[str, Any] = {
-            "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
-            "gains": gain_table(answers, setting.weights, names, chosen, self.valued_as(chosen)),
-            "improvements": improvement_table(answers, setting.weights, names),
-            **self._personal_table(setting, answers, chosen),
+        def on_rows(what: str, told: Mapping[str, Values]) -> list[OnRows]:
+            of_all = self._of_all(replies.get(f"{what}{_OF_ALL}"))
+            return [*([of_all] if of_all else []), OnRows(answers=told, names=names)]
+
+        told = {
+            column: on_rows(f"outcome {column}", replies[f"outcome {column}"] or {})
+            for column in guarded_columns(self.study)
         }
+        return judge_guardrails(setting, told, names, on_rows("values", valued))
+
+    def tables(
+        self,
+        setting: Setting,
+        chosen: str,
+        valued: OnRows | None,  # all policies
+        of_all: OnRows | None = None,  # those that were not learned, on all rows
+    ) -> dict[str, Any]:
+        """Tables of the candidates' values, and of the chosen one's gains over others."""
+        each = [on for on in (of_all, valued) if on]
+        there = {name for on in each for name in on.names}
+        names = [name for name in (*self.names(), *self.own) if name in there]
+        # If candidates are compared, intervals hold for all of them together (Bonferroni).
+        level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates and names else 0.95
+        weights, sign = setting.weights, self.study.reward_sign
+        found: dict[str, Any] = {
+            "values": value_table(each, weights, names, level, sign),
+            "improvements": improvement_table(each, weights, names),
+        }
+        if valued:
+            own, as_valued = list(valued.names), self.valued_as(chosen)
+            found["gains"] = gain_table(valued.answers, weights, own, chosen, as_valued)
+            found |= self._personal_table(setting, valued.answers, chosen)
         regions = self.study.aggregators
         return {name: table.with_regions(regions) for name, table in found.items()}
 
     def _personal_table(
-        self, setting: Setting, answers: Answers[Values], chosen: str
+        self, setting: Setting, answers: Mapping[str, Values], chosen: str
     ) -> dict[str, PersonalTable]:
         """Gains of personal policies over the shared, local and logging policies and best arm."""
         if self.others is None:
@@ -272,6 +297,16 @@ class Candidates:
     def names(self) -> list[str]:
         """The candidates' names, in the order of clients' answers."""
         return [*self._asked({})]
+
+    def not_learned(self) -> list[str]:
+        """The candidates that no row was learned from: arms, and those that the study names."""
+        given = {*map(arm_name, self.study.actions), *self.study.candidates}
+        return [name for name in self.names() if name in given]
+
+    def _of_all(self, answers: Answers[Values] | None) -> OnRows | None:
+        """What all rows say of them and, next to last, of what was done."""
+        names = [*self.not_learned(), LOGGING, ""]
+        return OnRows(answers=answers, names=names) if answers else None
 
     def _asked(self, beside: Mapping[str, Version | ByFold]) -> dict[str, Version | ByFold]:
         """All that is valued, in the order of clients' answers: candidates first."""
@@ -347,7 +382,7 @@ def room_for_policies(setting: Setting, n_asked: int) -> int:
     if study.aggregators:
         return 0  # how few rows a member has, nobody here knows
     plan = study.evaluation
-    held_out = 1.0 if plan.is_cross_fitted else plan.share / (1 - plan.share)
+    held_out = plan.share / (1 - plan.share) if plan.share else 1.0
     fewest = min(setting.rows[name] for name in setting.weights) * held_out
     by_rows = int(_VALUES_PER_ROW * fewest) - n_asked - N_OWN_CANDIDATES - study.personalises
     return max(0, min(most_in_query(study) - n_asked, by_rows))

@@ -138,8 +138,8 @@ class EvaluationPlan(Checked):
         default=0.0,
         ge=0,
         le=0.5,
-        description="share of rows held out, 0 or 0.05 to 0.5; with 0, no value is claimed. Said "
-        "without a kind, these rows are held out; default: a quarter, if any have to be",
+        description="share of rows held out, 0 or 0.05 to 0.5; with 0, the learned policy is not "
+        "valued. Said without a kind, these rows are held out; default: a quarter, if any must be",
     )
     describe: bool = Field(
         default=True, description="clients report how decisions split, and how likely actions were"

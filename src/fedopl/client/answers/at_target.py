@@ -205,7 +205,8 @@ def _excess(
     if not space.scored.adds_variance:
         return 0.0
     arms = np.tile(np.arange(space.study.n_actions), (len(decided), 1))
-    return space.scored.added_covariances(np.column_stack([decided, arms]), weights)
+    rows = space.rows(valued_split(space.study))
+    return space.scored.added_covariances(rows, np.column_stack([decided, arms]), weights)
 
 
 def _means(

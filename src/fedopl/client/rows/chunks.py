@@ -70,6 +70,8 @@ class Chunk:
         begins = self.folds.begins
         if split is RowSplit.EVALUATION:
             return slice(begins[-2], begins[-1])
+        if split is RowSplit.ALL:
+            return slice(0, begins[-1])
         if split is RowSplit.VALIDATION:
             return slice(0, begins[1])
         return slice(begins[1] if split is RowSplit.FITTING else 0, begins[-2])

@@ -42,6 +42,7 @@ _FOLDS_OF = {
     RowSplit.FITTING: slice(1, -1),
     RowSplit.VALIDATION: slice(0, 1),
     RowSplit.EVALUATION: slice(-1, None),
+    RowSplit.ALL: slice(None),
 }
 _Part = TypeVar("_Part")
 

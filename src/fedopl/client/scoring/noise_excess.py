@@ -12,41 +12,37 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.decompositions import eigh
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring.cross_fit import Nuisances
-from fedopl.messages.message import RowSplit
 
 # From this propensity on, enough rows take the action to show the variance themselves.
 UNLIKELY = 0.1
 
 
 class NoiseExcess:
-    """The expected less the observed variation of scores, for the rows that values are over."""
+    """The expected less the observed variation of scores, for each row."""
 
-    def __init__(self, n_actions: int, clip: float | None, valued: RowSplit) -> None:
-        self._clip, self._valued = clip or 0.0, valued
+    def __init__(self, n_actions: int, clip: float | None) -> None:
+        self._clip = clip or 0.0
         self._squares, self._takers = np.zeros(n_actions), np.zeros(n_actions)
-        self._expected: list[FloatArray] = []  # (n_valued, n_actions), times σ² of the action
+        self._expected: list[FloatArray] = []  # (n_rows, n_actions), times σ² of the action
         self._observed: list[FloatArray] = []
 
     def add(self, chunk: Chunk, nuisances: Nuisances) -> None:
         """Take note of these rows; they are all in memory, and so all there are."""
-        valued = chunk.rows(self._valued)
-        if valued.start == valued.stop:
-            return
         data, actions = chunk.data, chunk.data.actions.astype(np.int64)
         row = np.arange(data.n_rows)
         residuals = np.nan_to_num(data.rewards - nuisances.outcome_means[row, actions])
         own, n_actions = chunk.training, len(self._takers)
         self._squares += np.bincount(actions[own], residuals[own] ** 2, n_actions)
         self._takers += np.bincount(actions[own], minlength=n_actions)
-        chances = nuisances.propensities[valued]
+        chances = nuisances.propensities
         unlikely = (chances > 0) & (chances < UNLIKELY)  # False where unknown
         safe = np.where(unlikely, np.maximum(chances, self._clip), 1.0)
         self._expected.append(np.where(unlikely, chances / safe**2, 0.0))
-        took = actions[valued][:, None] == np.arange(n_actions)
-        observed = (residuals[valued, None] / safe) ** 2
+        took = actions[:, None] == np.arange(n_actions)
+        observed = (residuals[:, None] / safe) ** 2
         self._observed.append(np.where(unlikely & took, observed, 0.0))
 
-    def found(self) -> FloatArray:  # (n_valued, n_actions)
+    def found(self) -> FloatArray:  # (n_rows, n_actions)
         """Expected less observed squares of what weights add to scores."""
         if not self._expected:
             return np.empty((0, len(self._takers)))

@@ -22,7 +22,6 @@ from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.description import CHANCE_CUTS
-from fedopl.messages.message import RowSplit
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
 _FROM = np.array([-np.inf, *CHANCE_CUTS])[:, None, None]  # where each bin of chances begins
@@ -176,7 +175,7 @@ class ScoredPart(NamedTuple):
     known: KnownScores
     support: "Support"
     sample: list[FittedRows]
-    excess: FloatArray  # (n_valued, n_actions), no rows where rows are on disk
+    excess: FloatArray  # (n_rows, n_actions), no rows where rows are on disk
     limited: list[IntArray]  # (n_limited,)  few, as rows rarely take what they are unlikely to get
     unlimited: list[FloatArray]  # (n_limited,)
     in_memory: list[JustScored]  # all rows, none where they are on disk
@@ -200,15 +199,12 @@ def scored_chunks(
     """Score all rows, into the file if there is one."""
     chunks = rows.chunks()
     sampled: dict[int, slice] = {}
-    if plan.describe or (scorer.corrects and plan.claims_values and file is None):
+    if plan.describe or (scorer.corrects and file is None):
         starts = [own.start or 0 for own in chunks.chunks]
         sampled = dict(zip(starts, sampled_rows(rows.training_by_chunk), strict=True))
     if file:
         file.prepare()
-    valued = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
-    task = _Scoring(
-        scorer=scorer, file=file, sampled=sampled, describes=plan.describe, valued=valued
-    )
+    task = _Scoring(scorer=scorer, file=file, sampled=sampled, describes=plan.describe)
     return reduce(ScoredPart.plus, chunks.by_rows(task.scored).totals(_together))
 
 
@@ -224,7 +220,6 @@ class _Scoring:
     file: ScoreFile | None
     sampled: dict[int, slice]  # by the first row of a chunk, those that fit is judged by; or none
     describes: bool  # whether overlap is described
-    valued: RowSplit
 
     def scored(self, rows: slice, chunks: Iterable[Chunk]) -> Iterator[ScoredPart]:
         start = rows.start or 0
@@ -243,7 +238,7 @@ class _Scoring:
         if self.file:
             self.file.write(start, chunk.scores)
         else:  # rows that fill a disk show their variance themselves
-            noise = NoiseExcess(n_actions, self.scorer.plan.clip, self.valued)
+            noise = NoiseExcess(n_actions, self.scorer.plan.clip)
             noise.add(chunk, just.nuisances)
             excess = noise.found()
         return ScoredPart(

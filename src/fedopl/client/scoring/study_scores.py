@@ -70,8 +70,8 @@ class StudyScores:
     fit: FloatArray  # (n_actions, n_numbers)  whether models fit, in `FIT_NUMBERS`
     imbalance: FloatArray  # (2, n_actions, n_features + 1)
     interactions: FloatArray  # (n_actions, n_products, n_tests)  in `INTERACTION_TESTS`
-    excess: FloatArray  # (n_valued, n_actions)  of noise; no rows where rows are on disk
-    changes: FloatArray  # (n_valued, n_actions)  of their scores; no rows where nothing was found
+    excess: FloatArray  # (n_rows, n_actions)  of noise; no rows where rows are on disk
+    changes: FloatArray  # (n_rows, n_actions)  of their scores; no rows where nothing was found
     limited: IntArray  # (n_limited,)  rows whose weight is limited for learning, ascending
     unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
     models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
@@ -83,14 +83,14 @@ class StudyScores:
         return bool(self.excess.any() or self.changes.any())
 
     def added_covariances(
-        self, decided: IntArray, weights: FloatArray | None
+        self, rows: slice, decided: IntArray, weights: FloatArray | None
     ) -> FloatArray:  # (n_policies, n_policies)
-        """By how much more, for policies that decide so (n_rows, n_policies)."""
+        """By how much more of these rows, for policies that decide so (n_rows, n_policies)."""
         added = np.zeros((decided.shape[1], decided.shape[1]))
-        if self.excess.any():
-            added += added_covariances(self.excess, decided, weights)
-        if self.changes.any():
-            added += added_by_changes(self.changes, decided, weights)
+        if (excess := self.excess[rows]).any():
+            added += added_covariances(excess, decided, weights)
+        if (changes := self.changes[rows]).any():
+            added += added_by_changes(changes, decided, weights)
         return added
 
     def part(self, rows: slice) -> FloatArray:  # (n_rows, n_actions)
@@ -121,15 +121,16 @@ class StudyScores:
 
     def for_evaluation(self, chunk: ScoredChunk, start: int = 0) -> ScoredChunk:
         """The chunk that starts at this row, with scores as they value training rows."""
-        stop = start + chunk.data.n_rows
-        first, last = np.searchsorted(self.limited, [start, stop])
-        # Of held-out rows, which are fewer than all, scores have changed already.
-        corrected = self.changes.any() and len(self.changes) == len(self.values)
+        first, last = np.searchsorted(self.limited, [start, start + chunk.data.n_rows])
+        corrected = self.changes.any()
         if first == last and not corrected:
             return chunk
         rows, values = self.limited[first:last] - start, chunk.scores.copy()
         values[rows, chunk.data.actions[rows]] = self.unlimited[first:last]
-        return chunk.with_scores(values + self.changes[start:stop] if corrected else values)
+        if corrected:  # scores of held-out rows have changed already
+            n_training = chunk.training.stop
+            values[:n_training] += self.changes[start : start + n_training]
+        return chunk.with_scores(values)
 
 
 def score_chunks(
@@ -157,12 +158,12 @@ def score_chunks(
     else:
         (just,) = found.in_memory
         values = just.chunk.scores
-        if scorer.corrects and plan.claims_values and sample is not None:
-            split = RowSplit.TRAINING if plan.is_cross_fitted else RowSplit.EVALUATION
-            sample, changes = _corrected(scorer, just, hidden, sample, split)
-        if changes.any() and not plan.is_cross_fitted:  # then rows are learned from, too
+        if scorer.corrects and sample is not None:
+            sample, changes = _corrected(scorer, just, hidden, sample)
+        held_out = just.chunk.rows(RowSplit.EVALUATION)
+        if changes[held_out].any():  # nothing is learned from them
             values = values.copy()
-            values[just.chunk.rows(RowSplit.EVALUATION)] += changes
+            values[held_out] += changes[held_out]
     fit, interactions = NOTHING_FITTED, np.empty((0, 0, len(INTERACTION_TESTS)))
     if plan.describe and sample is not None:
         fit, interactions = fit_numbers(sample), interaction_tests(sample)
@@ -189,14 +190,14 @@ def _joined(parts: list[NDArray[Scalar]]) -> NDArray[Scalar]:
 
 
 def _corrected(
-    scorer: Scorer, just: JustScored, hidden: BoolArray, sample: FittedRows, split: RowSplit
+    scorer: Scorer, just: JustScored, hidden: BoolArray, sample: FittedRows
 ) -> tuple[FittedRows, FloatArray]:
     """The sample with what features do together in its means, and changes of valued scores."""
     without = scorer.masked | scorer.few_took | hidden
     found = find_products(sample, may_be_corrected(just.chunk, without))
     if found is None:
         return sample, np.empty((0, len(hidden)))
-    changes = changes_by(found, just.chunk, just.nuisances, scorer.plan.clip, split)
+    changes = changes_by(found, just.chunk, just.nuisances, scorer.plan.clip)
     return replace(sample, means=sample.means + found.out_of_fold), changes
 
 

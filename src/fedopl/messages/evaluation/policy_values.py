@@ -137,9 +137,11 @@ class EstimateValues(
     def most(cls, study: Study) -> int:
         """Those of valued rows, by each outcome, and values to choose by if they choose."""
         plan = study.mixture
-        found = 1 + study.policy.compares_candidates * len(study.left_out)
+        # Where rows are held out, what was not learned is valued on all rows, in another query.
+        found = (1 + len(guarded_columns(study))) * (1 + (study.evaluation.share > 0))
+        found += study.policy.compares_candidates * len(study.left_out)
         found += (study.linear.oracle == "direct") + (study.budget is not None)
-        found += len(guarded_columns(study)) + study.personalises * (MOST_PERSONAL - 1)
+        found += study.personalises * (MOST_PERSONAL - 1)
         if isinstance(plan, Minimax):
             found += plan.steps + MOST_TRIED
         if isinstance(plan, BestSkew):
@@ -161,6 +163,8 @@ class EstimateValues(
             return False
         is_valued = self.split in (RowSplit.EVALUATION, RowSplit.EACH_FOLD)
         if self.is_personal and (self.outcome or not is_valued):
+            return False
+        if self.split is RowSplit.ALL and study.evaluation.is_cross_fitted:
             return False
         folds = study.left_out[:-1] if self.split is RowSplit.TRAINING else ()
         if self.without not in (NO_FOLD, *folds):
@@ -242,8 +246,9 @@ def most_rows(study: Study, split: RowSplit, n_rows: int) -> float:
     """How many rows of a split there can be, given how many a client enrolled with, if it did."""
     if not n_rows:
         return math.inf
-    if split is not RowSplit.EVALUATION:
+    if split not in (RowSplit.EVALUATION, RowSplit.ALL):
         return n_rows + SLACK
     held_out = n_rows * study.evaluation.share / (1 - study.evaluation.share)
     without_groups = study.table is not None and study.table.group is None
-    return held_out * (1 if without_groups else MOST_BY_GROUPS) + SLACK * study.n_actions
+    most = held_out * (1 if without_groups else MOST_BY_GROUPS) + SLACK * study.n_actions
+    return most if split is RowSplit.EVALUATION else most + n_rows

@@ -145,7 +145,7 @@ def _table(record: Record, clients: list[str]) -> Table:
             word + (f"\n{g.number}{gap}({g.interval})" if g else "")
             for word, g in zip(words, gains, strict=True)
         ]
-        used = record.values.of(record.chosen, client).rows_used
+        used = record.gains.over(LOGGING, client).rows_used
         rows.append((client, used, *([count(groups[client])] if groups else []), *cells))
     unit, valued = OutcomeWords.of(record.study).name, record.study.evaluation.valued
     return Table(

@@ -19,6 +19,7 @@ from fedopl.report.words.policy_labels import (
 from fedopl.report.words.split_words import what_medians_are_of
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import budget_notes
+from fedopl.results.value_tables import LOCAL, LOGGING
 
 _MOST_DRAWN = 30  # policies in a figure
 _WORDS = {
@@ -39,36 +40,35 @@ _OF_OTHER_ROWS = (
 def held_out_values(record: Record) -> Section:
     """The section, or one sentence if nothing is known."""
     parts: tuple[Part, ...]
-    if record.values.rows:
+    if record.gains.rows:
         parts = (*_values(record), *_improvements(record), *_gains(record))
         parts = folded_if_doubted(record, (*parts, *moved_by_split(record)))
-    elif record.study.evaluation.claims_values:
-        rows = record.study.evaluation.valued("rows")
-        parts = (Text(f"No client reported values of {rows}, so no value is claimed."),)
+    elif record.values.rows:
+        parts = (*_values(record), *_improvements(record))
+        parts = (Text(f"{_no_rows(record)}."), *folded_if_doubted(record, parts))
     else:
-        parts = (Text("No rows were held out, so no value is claimed."),)
+        parts = (Text(f"{_no_rows(record)}, so no value is claimed."),)
     return Section(name="worth", title="What it is worth", parts=parts)
+
+
+def _no_rows(record: Record) -> str:
+    """Why no value of the policy is claimed."""
+    plan = record.study.evaluation
+    if plan.claims_values:
+        return f"No client reported values of {plan.valued('rows')}"
+    return "No rows were held out"
 
 
 def _values(record: Record) -> tuple[Part, ...]:
     outcome = OutcomeWords.of(record.study)
     spans = _labelled(record, {name: value_of(record, name) for name in _ordered(record)})
-    held_out = f"{record.values.of(record.chosen, GLOBAL).rows_used} rows"
-    if n_groups := record.values.groups().get(GLOBAL):
-        held_out += f" in {plural(n_groups, 'group')}"
     level = percent(next(iter(spans.values())).level)
     together = (
         ", which hold for all policies together" if record.study.policy.compares_candidates else ""
     )
-    where = f"({record.learned_alike})" if record.values_way_of_learning else _HELD_OUT
-    if where != _HELD_OUT and record.study.policy.compares_candidates:
-        where = _CANDIDATES
-    if record.study.evaluates and record.study.evaluation.is_cross_fitted:
-        where = _OF_OTHER_ROWS
     intro = (
-        f"Expected {outcome.name} per decision ({outcome.better}), estimated on {held_out} "
-        f"{where}, and weighed by the agreed mixture of clients. The lines "
-        f"are {level} intervals{together}. {what_medians_are_of(record)}{_net_of(record)}"
+        f"Expected {outcome.name} per decision ({outcome.better}), {_estimated_on(record)} The "
+        f"lines are {level} intervals{together}. {what_medians_are_of(record)}{_net_of(record)}"
     )
     table = Table(
         caption=f"Expected {outcome.name} per decision ({outcome.better})",
@@ -77,6 +77,27 @@ def _values(record: Record) -> tuple[Part, ...]:
     )
     axis = f"{outcome.name} per decision; {outcome.better}"
     return (Text(intro.rstrip()), _picture("values", spans, "Values of the policies", axis), table)
+
+
+def _estimated_on(record: Record) -> str:
+    """The rows that values are of, and how clients are weighed, in words."""
+    weighed = "weighed by the agreed mixture of clients."
+    if not record.gains.rows:
+        used = record.values.of(LOGGING).rows_used
+        return f"estimated on {used} rows, and {weighed} {record.which_rows}"
+    held_out = f"{record.gains.over(LOGGING).rows_used} rows"
+    if n_groups := record.values.groups().get(GLOBAL):
+        held_out += f" in {plural(n_groups, 'group')}"
+    is_way = record.values_way_of_learning
+    if record.valued_on_all:
+        alike = f" The learned policy is valued as {record.learned_alike}." * is_way
+        return f"{weighed} {record.which_rows} Of held-out rows, {held_out} were used.{alike}"
+    where = f"({record.learned_alike})" if is_way else _HELD_OUT
+    if is_way and record.study.policy.compares_candidates:
+        where = _CANDIDATES
+    if record.study.evaluates and record.study.evaluation.is_cross_fitted:
+        where = _OF_OTHER_ROWS
+    return f"estimated on {held_out} {where}, and {weighed}"
 
 
 def _net_of(record: Record) -> str:
@@ -96,9 +117,10 @@ def _improvements(record: Record) -> tuple[Part, ...]:
     words = verdict_words(record, _WORDS)
     intro = (
         f"What each policy gains over {SO_FAR}, decision by decision on the same rows. The "
-        f"{level} intervals hold for all {len(spans)} policies together, with 95 %: so the "
-        "recommendation may use any of them that lies above zero."
+        f"{level} intervals hold for all {len(spans)} policies together, with 95 %"
     )
+    may_use = ": so the recommendation may use any of them that lies above zero"
+    intro += f"{may_use * bool(record.gains.rows)}."
     table = Table(
         caption=f"Gain over {SO_FAR} in {unit} per decision (positive is better)",
         headers=("Policy", "Gain", f"{level} interval", "In words"),
@@ -116,8 +138,9 @@ def _gains(record: Record) -> tuple[Part, ...]:
     spans = _labelled(record, {name: gain_over(record, name) for name in others})
     words = verdict_words(record, _WORDS)
     intro = (
-        f"What {what} gains over each of the others, decision by decision on the same rows: "
-        "that is more precise than comparing the lines above. Positive is better."
+        f"What {what} gains over each of the others, decision by decision on the same "
+        f"{'held-out ' * bool(record.valued_on_all)}rows: that is more precise than comparing the "
+        "lines above. Positive is better."
     )
     table = Table(
         caption=f"Gain of {what} in {unit} per decision (positive is better)",
@@ -155,7 +178,8 @@ def _picture(name: str, spans: dict[str, Span], what: str, axis: str) -> Picture
 def _ordered(record: Record) -> list[str]:
     """The chosen policy first, then other policies, constant arms, the past, and local policies."""
     names = list(dict.fromkeys(row.policy for row in record.values.rows))
-    # Tables end with the past and with local policies; constant arms sort behind other policies.
-    others = [name for name in names[:-2] if name != record.chosen]
+    # The past and local policies are last; constant arms sort behind other policies.
+    last = [name for name in (LOGGING, LOCAL) if name in names]
+    others = [name for name in names if name not in (record.chosen, *last)]
     others.sort(key=lambda name: is_arm(record.study, name))
-    return [record.chosen, *others, *names[-2:]]
+    return [*(name for name in names if name == record.chosen), *others, *last]

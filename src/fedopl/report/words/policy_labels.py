@@ -118,11 +118,11 @@ def only_together(record: Record) -> bool:
 
     Under masks they are, too, for another reason.
     """
-    is_unnamed = bool(record.values.rows) and not valued_clients(record)
+    is_unnamed = bool(record.gains.rows) and not valued_clients(record)
     return is_unnamed and not adds_under_masks(record.study)
 
 
 def valued_clients(record: Record) -> list[str]:
-    """The clients that reported values, sorted."""
-    names = {row.client for row in record.values.rows} - {GLOBAL}
+    """The clients that reported values of what was learned, sorted."""
+    names = {row.client for row in record.gains.rows} - {GLOBAL}
     return sorted(names)

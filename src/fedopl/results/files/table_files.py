@@ -52,19 +52,18 @@ def _reliance_json(reliance: Reliance) -> str:
 
 
 def _policies_csv(table: ValueTable | ImprovementTable) -> str:
-    groups = table.groups()
+    groups = iter(table.groups_by_row())
     rows = (
-        (r.policy, r.client, *astuple(r.estimate), groups.get(r.client), r.level, *r.interval)
+        (r.policy, r.client, *astuple(r.estimate), next(groups), r.level, *r.interval)
         for r in table.rows
     )
     return _csv(("policy", "client", *_ESTIMATE, "groups", "level", "low", "high"), rows)
 
 
 def _gains_csv(table: GainTable | PersonalTable) -> str:
-    groups = table.groups()
+    groups = iter(table.groups_by_row())
     rows = (
-        (r.against, r.client, *astuple(r.estimate), groups.get(r.client), *r.interval)
-        for r in table.rows
+        (r.against, r.client, *astuple(r.estimate), next(groups), *r.interval) for r in table.rows
     )
     return _csv(("against", "client", *_ESTIMATE, "groups", "low", "high"), rows)
 

@@ -1,7 +1,8 @@
 """Values of policies in the mixture and at each client, with standard errors, from answers."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,6 +34,25 @@ from fedopl.study.mixture import Weights, renormalised
 _NOT_GIVEN = (LOGGING, LOCAL, PERSONAL, BEST_ARM, BEST_CANDIDATE)
 # The degrees of freedom of an estimate whose variance is zero.
 _BOUNDLESS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OnRows:
+    """What policies are worth on the same rows of each client."""
+
+    answers: Mapping[str, Values]
+    names: Sequence[str]  # of the policies, in the order of the answers
+
+    def unit(self, policy: str) -> FloatArray:  # (n_candidates,)
+        """The contrast that is the value of this policy."""
+        unit = np.zeros(len(self.names))
+        unit[self.names.index(policy)] = 1.0
+        return unit
+
+
+def of_all(valued: Iterable[OnRows], policies: Collection[str]) -> OnRows | None:
+    """The first rows that value all these policies; None if none do."""
+    return next((one for one in valued if {*policies} <= {*one.names}), None)
 
 
 def mixture_estimate(
@@ -104,17 +124,22 @@ def _whole(number: float) -> int:
 
 
 def value_table(
-    answers: Mapping[str, Values],
+    valued: Sequence[OnRows],
     weights: Weights,
     names: list[str],
     level: float,
     sign: float = 1.0,
 ) -> ValueTable:
-    """The value of every candidate, in the mixture and at each client, with the outcome's sign."""
+    """The value of every candidate, in the mixture and at each client, with the outcome's sign.
+
+    Each is from the first rows that value it.
+    """
     rows = []
-    for policy, unit in zip(names, np.eye(len(names)), strict=True):
-        for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, sign * unit)
+    for policy in names:
+        if (on := of_all(valued, [policy])) is None:
+            continue
+        for client, part in _parts(on.answers):
+            estimate = mixture_estimate(part, weights, sign * on.unit(policy))
             rows.append(ValueRow(policy=policy, client=client, estimate=estimate, level=level))
     return ValueTable(tuple(rows))
 
@@ -155,16 +180,16 @@ def personal_table(
 
 
 def improvement_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str]
+    valued: Sequence[OnRows], weights: Weights, names: list[str]
 ) -> ImprovementTable:
     """Every policy's gain over what was done, paired. The intervals hold for all together."""
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    policies = [name for name in names if name not in _NOT_GIVEN]
-    level = 1 - 0.05 / len(policies)  # Bonferroni
+    given = [name for name in names if name not in _NOT_GIVEN]
+    policies = {name: on for name in given if (on := of_all(valued, [name, LOGGING]))}
+    level = 1 - 0.05 / max(len(policies), 1)  # Bonferroni
     rows = []
-    for policy in policies:
-        for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, units[policy] - units[LOGGING])
+    for policy, on in policies.items():
+        for client, part in _parts(on.answers):
+            estimate = mixture_estimate(part, weights, on.unit(policy) - on.unit(LOGGING))
             rows.append(
                 ImprovementRow(policy=policy, client=client, estimate=estimate, level=level)
             )

@@ -1,11 +1,8 @@
 """Whether policies keep to guardrails, from every client's answers about further outcomes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.guardrail_tables import (
     GuardrailRow,
     GuardrailTable,
@@ -14,7 +11,7 @@ from fedopl.results.guardrail_tables import (
     judged,
 )
 from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
-from fedopl.server.aggregate.evaluation import mixture_estimate, value_table
+from fedopl.server.aggregate.evaluation import OnRows, mixture_estimate, of_all, value_table
 from fedopl.server.aggregate.setting import Setting
 from fedopl.study.guardrail import WHAT_WAS_DONE, Guardrail, guarded_columns
 
@@ -29,16 +26,16 @@ class JudgedOutcomes:
 
 def judge_guardrails(
     setting: Setting,
-    answers: Mapping[str, Mapping[str, Values]],
+    told: Mapping[str, Sequence[OnRows]],
     names: list[str],
-    valued: Mapping[str, Values],
+    valued: Sequence[OnRows],
 ) -> JudgedOutcomes:
-    """The verdict on every guardrail for every policy, from answers by outcome.
+    """The verdict on every guardrail for every policy, from what was `told` by outcome.
 
-    `names` are the candidates in the order of the answers. A verdict needs every client that
-    `valued` the policies to answer about the outcome, too. Bounds hold for all policies and
-    guardrails together (Bonferroni). So the probability is at most 1 − confidence that a policy
-    that breaks a guardrail is said to keep it, and the same holds the other way round.
+    A verdict needs every client that `valued` the policies on the same rows to answer about the
+    outcome, too. Bounds hold for all policies and guardrails together (Bonferroni). So the
+    probability is at most 1 − confidence that a policy that breaks a guardrail is said to keep it,
+    and the same holds the other way round.
     """
     outcomes, rows = [], []
     policies = [name for name in names if name != LOCAL]
@@ -47,14 +44,15 @@ def judge_guardrails(
         for guardrail in setting.study.guardrails.values()
         for name in policies
     )
-    for column in filter(answers.get, guarded_columns(setting.study)):
-        table = value_table(answers[column], setting.weights, names, 0.95)
+    for column in guarded_columns(setting.study):
+        answered = [own for own in told[column] if own.answers]
+        table = value_table(answered, setting.weights, names, 0.95)
         outcomes += [OutcomeRow(outcome=column, **vars(row)) for row in table.rows]
     for name, guardrail in setting.study.guardrails.items():
-        own = answers.get(guardrail.column, {})
-        own = own if set(valued) <= set(own) else {}
+        pairs = zip(told[guardrail.column], valued, strict=True)
+        by_all = [own for own, on in pairs if set(on.answers) <= set(own.answers)]
         level = 1 - 2 * (1 - guardrail.confidence) / max(n_unsure, 1)
-        found = own, setting, names
+        found = by_all, setting
         rows += [_judged(name, guardrail, policy, found, level) for policy in policies]
     return JudgedOutcomes(
         outcomes=OutcomeTable(tuple(outcomes)), guardrails=GuardrailTable(tuple(rows))
@@ -70,16 +68,17 @@ def _judged(
     name: str,
     guardrail: Guardrail,
     policy: str,
-    found: tuple[Mapping[str, Values], Setting, list[str]],
+    found: tuple[Sequence[OnRows], Setting],
     level: float,
 ) -> GuardrailRow:
-    answers, setting, names = found
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    against = units.get(reference_of(guardrail))
+    told, setting = found
+    against = reference_of(guardrail)
+    on = of_all(told, [policy, against])
+    answers = on.answers if on else {}
     known = {client: own for client, own in answers.items() if own.degrees_of_freedom > 0}
-    if against is None or not known:
+    if on is None or not known:
         return GuardrailRow(guardrail=name, policy=policy, verdict="not shown", level=level)
-    change = mixture_estimate(known, setting.weights, units[policy] - against)
+    change = mixture_estimate(known, setting.weights, on.unit(policy) - on.unit(against))
     verdict = judged(guardrail, change, level)
     return GuardrailRow(
         guardrail=name, policy=policy, verdict=verdict, level=level, estimate=change

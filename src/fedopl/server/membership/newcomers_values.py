@@ -42,7 +42,7 @@ def valued_by(
         gains=told.gains.rows,
         improvements=told.improvements.rows,
         in_doubt=tuple(name for name in sorted(newcomers) if _is_in_doubt(name, told, setting)),
-    ).by_clients(newcomers)
+    ).by_clients(newcomers if told.gains.rows else ())
     return valued, told
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.valuing.versions import Versions, decided_in, with_wider_variances
 from fedopl.client.disclosure.limits import RefusedError
@@ -16,10 +16,14 @@ from fedopl.client.local.personal_policy import chunks_without, n_rows_without
 from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
-from fedopl.client.scoring.study_scores import StudyScores
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import NO_FOLD, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import (
+    N_OWN_CANDIDATES,
+    NO_FOLD,
+    EstimateValues,
+    Values,
+)
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.guardrail import guarded_columns
@@ -72,7 +76,7 @@ def told_of(space: Workspace, split: RowSplit, found: JointEstimate | None) -> d
 
 def valued_chunks(space: Workspace, split: RowSplit) -> Pass[ScoredChunk]:
     """The rows with scores as they value; held-out rows only if there are enough."""
-    if split is RowSplit.EACH_FOLD:
+    if split in (RowSplit.EACH_FOLD, RowSplit.ALL):
         return space.scored.evaluated(space.unscored_chunks())
     if split is RowSplit.EVALUATION:
         space.check_held_out()
@@ -85,7 +89,7 @@ def _check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     n_rows = space.n_rows(split)
     few = max(MOST_UNSCORED * n_rows, 2 * space.limits.minimum_cell)
-    is_claimed = split in (RowSplit.EVALUATION, RowSplit.EACH_FOLD)
+    is_claimed = split in (RowSplit.EVALUATION, RowSplit.EACH_FOLD, RowSplit.ALL)
     if is_claimed and n_used < n_rows - few:
         raise RefusedError(RefusalCode.UNSCORED_DECISIONS)
 
@@ -93,21 +97,26 @@ def _check_not_selected(space: Workspace, split: RowSplit, n_used: int) -> None:
 def estimate(
     space: Workspace, split: RowSplit, asked: Sequence[Versions], without: int | None = None
 ) -> JointEstimate:
-    """Estimate these candidates, then what was done, then the client's own policy."""
+    """Estimate these candidates, then what was done, then the client's own policy.
+
+    That was learned from rows, so where all rows count, what was done stands in its place.
+    """
     scored, own = valued_chunks(space, split), list[Versions]()
     is_by_fold = split is RowSplit.EACH_FOLD
     if is_by_fold:
         own = [[policy.at(space.client).decide for policy in space.local_policies_by_fold]]
     elif split is RowSplit.EVALUATION:
         own = [[space.local_policy.at(space.client).decide]]
+    is_of_all = split is RowSplit.ALL
     summed = partial(_summed, space.study, split, asked, own, without)
     found = together(totals_of(by_workers(space, scored), summed)).estimate()
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
-    if own and space.scored.adds_variance:  # of rows in memory
+    if (own or (is_of_all and asked)) and space.scored.adds_variance:  # of rows in memory
         whole, rows = space.whole, space.whole.rows(split)
-        decided = np.column_stack([decided_in(whole, rows, one) for one in (*asked, *own)])
-        found = with_excess(found, space.scored, decided, whole.weights(rows))
+        decided = [decided_in(whole, rows, one) for one in (*asked, *own)]
+        added = space.scored.added_covariances(rows, np.column_stack(decided), whole.weights(rows))
+        found = with_excess(found, added)
     found = with_events(found, space.event_spread)
     return with_wider_variances(space, found, [*asked, (), *own]) if is_by_fold else found
 
@@ -158,13 +167,11 @@ def with_events(found: JointEstimate, size: float) -> JointEstimate:
     return replace(found, covariances=found.covariances + added)
 
 
-def with_excess(
-    found: JointEstimate, scores: StudyScores, decided: IntArray, weights: FloatArray | None
-) -> JointEstimate:
+def with_excess(found: JointEstimate, added: FloatArray) -> JointEstimate:
     """The same with what values vary by, and rows at hand do not show."""
-    added = scores.added_covariances(decided, weights)
-    # Outcomes as they were logged, next to last, have no weights.
-    places = [place for place in range(len(found.means)) if place != len(found.means) - 2]
+    # Outcomes as they were logged have no weights: next to last, or last, too, without an own one.
+    logged = len(found.means) - N_OWN_CANDIDATES
+    places = [place for place in range(len(found.means)) if place != logged][: len(added)]
     covariances = np.array(found.covariances)
     covariances[np.ix_(places, places)] += added
     return replace(found, covariances=covariances)

@@ -92,18 +92,17 @@ class _Path:
         """What gains vary by, and rows at hand do not show."""
         whole, scored = space.whole, space.scored
         rows = whole.rows(self._query.split)
-        weight, row = space.data.weights_of(rows), np.arange(len(scored.excess))
+        excess, changes = scored.excess[rows], scored.changes[rows]
+        weight, row = space.data.weights_of(rows), np.arange(len(excess))
         without = self._alike(self._query.against, whole.data.contexts[rows])
         each = [decided for decided, _ in self._decided(whole, rows)]
         found = []
         for place, decided in enumerate([*each, np.asarray(whole.data.actions[rows])]):
-            own = np.where(
-                decided == without, 0.0, scored.excess[row, decided] + scored.excess[row, without]
-            )
+            own = np.where(decided == without, 0.0, excess[row, decided] + excess[row, without])
             added = max(float(weight**2 @ own), 0.0) / float(weight.sum()) ** 2
-            if scored.changes.any():
-                moved = scored.changes[row, decided] * (place < len(each))
-                added += variance_of_changes(moved - scored.changes[row, without], weight)
+            if changes.any():
+                moved = changes[row, decided] * (place < len(each))
+                added += variance_of_changes(moved - changes[row, without], weight)
             found.append(added)
         return np.array(found)
 

@@ -21,17 +21,15 @@ _BY_SQUARES = 3.0
 
 
 def changes_by(
-    found: FoundProducts, chunk: Chunk, nuisances: Nuisances, clip: float | None, split: RowSplit
-) -> FloatArray:  # (n_valued, n_actions)
-    """What scores of the rows of this split change by; those of training rows, fold by fold."""
-    rows, contexts = chunk.rows(split), chunk.data.contexts
-    if split is RowSplit.EVALUATION:
-        changes = found.products.of(contexts[rows])
-    else:
-        own = [found.without(fold).of(contexts[at]) for fold, at in enumerate(chunk.fold_slices)]
-        changes = np.concatenate(own)
-    places = np.arange(len(changes)), chunk.data.actions[rows]
-    chances = np.maximum(nuisances.propensities[rows][places], clip or 0.0)
+    found: FoundProducts, chunk: Chunk, nuisances: Nuisances, clip: float | None
+) -> FloatArray:  # (n_rows, n_actions)
+    """What scores of the rows change by: of training rows fold by fold, then of held-out ones."""
+    contexts = chunk.data.contexts
+    own = [found.without(fold).of(contexts[at]) for fold, at in enumerate(chunk.fold_slices)]
+    held_out = found.products.of(contexts[chunk.rows(RowSplit.EVALUATION)])
+    changes = np.concatenate([*own, held_out])
+    places = np.arange(len(changes)), chunk.data.actions
+    chances = np.maximum(nuisances.propensities[places], clip or 0.0)
     known = chances > 0  # a row whose propensity is not known has no score
     changes[places] *= 1 - np.divide(1.0, chances, out=np.ones_like(chances), where=known)
     return changes
