@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import by_hand
 import numpy as np
 import pytest
 
@@ -343,29 +344,8 @@ def ascent_by_hand(spaces, fold, n_steps):
             for name, own in rows.items()
         }
 
-    most = {name: values(tree_for({**dict.fromkeys(rows, 0.0), name: 1.0}))[name] for name in rows}
-
-    def regrets(weights):
-        worth = values(tree_for(weights))
-        return np.array([most[name] - worth[name] for name in rows])
-
-    start = np.array([ROWS[name] for name in rows]) / sum(ROWS.values())
-    logs, tried, totals, played, spread = np.log(start), [], 0.0, 0.0, 0.0
-    reach = np.sqrt(-8 * logs.min() / n_steps)
-    for step in range(1, n_steps + 1):
-        now = np.exp(logs - logs.max())
-        now = now / now.sum()
-        found = regrets(dict(zip(rows, now, strict=True)))
-        tried.append((now, found.max()))
-        spread = max(spread, np.ptp(found))
-        totals, played = totals + found, played + now @ found
-        if (totals.max() - played) / step <= 0.05 * spread:
-            break
-        logs = logs + found * reach / spread
-    mean = np.mean([own for own, _ in tried], axis=0)
-    tried.insert(0, (mean, regrets(dict(zip(rows, mean, strict=True))).max()))
-    chosen = dict(zip(rows, min(tried, key=lambda one: one[1])[0], strict=True))
-    return chosen, tree_for(chosen)
+    start = {name: ROWS[name] / sum(ROWS.values()) for name in rows}
+    return by_hand.ascent(start, tree_for, values, n_steps)
 
 
 # --- leaves ---------------------------------------------------------------------------------------

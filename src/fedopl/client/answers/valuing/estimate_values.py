@@ -11,7 +11,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.valuing.versions import Versions, decided_in, with_wider_variances
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.passes import Pass, totals_of
-from fedopl.client.local.personal_policy import chunks_without, n_rows_without
+from fedopl.client.local.personal_policy import chunks_without
 from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
@@ -48,14 +48,13 @@ def values_on(
 ) -> Values:
     """The values of these candidates, if enough rows have scores for what they decide.
 
-    Of training rows, those of a fold may be left out, so that one may be chosen for it.
+    The rows of a fold may be left out, so that something may be chosen for it.
     """
     found = estimate(space, split, asked, without)
     check_not_selected(space, split, found.n_rows)
-    is_part = without is not None
     return Values(
         n_rows=found.n_rows,
-        of_rows=n_rows_without(space.study_rows, without) if is_part else space.n_rows(split),
+        of_rows=space.n_rows(split, without),
         degrees_of_freedom=found.degrees_of_freedom,
         means=found.means,
         covariances=found.covariances,
@@ -122,7 +121,7 @@ def _summed(
     """The scores of what candidates decide, the rewards, and those of the client's own policy."""
     sums = JointSums()
     for chunk in chunks_without(lambda: chunks, without):
-        rows = chunk.rows(split)
+        rows = chunk.rows(split, without)
         scores, rewards = chunk.scores[rows], net_rewards(chunk.data, rows, study)
         row = np.arange(len(scores))
         columns = [scores[row, decided_in(chunk, rows, one)] for one in asked]
