@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import t as student
 
 import fedopl
+from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import estimate_values
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.disclosure.limits import Limits
@@ -230,6 +231,25 @@ def by_fold(scores, x, fold, decided):
     return scores[np.arange(len(x)), each]
 
 
+def check_without(one, found, mixture, parties):
+    """What the others lose or gain by what they would learn without a client, for each fold."""
+    rest = {name: own for name, own in parties.items() if name != one.client}
+    shares = {name: mixture[name] / sum(mixture[n] for n in rest) for name in rest}
+    then, now = (
+        [
+            least_squares(own, {name: weights[name] for name in own}, others(fold))
+            for fold, weights in zip(FOLDS, found, strict=True)
+        ]
+        for own in (rest, parties)
+    )
+    apart = 0.0
+    for name, own in rest.items():
+        for _, x, scores, weights, fold in own.valued:
+            gains = by_fold(scores, x, fold, then) - by_fold(scores, x, fold, now)
+            apart += shares[name] * np.average(gains, weights=weights)
+    assert one.difference.value == pytest.approx(apart, rel=1e-9, abs=1e-12)
+
+
 # --- linear policies ------------------------------------------------------------------------------
 
 
@@ -240,6 +260,9 @@ def test_weights_of_linear_policies_are_found_without_each_fold(kind, weighted, 
     run = learned(made(3, weighted=weighted), mixture)
     parties = {name: Party(space) for name, space in sorted(seen["spaces"].items())}
     check(run, [own.decide for own in (*seen["by fold"], run.policy)], parties, search)
+    found = [search(parties, fold)[0] for fold in FOLDS]
+    for one in run.reliance.left_out:
+        check_without(one, found, run.mixture, parties)
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
@@ -251,6 +274,26 @@ def test_weights_of_regions_are_found_without_each_fold(kind, seen):
         name: Party(*(seen["spaces"][member] for member in regions[name])) for name in regions
     }
     check(run, [own.decide for own in (*seen["by fold"], run.policy)], members, search)
+
+
+def test_personal_policies_start_from_others_by_the_weights_of_their_fold(seen, monkeypatch):
+    told, answer = {}, HANDLERS[EstimateValues]
+
+    def spy(space, query):
+        told[space.client] = query
+        return answer(space, query)
+
+    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    mixture, search = SEARCHES["minimax"]
+    run = learned(made(3), mixture, personal="ridge")
+    parties = {name: Party(space) for name, space in sorted(seen["spaces"].items())}
+    weights = [search(parties, fold)[0] for fold in [*FOLDS, None]]
+    for client, query in told.items():
+        for version, fold in enumerate([*FOLDS, None]):
+            rest = {name: w for name, w in weights[version].items() if name != client}
+            expected = least_squares(parties, rest, others(fold))
+            sent = fedopl.LinearPolicy.from_numbers(query.others[version], run.study)
+            assert np.array_equal(sent.decide(CONTEXTS), expected(CONTEXTS))
 
 
 # --- candidates -----------------------------------------------------------------------------------

@@ -1,23 +1,18 @@
 """Policies solved from statistics, at a price of what the study's budget is about."""
 
-from fedopl.policies.by_fold import ByFold
 from fedopl.policies.policy import Policy
 from fedopl.results.spending.budget_curve import at_price
 from fedopl.results.spending.priced_trees import tree_at
 from fedopl.results.sums.any_mixture import Solved, Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.results.sums.tree_statistics import TreeStatistics
 from fedopl.study.mixture import Weights
 from fedopl.study.study import Study
 
 
 def solved_at(statistics: Statistics, weights: Weights, price: float, study: Study) -> Solved:
-    """The policy for these weights, for each fold if statistics are."""
-    if isinstance(statistics, StatisticsByFold):
-        each = (solved_at(own, weights, price, study) for own in statistics.each)
-        return ByFold(one for one in each if not isinstance(one, ByFold))
+    """The policy for these weights, with a price on what it spends if there is a budget."""
     if isinstance(statistics, FiniteStatistics):
         return statistics.solve_at(weights, price)
     if isinstance(statistics, ScoreStatistics | TreeStatistics):
