@@ -17,7 +17,8 @@ from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
-from fedopl.server.mixtures.value_queries import asking
+from fedopl.server.mixtures.minimax import minimax_weights
+from fedopl.server.mixtures.value_queries import asking, asking_without
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.study import Study
 
@@ -41,9 +42,21 @@ class Joined:
     def weights(self):
         return self.record.mixture
 
-    def ask(self, split=RowSplit.EVALUATION):
-        conversation = Conversation(self.study, InProcess(self.doors), Journal())
-        return asking(conversation, sorted(self.doors), split)
+    def ask(self):
+        return asking(self._conversation, sorted(self.doors))
+
+    @property
+    def ask_training(self):
+        return asking_without(self._conversation, sorted(self.doors), RowSplit.TRAINING)
+
+    @property
+    def _conversation(self):
+        return Conversation(self.study, InProcess(self.doors), Journal())
+
+    def climbed(self, regrets, ascent):
+        """The ascent from the mixture of the run."""
+        of_all = {None: self.statistics}, {None: self.weights}
+        return minimax_weights(*of_all, regrets, ascent)[None]
 
     def rows(self, client, split=RowSplit.TRAINING):
         """Contexts, scores and shares of a client's rows."""

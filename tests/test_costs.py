@@ -485,16 +485,21 @@ def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
         assert len(run.rounds) <= expected_exchanges(run.study, n_clients)
         return Counter(latest.query for latest in run.rounds)
 
+    for versions, more, evaluation in ((6, 4, "cross-fitted"), (1, 0, 0.25)):
+        rows = {"evaluation": evaluation}
+        usual = asked(**rows)
+        on_path = asked(mixture=fedopl.mixture.path("client 1"), **rows) - usual
+        by_fold = {} if usual["SumByFold"] else {"SumByFold": 1}
+        assert on_path == {**by_fold, "EstimateValues": versions * ceil(5 / (d + 3 + more))}
+        finite = asked(policy="finite", **rows)
+        on_path = asked(policy="finite", mixture=fedopl.mixture.path("client 1"), **rows) - finite
+        assert on_path == {"EstimateValues": 2 * versions}
+        assert asked(policy="finite", mixture="minimax", **rows) == finite
+        climbed = asked(mixture="minimax", **rows) - usual
+        assert set(climbed) == {"EstimateValues"}
+        each = ceil(n_clients / (d + 4 + more)) + 15 + 1
+        assert climbed["EstimateValues"] <= versions * each
     usual = asked()
-    on_path = asked(mixture=fedopl.mixture.path("client 1")) - usual
-    assert on_path == {"SumFitting": 1, "EstimateValues": ceil(5 / (d + 3))}
-    finite = asked(policy="finite")
-    on_path = asked(policy="finite", mixture=fedopl.mixture.path("client 1")) - finite
-    assert on_path == {"EstimateValues": 2}
-    assert asked(policy="finite", mixture="minimax") == finite
-    climbed = asked(mixture="minimax") - usual
-    assert set(climbed) == {"EstimateValues"}
-    assert climbed["EstimateValues"] <= ceil(n_clients / (d + 4)) + 15 + 1
     diagnosed = asked(diagnose=True) - usual
     assert diagnosed.pop("ClassifyContexts") <= 8
     assert diagnosed == {

@@ -117,7 +117,7 @@ def test_a_budget_for_a_table_needs_costs_and_a_run(tiny):
 def test_a_tree_keeps_to_a_budget_of_a_study_file(tiny):
     _with_budget(tiny)
     with tiny.study.open("a", encoding="utf-8") as study:
-        study.write('\n[policy]\nkind = "tree"\n\n[tree]\nbins = 8\n[evaluation]\nshare = 0.25\n')
+        study.write('\n[policy]\nkind = "tree"\n\n[tree]\nbins = 8\n')
     done = fedopl("run", tiny.study, "--clients", tiny.clients, "--out", tiny.out)
     assert done.code == 0, done.text
     assert "Within the budget, at most 0.2 euros per decision" in done.out

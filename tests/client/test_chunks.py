@@ -55,6 +55,22 @@ def test_every_split_is_the_rows_of_its_folds(cells):
         assert set(order[chunk.rows(split)]) == set(np.flatnonzero(rows)), split
 
 
+@given(CELLS, st.integers(0, N_FOLDS - 1))
+def test_without_a_fold_the_first_other_one_is_kept_back(cells, without):
+    _, dealt, order, chunk = chunk_of(cells)
+    left = np.flatnonzero(chunk.folds.of_row != without)
+    kept = 1 if without == 0 else 0
+    trains = (dealt.of_row != without) & (dealt.of_row < N_FOLDS)
+    expected = {
+        RowSplit.TRAINING: trains,
+        RowSplit.VALIDATION: dealt.of_row == kept,
+        RowSplit.FITTING: trains & (dealt.of_row != kept),
+    }
+    for split, rows in expected.items():
+        own = order[left][chunk.taken(left).rows(split, without)]
+        assert set(own) == set(np.flatnonzero(rows)), split
+
+
 @given(CELLS)
 def test_a_row_keeps_all_it_has(cells):
     data, dealt, order, chunk = chunk_of(cells)

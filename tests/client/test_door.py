@@ -40,7 +40,7 @@ from fedopl.messages.learning.jump_screening import ScreenJumps
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.product_screening import ScreenProducts
-from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.learning.trained_network import TrainNetwork
@@ -107,8 +107,6 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     if kind in LOOKING:
         knots = {"x0": (-1.0, 0.0, 1.0)}
         options["basis"] = Basis(knots=knots, **LOOKING[kind])
-    if kind is SumFitting:
-        options["mixture"] = fedopl.mixture.path("north")
     if kind is TellWeight:
         options["mixture"] = fedopl.mixture.empirical(count="weight")
     if kind is SumByFold:
@@ -375,7 +373,7 @@ REFUSED = {
     "the same to compare": ({"minimum_cell": 60}, CompareModels, "SMALL_CELLS"),
     "no action has enough held out": ({"minimum_cell": 30}, EstimateValues, "ONLY_LEARNS"),
     "values are forbidden": ({"values": False}, EstimateValues, "VALUES_FORBIDDEN"),
-    "large sums to fit": ({"norm_cap": 1e-6}, SumFitting, "NORM_TOO_LARGE"),
+    "large sums by fold": ({"norm_cap": 1e-6}, SumByFold, "NORM_TOO_LARGE"),
     "large moments": ({"norm_cap": 1e-6}, TellMoments, "NORM_TOO_LARGE"),
     "large models": ({"norm_cap": 1e-6}, TellModels, "NORM_TOO_LARGE"),
     "large shifts": ({"norm_cap": 1e-6}, CompareModels, "NORM_TOO_LARGE"),
@@ -521,7 +519,7 @@ def test_known_propensities_are_refused_where_there_are_none(draw):
 
 @pytest.mark.parametrize(
     "kind",
-    [SumPairs, SumFitting, ImprovePolicy, SlopeOfValue, EstimateValues, Describe, TellMoments],
+    [SumPairs, SumByFold, ImprovePolicy, SlopeOfValue, EstimateValues, Describe, TellMoments],
 )
 def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
     assert reason(ask(door_to(draw(), study_of(kind)), kind)) == "NOTHING_TO_SAY"
@@ -636,7 +634,10 @@ STUDIES = {
     "finite": (study_of(policy="finite"), {SumOutcomes, *DESCRIBING}),
     "finite, whatever the oracle": (finite_study_with("wap"), {SumOutcomes, *DESCRIBING}),
     "diagnosed": (study_of(TellModels), {SumOutcomes, *DESCRIBING, *ON_MODELS}),
-    "on a path": (study_of(SumFitting), {SumOutcomes, *DESCRIBING, SumFitting}),
+    "on a path": (
+        study_of(mixture=fedopl.mixture.path("north")),
+        {SumOutcomes, *DESCRIBING, SumByFold},
+    ),
     "by weight": (study_of(TellWeight), {SumOutcomes, *DESCRIBING, TellWeight}),
     "cross-fitted": (
         study_of(SumByFold),

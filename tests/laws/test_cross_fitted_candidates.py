@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import by_hand
 import numpy as np
 import pytest
 
@@ -316,26 +317,14 @@ def test_the_client_that_loses_most_is_found_without_each_fold(spaces):
     def climbed(rows_of):
         """The largest regret of any client, as small as steps of the ascent can make it."""
         means = {name: moments(space, names, rows_of(space))[0] for name, space in spaces.items()}
-        counts = by_count()
-        logs = np.log([counts[name] for name in sorted(means)])
-        reach, spread, steps, weights = np.sqrt(-8 * logs.min() / 15), 0.0, [], []
-        regrets = np.array([means[name].max() - means[name] for name in sorted(means)])
-        summed, weighed = np.zeros(len(regrets)), 0.0
-        for step in range(15):
-            now = np.exp(logs - logs.max())
-            now /= now.sum()
-            place = int(np.argmax(now @ [means[name] for name in sorted(means)]))
-            own = regrets[:, place]
-            spread = max(spread, np.ptp(own))
-            steps.append((own.max(), names[place]))
-            weights.append(now)
-            summed, weighed = summed + own, weighed + now @ own
-            if (summed.max() - weighed) / (step + 1) <= 0.05 * spread:
-                break
-            logs = logs + own * (reach / spread if spread > 0 else 0.0)
-        mean = np.mean(weights, axis=0)
-        place = int(np.argmax(mean @ [means[name] for name in sorted(means)]))
-        return min([(regrets[:, place].max(), names[place]), *steps], key=lambda one: one[0])[1]
+
+        def best_for(weights):
+            return int(np.argmax(sum(weights[name] * means[name] for name in sorted(means))))
+
+        def values(place):
+            return {name: own[place] for name, own in means.items()}
+
+        return names[by_hand.ascent(by_count(), best_for, values, 15)[1]]
 
     chosen = [climbed(without(k)) for k in FOLDS]
     assert run.chosen == climbed(all_rows)

@@ -2,10 +2,12 @@
 
 from itertools import combinations
 
+import by_hand
 import numpy as np
 import pytest
 
 import fedopl
+from fedopl.analysis.scored_policy import scored_policy
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import estimate_values, value_leaves, value_personal
 from fedopl.client.answers.valuing.versions import with_wider_variances
@@ -343,29 +345,8 @@ def ascent_by_hand(spaces, fold, n_steps):
             for name, own in rows.items()
         }
 
-    most = {name: values(tree_for({**dict.fromkeys(rows, 0.0), name: 1.0}))[name] for name in rows}
-
-    def regrets(weights):
-        worth = values(tree_for(weights))
-        return np.array([most[name] - worth[name] for name in rows])
-
-    start = np.array([ROWS[name] for name in rows]) / sum(ROWS.values())
-    logs, tried, totals, played, spread = np.log(start), [], 0.0, 0.0, 0.0
-    reach = np.sqrt(-8 * logs.min() / n_steps)
-    for step in range(1, n_steps + 1):
-        now = np.exp(logs - logs.max())
-        now = now / now.sum()
-        found = regrets(dict(zip(rows, now, strict=True)))
-        tried.append((now, found.max()))
-        spread = max(spread, np.ptp(found))
-        totals, played = totals + found, played + now @ found
-        if (totals.max() - played) / step <= 0.05 * spread:
-            break
-        logs = logs + found * reach / spread
-    mean = np.mean([own for own, _ in tried], axis=0)
-    tried.insert(0, (mean, regrets(dict(zip(rows, mean, strict=True))).max()))
-    chosen = dict(zip(rows, min(tried, key=lambda one: one[1])[0], strict=True))
-    return chosen, tree_for(chosen)
+    start = {name: ROWS[name] / sum(ROWS.values()) for name in rows}
+    return by_hand.ascent(start, tree_for, values, n_steps)
 
 
 # --- leaves ---------------------------------------------------------------------------------------
@@ -440,6 +421,25 @@ def test_values_of_leaves_say_no_more_than_there_is():
         gains["of the action"].append(cells[np.arange(len(cells)), places].sum())
     assert abs(sum(gains["across folds"]) / 30) < 0.06
     assert sum(gains["of the action"]) / 30 > 0.15
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_people_are_ranked_by_what_actions_are_worth_in_leaves_to_all(weighted, seen):
+    """On the rows that the tree was learned from, as people are by linear scores."""
+    rng = np.random.default_rng(6)
+    clients = {}
+    for name, n_rows in ROWS.items():
+        given = {"weights": rng.integers(1, 4, n_rows) / 2} if weighted else {}
+        clients[name] = logged(rng, n_rows, 0.5, **given)
+    run = learned(clients, fedopl.Tree(depth=2, cuts=CUTS), limits=Limits())
+    contexts, gains = without(seen["spaces"], None, shared_scores)
+    leaf = leaf_positions(run.policy.root, run.study.columns, contexts)
+    _, ones = without(seen["spaces"], None, lambda space: np.ones_like(space.scores))
+    means = [gains[leaf == one].sum(axis=0) / ones[leaf == one].sum(axis=0) for one in {*leaf}]
+    worth = scored_policy(run).worth(contexts)
+    assert len(means) > 2
+    np.testing.assert_allclose(worth, np.array(means)[leaf], rtol=1e-9)
+    assert np.array_equal(worth.argmax(axis=1), run.policy.decide(contexts))
 
 
 # --- personal trees -------------------------------------------------------------------------------

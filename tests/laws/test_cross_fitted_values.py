@@ -366,7 +366,6 @@ def test_a_client_of_one_group_has_nothing_to_be_valued_by():
     ("options", "said"),
     [
         ({"policy": fedopl.Linear(oracle="wap")}, "csoaa-exact"),
-        ({"mixture": "minimax"}, "minimax mixture"),
         ({"evaluation": {"kind": "cross-fitted", "share": 0.3}}, "hold no rows out"),
     ],
 )

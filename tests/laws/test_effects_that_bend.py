@@ -103,9 +103,9 @@ def test_what_actions_have_in_common_moves_no_decision(bent):
 def test_values_across_folds_choose_terms_without_the_fold(monkeypatch):
     chosen = []
 
-    def spy(study, by_fold, weights, folds=None, by_noise=None):
+    def spy(study, by_fold, weights, folds, *more):
         chosen.append(folds)
-        return choose_terms(study, by_fold, weights, folds, by_noise)
+        return choose_terms(study, by_fold, weights, folds, *more)
 
     monkeypatch.setattr("fedopl.server.aggregate.setting.choose_terms", spy)
     run = fedopl.learn(clients(0), basis="auto", evaluation="cross-fitted")

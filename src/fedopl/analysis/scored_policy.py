@@ -14,8 +14,9 @@ from fedopl.results.record import Record
 def scored_policy(record: Record, *, priced: bool = True) -> Policy:
     """A policy whose scores are in the unit of the outcome; a tree's scores are its leaves' values.
 
-    Values of leaves come from the held-out rows of all clients together. They are NaN if too few
-    rows had a score. Within a budget, a linear policy decides by scores minus the price of an
+    Values of leaves come from the held-out rows of all clients together; where values are
+    cross-fitted, from the rows that the tree was learned from. They are NaN if too few rows had a
+    score. Within a budget, a linear policy decides by scores minus the price of an
     action's cost. If `priced`, the policy has these reduced scores, otherwise the full scores.
     """
     policy, plan = record.policy, record.study.policy
@@ -31,11 +32,15 @@ def scored_policy(record: Record, *, priced: bool = True) -> Policy:
             "scores of a network with loss = softmax say which action is best, but not by "
             "how much; to rank rows, learn one with loss = regression"
         )
-    # Across folds, leaves are not told by action.
-    by_action = record.leaves and not record.study.evaluation.is_cross_fitted
-    if not isinstance(policy, TreePolicy) or not by_action:
+    if not isinstance(policy, TreePolicy):
         is_priced = record.curve is not None and isinstance(policy, LinearPolicy)
         return policy if priced or not is_priced else record.at_price(0.0)
+    if record.study.evaluation.is_cross_fitted:  # across folds, leaves are not told by action
+        if record.tree is None or not record.tree.is_exact:
+            return policy
+        return replace(policy, leaf_values=record.tree.leaf_means(policy, record.mixture))
+    if not record.leaves:
+        return policy
     values = np.full((len(policy.leaves()), len(policy.action_names)), np.nan)
     for row in record.leaves:
         if row.estimate:

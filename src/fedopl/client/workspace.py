@@ -134,9 +134,9 @@ class Workspace:
         """The rows of a split, if rows are in memory."""
         return self.study_rows.whole.rows(split)
 
-    def n_rows(self, split: RowSplit) -> int:
-        """The number of rows of a split."""
-        return self.study_rows.n_rows(split)
+    def n_rows(self, split: RowSplit, without: int | None = None) -> int:
+        """The number of rows of a split, without those of a fold if it is given."""
+        return self.study_rows.n_rows(split, without)
 
     @computed_once
     def rows_per_action(self) -> IntArray:  # (n_actions,)

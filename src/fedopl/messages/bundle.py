@@ -13,7 +13,7 @@ import struct
 from fedopl.base.errors import WireError
 
 BUNDLE_MAGIC = b"fopb"
-MOST_TOGETHER = 16
+MOST_TOGETHER = 24  # such as one without each of 20 folds, and one in all rows
 # The stand-in for a message that is too large; the ledger hashes these bytes with its length.
 FIRST_BYTES = 1024
 _HEADER = struct.Struct("<4sI")

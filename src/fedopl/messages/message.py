@@ -128,10 +128,15 @@ class RowSplit(enum.Enum):
 
     TRAINING = 1
     EVALUATION = 2
-    FITTING = 3  # training rows but the first fold
-    VALIDATION = 4  # the first fold of the training rows
+    FITTING = 3  # training rows but the fold that is kept back
+    VALIDATION = 4  # the fold of the training rows that is kept back
     EACH_FOLD = 5  # training rows, which are all, each fold by versions that go without it
     ALL = 6  # held-out ones included, to value what was not learned from any of them
+
+
+def kept_back(without: int | None) -> int:
+    """The fold to choose on what was fitted to others: the first that is not left out."""
+    return 1 if without == 0 else 0
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)

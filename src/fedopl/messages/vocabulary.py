@@ -19,7 +19,7 @@ from fedopl.messages.learning.jump_screening import ScreenJumps
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.pair_sums import SumPairs
 from fedopl.messages.learning.product_screening import ScreenProducts
-from fedopl.messages.learning.score_sums import SumFitting, SumScores
+from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.learning.trained_network import TrainNetwork
@@ -59,7 +59,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     CompareModels,
     ClassifyContexts,
     TellMoments,
-    SumFitting,
     TellFit,
     SumByFold,
     TellWeight,
@@ -105,6 +104,7 @@ _NAMED_BEFORE: dict[str, type[Query[Any]]] = {
     **dict.fromkeys(("ValuePersonalTree", "ValuePersonalChoice"), EstimateValues),
     **dict.fromkeys(("ValuePrices", "ValueTrees", "ValueSpending"), EstimateValues),
     "ValueJointly": ValueAtTarget,
+    "SumFitting": SumByFold,
 }
 QUERY_NAMED = _NAMED_BEFORE | {query.__name__: query for query in QUERIES}
 MESSAGES: dict[int, type[Message]] = {

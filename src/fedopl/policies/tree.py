@@ -72,7 +72,8 @@ class TreePolicy(Policy):
         if self.leaf_values is None:
             raise PolicyError(
                 "a tree alone does not say what actions are worth in its leaves; a run's folder "
-                "does, if its clients told on held-out rows (evaluation.describe): name the folder"
+                "does, if its clients told on held-out rows (evaluation.describe), or if values "
+                "are cross-fitted and the tree has a depth of two at most: name the folder"
             )
         rows = checked_contexts(contexts, self.feature_names)
         return self.leaf_values[leaf_positions(self.root, self.columns, rows)]

@@ -6,6 +6,7 @@ from math import ceil
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_fields import most_in_query
+from fedopl.messages.evaluation.policy_values import queries_on_path
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.private.noised_values import ValueApart
@@ -17,6 +18,7 @@ from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
 from fedopl.server.oracles import network_rounds
 from fedopl.server.oracles.by_name import ORACLES
 from fedopl.server.target.value_there import exchanges_at_target
+from fedopl.study.mixture import BestSkew, Minimax
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
@@ -46,11 +48,11 @@ def expected_trips(study: Study, n_clients: int) -> int:
     the cells of a tree whose grid is known beforehand. Under masks, keys and enrolment share one,
     and so do the roster and the first sums.
     """
-    saved = sum(map(_exchanges_along, split_studies(study)))
+    saved = sum(_exchanges_along(one, n_clients) for one in split_studies(study))
     return expected_exchanges(study, n_clients) - saved
 
 
-def _exchanges_along(study: Study) -> int:
+def _exchanges_along(study: Study, n_clients: int) -> int:
     """How many exchanges share the round trip of another, under one split."""
     if study.privacy:
         exchanges, trips = _privately(study, study.privacy)
@@ -60,9 +62,19 @@ def _exchanges_along(study: Study) -> int:
     together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
     along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
     along += SumContrasts.needed(study) + TellInteractions.needed(study)
-    along += (len(study.left_out) - 1) * study.policy.compares_candidates
+    along += _beside_others(study, n_clients)
     screened = _n_screenings(study)
     return together + along + (1 + screened if screened else 0)
+
+
+def _beside_others(study: Study, n_clients: int) -> int:
+    """How many exchanges for values to choose by share the round trip of those without a fold."""
+    found = 0
+    if study.policy.compares_candidates:
+        found = _finite_exchanges(study, n_clients)
+    elif study.policy.kind == "linear":
+        found = _exchanges_for_mixture(study, n_clients)
+    return found - found // len(study.left_out)
 
 
 def _privately(study: Study, plan: PrivacyPlan) -> tuple[int, int]:
@@ -103,19 +115,24 @@ def cells_come_along(study: Study) -> bool:
 
 
 def _linear_exchanges(study: Study, n_clients: int) -> int:
-    """The exchanges of the oracle, and those that find the mixture if it is not fixed.
+    """The exchanges of the oracle, and those that find the mixture if it is not fixed."""
+    own = ORACLES[study.linear.oracle].exchanges(study)
+    return own + _exchanges_for_mixture(study, n_clients)
 
-    A path takes sums, then values. Minimax takes the values of each client's own policy, of the
-    policy of every step, and of the policy for the average weights.
+
+def _exchanges_for_mixture(study: Study, n_clients: int) -> int:
+    """The exchanges for values by which the mixture of linear policies is found.
+
+    A path takes values of its policies. Minimax takes those of each client's own policy, of the
+    policy of every step, and of the policy for the average weights. All are asked for as often as
+    there are versions, which go without a fold.
     """
-    own, plan = ORACLES[study.linear.oracle].exchanges(study), study.mixture
-    most = most_in_query(study)
-    if plan.kind == "path":
-        # Every query also has the policy that the path begins with.
-        return own + 1 + ceil(len(plan.alphas) / (most - 1))
-    if plan.kind == "minimax":
-        return own + ceil(n_clients / most) + plan.steps + 1
-    return own
+    plan, n_versions = study.mixture, len(study.left_out)
+    if isinstance(plan, BestSkew):
+        return n_versions * queries_on_path(study, plan)
+    if isinstance(plan, Minimax):
+        return n_versions * (ceil(n_clients / most_in_query(study)) + plan.steps + 1)
+    return 0
 
 
 def _tree_exchanges(study: Study, _n_clients: int) -> int:
@@ -132,9 +149,9 @@ def _tree_exchanges(study: Study, _n_clients: int) -> int:
 def _finite_exchanges(study: Study, _n_clients: int) -> int:
     """The exchanges for values on training rows, also without each fold if that is valued.
 
-    A path needs two more: on the rows to fit on and on the rows kept back.
+    A path needs as many more on the rows to fit on, and on the rows kept back.
     """
-    return len(study.left_out) + 2 * (study.mixture.kind == "path")
+    return len(study.left_out) * (3 if study.mixture.kind == "path" else 1)
 
 
 # By the kind of policy that the study wants.

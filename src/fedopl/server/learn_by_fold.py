@@ -17,7 +17,11 @@ def learn_by_fold(setting: Setting, price: float = 0.0) -> ByFold:
     """
     if setting.trees_by_fold and not price:
         return ByFold(tree.policy for tree in setting.trees_by_fold)
-    statistics = statistics_by_fold(setting)
+    return solved_by_fold(statistics_by_fold(setting), setting, price)
+
+
+def solved_by_fold(statistics: StatisticsByFold, setting: Setting, price: float) -> ByFold:
+    """One policy for each fold, for the mixture without it of the clients of these statistics."""
     weights = _weights(setting, statistics.clients)
     pairs = zip(statistics.each, weights, strict=True)
     each = (solved_at(own, mixture, price, setting.study) for own, mixture in pairs)

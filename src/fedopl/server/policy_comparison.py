@@ -1,6 +1,6 @@
 """Compares policies: one query asks about all of them, on the same rows."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -159,16 +159,17 @@ class Candidates:
         setting: Setting,
         conversation: Conversation,
         split: RowSplit,
-        left_out: Sequence[int | None] = (None,),
-    ) -> list[Answers[Values]]:
+    ) -> dict[int | None, Answers[Values]]:
         """The values of all candidates at every client, on rows of this split without each fold."""
         names = self.names()
         self._check_room(names)
-        fields = self.fields(names)
-        folds = [NO_FOLD if fold is None else fold for fold in left_out]
-        queries = [EstimateValues(split=split, without=fold, **fields) for fold in folds]
+        fields, folds = self.fields(names), self.study.left_out
+        queries = [
+            EstimateValues(split=split, without=NO_FOLD if fold is None else fold, **fields)
+            for fold in folds
+        ]
         told = conversation.together(setting.weights, *queries)
-        return [conversation.require_quorum(answers) for answers in told]
+        return dict(zip(folds, map(conversation.require_quorum, told), strict=True))
 
     def evaluate(
         self,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 AUTO, CROSS_FITTED, HELD_OUT, REFIT = "auto", "cross-fitted", "held-out", "refit"
 USUAL_SHARE = 0.25  # of rows held out
 MOST_FOLDS_VALUED = 5  # with more, variances across folds exceed what was measured
+FEWEST_ON_PATH = 3  # folds: one to value, one to choose the mixture, and one to learn from
 MOST_SPLITS = 100
 LEAST_SHARE = 0.05  # of rows held out
 # A share of an even chance: in a uniform trial of many actions, every action is unlikely, and no
@@ -266,9 +267,8 @@ def why_not_by_fold(study: "Study") -> str | None:
         return "noise would be added once for each fold"
     if not (policy.can_be_resolved or policy.on_grid or policy.compares_candidates):
         return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    chooses = policy.compares_candidates and study.mixture.kind == "minimax"
-    if study.mixture.kind in FOUND and not (policy.on_grid or chooses):
-        return f"a {study.mixture.kind} mixture is found by asking, not from sums"
+    if study.mixture.kind == "path" and study.nuisances.folds < FEWEST_ON_PATH:
+        return f"a path keeps one more fold back, so there have to be {FEWEST_ON_PATH} folds"
     return None
 
 

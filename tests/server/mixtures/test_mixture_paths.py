@@ -11,7 +11,6 @@ from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.sums.tree_statistics import tree_value
 from fedopl.server.mixtures.minimax import (
     Ascent,
-    minimax_weights,
     regrets_at_hand,
     regrets_by_asking,
 )
@@ -163,18 +162,19 @@ def test_rows_without_a_score_are_left_out_of_a_trees_value(join):
 def test_regrets_at_hand_are_against_each_clients_best_tree(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, SIZES, policy=Tree(cuts=CUTS))
-    regrets = regrets_at_hand(joined.statistics)
+    regrets = regrets_at_hand({None: joined.statistics})
     for name in joined.doors:
         best = solve_for(joined.statistics, {name: 1.0})
-        assert regrets(best)[name] == pytest.approx(0, abs=1e-12)
+        assert regrets({None: best})[None][name] == pytest.approx(0, abs=1e-12)
         expected = joined.value(name, best) - joined.value(name, joined.record.policy)
-        assert regrets(joined.record.policy)[name] == pytest.approx(expected, abs=1e-10)
+        told = regrets({None: joined.record.policy})[None]
+        assert told[name] == pytest.approx(expected, abs=1e-10)
 
 
 def test_regrets_that_are_asked_for_are_against_each_clients_own_policy(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
-    regrets = regrets_by_asking(joined.statistics, ValueQueries(joined.ask(Rows.TRAINING), 2))
-    for name, regret in regrets(joined.record.policy).items():
+    regrets = regrets_by_asking({None: joined.statistics}, joined.ask_training, 2)
+    for name, regret in regrets({None: joined.record.policy})[None].items():
         own = solve_for(joined.statistics, {name: 1.0})
         expected = joined.value(name, own) - joined.value(name, joined.record.policy)
         assert regret == pytest.approx(expected)
@@ -184,14 +184,14 @@ def test_an_ascent_ends_where_regrets_are_not_told_any_more(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
     for told in ({"client 1": 0.1, "client 2": 0.1}, dict.fromkeys(joined.weights, np.nan)):
         with pytest.raises(FederationError, match="even of the first policy"):
-            minimax_weights(joined.statistics, joined.weights, lambda _, told=told: told, Ascent())
-    regrets = regrets_by_asking(joined.statistics, ValueQueries(joined.ask(Rows.TRAINING), 2))
+            joined.climbed(lambda _, told=told: {None: told}, Ascent())
+    regrets = regrets_by_asking({None: joined.statistics}, joined.ask_training, 2)
     left = iter(range(4))
 
-    def until_refused(policy):
-        return regrets(policy) if next(left, None) is not None else {}
+    def until_refused(policies):
+        return regrets(policies) if next(left, None) is not None else {None: {}}
 
-    found = minimax_weights(joined.statistics, joined.weights, until_refused, Ascent())
+    found = joined.climbed(until_refused, Ascent())
     assert len(found.trace) == 4
     assert not found.converged
     assert found.largest == min(step.largest for step in found.trace)
@@ -201,13 +201,11 @@ def test_each_step_is_the_exponential_of_the_regrets(join):
     joined = join(outcome_shift(alike_world()), SIZES)
     asked = []
 
-    def regrets(policy):
-        asked.append(policy)
-        return {"client 1": 0.3, "client 2": 0.1, "client 3": -0.2}
+    def regrets(policies):
+        asked.append(policies[None])
+        return {None: {"client 1": 0.3, "client 2": 0.1, "client 3": -0.2}}
 
-    found = minimax_weights(
-        joined.statistics, joined.weights, regrets, Ascent(step_size=2.0, most_steps=3, tolerance=0)
-    )
+    found = joined.climbed(regrets, Ascent(step_size=2.0, most_steps=3, tolerance=0))
     first, second, third = found.trace
     assert first.weights == pytest.approx(joined.weights)
     felt = np.array([0.3, 0.1, -0.2])
@@ -229,8 +227,8 @@ def test_each_step_is_the_exponential_of_the_regrets(join):
 def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, (400, 100, 100), policy=Tree(cuts=CUTS))
-    regrets = regrets_at_hand(joined.statistics)
-    found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=300))
+    regrets = regrets_at_hand({None: joined.statistics})
+    found = joined.climbed(regrets, Ascent(most_steps=300))
     assert found.converged
     mean = np.mean([list(step.regrets.values()) for step in found.trace], axis=0)
     assert found.at_least <= mean.max() + 1e-12  # no lottery does better than the bound
@@ -238,7 +236,8 @@ def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     assert found.trace[-1].gap < found.trace[0].gap / 4
     assert sum(found.averaged.values()) == pytest.approx(1)
     assert found.largest <= min(step.largest for step in found.trace)
-    assert found.regrets == pytest.approx(regrets(solve_for(joined.statistics, found.weights)))
+    reached = {None: solve_for(joined.statistics, found.weights)}
+    assert found.regrets == pytest.approx(regrets(reached)[None])
 
 
 def worst_regret(world, policy):
@@ -255,11 +254,11 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy, n_draws):
         world = outcome_shift(alike_world(n_features=3, seed=draw), 1.0)
         joined = join(world, (1600, 300, 300), draw, **options)
         if policy == "tree":
-            regrets = regrets_at_hand(joined.statistics)
+            regrets = regrets_at_hand({None: joined.statistics})
         else:
-            ask = joined.ask(Rows.TRAINING)
-            regrets = regrets_by_asking(joined.statistics, ValueQueries(ask, joined.most))
-        found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=30))
+            ask = joined.ask_training
+            regrets = regrets_by_asking({None: joined.statistics}, ask, joined.most)
+        found = joined.climbed(regrets, Ascent(most_steps=30))
         before, after = joined.record.policy, solve_for(joined.statistics, found.weights)
         lowered.append(worst_regret(world, before) - worst_regret(world, after))
     by = np.array(lowered)

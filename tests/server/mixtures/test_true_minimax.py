@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from true_trees import true_trees
 
-from fedopl.messages.message import RowSplit as Rows
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.server.mixtures.minimax import (
     Ascent,
-    minimax_weights,
     regrets_at_hand,
     regrets_by_asking,
 )
-from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.policy_plans import Tree
 
@@ -51,12 +48,13 @@ def test_minimax_weights_lower_the_worst_regret_in_one_world_over_many_draws(joi
     for draw in range(n_draws):
         joined = join(world, SIZES, draw, **(TREES if kind == "tree" else {}))
         if kind == "tree":
-            regrets, worst = regrets_at_hand(joined.statistics), worst_of_trees(world, joined)
+            regrets = regrets_at_hand({None: joined.statistics})
+            worst = worst_of_trees(world, joined)
         else:
-            ask = joined.ask(Rows.TRAINING)
-            regrets = regrets_by_asking(joined.statistics, ValueQueries(ask, joined.most))
+            ask = joined.ask_training
+            regrets = regrets_by_asking({None: joined.statistics}, ask, joined.most)
             worst = worst_of_linear(world)
-        found = minimax_weights(joined.statistics, joined.weights, regrets, Ascent(most_steps=30))
+        found = joined.climbed(regrets, Ascent(most_steps=30))
         lowered.append(
             worst(joined.record.policy) - worst(solve_for(joined.statistics, found.weights))
         )

@@ -31,7 +31,6 @@ _ANSWERING: tuple[Handler, ...] = (
     learning.enrol,
     learning.sum_outcomes,
     learning.sum_scores,
-    learning.sum_fitting,
     learning.sum_pairs,
     learning.improve_policy,
     learning.slope_of_value,

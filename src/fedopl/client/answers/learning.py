@@ -9,11 +9,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.local.fold_policies import means_by_fold
 from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.local.network_steps import LOSSES, Steps, dealt, losses, trained
-from fedopl.client.local.score_means import (
-    means_without_first_fold,
-    pair_means,
-    value_slope,
-)
+from fedopl.client.local.score_means import pair_means, value_slope
 from fedopl.client.rows.clipped import n_clipped
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
@@ -21,7 +17,7 @@ from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
-from fedopl.messages.learning.score_sums import ScoreSums, SumFitting, SumScores
+from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
@@ -65,7 +61,8 @@ def sum_scores(space: Workspace, query: SumScores) -> ScoreSums:
     if len(query.models) != expected or len(query.supported) != expected:
         raise RefusedError(RefusalCode.MALFORMED)
     space.new_scores = space.scored_with(_models_in(query))
-    return _as_added(space, ScoreSums(**vars(space.score_means(space.new_scores))))
+    sums = ScoreSums(**vars(space.score_means(space.new_scores)))
+    return sums if space.adds_terms else sums.without_sums()
 
 
 def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
@@ -85,23 +82,10 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
     return found if space.adds_terms else found.without_sums()
 
 
-def _as_added(space: Workspace, sums: ScoreSums) -> ScoreSums:
-    return sums if space.adds_terms else sums.without_sums()
-
-
 @lru_cache(1)  # clients in one process get the same query
 def _models_in(query: SumScores) -> GivenModels:
     """The models of the query, NaN where there is none."""
     return GivenModels(frozen(np.where(query.supported[..., None] > 0, query.models, np.nan)))
-
-
-def sum_fitting(space: Workspace, _query: SumFitting) -> ScoreSums:
-    """Sums of scores without the first fold."""
-    rows = space.study_rows
-    means = means_without_first_fold(
-        lambda: space.scored.of(rows.chunks_in_terms()), rows, space.blocks
-    )
-    return _as_added(space, ScoreSums(**vars(means)))
 
 
 def sum_pairs(space: Workspace, _query: SumPairs) -> PairSums:

@@ -86,8 +86,8 @@ def local_policies_by_fold(
             study=study,
             sums={"own": sums.of_folds(others)},
             rows=ALONE,  # the number of rows does not matter with a single client
-            left_out=(fold,),
-            choice=choose_terms(study, {"own": sums}, ALONE, others),
+            screening=fold,
+            choice=choose_terms(study, {"own": sums}, ALONE, others, screening=fold),
         )
         policies.append(statistics.solve(ALONE))
     return policies

@@ -80,7 +80,7 @@ class PersonalTask:
 
         Where a client differs, everybody's outcome models are wrong about it.
         """
-        n_rows = n_rows_without(self.rows, self.without)
+        n_rows = self.rows.n_rows(RowSplit.TRAINING, self.without)
         return least_noisy([self._found(one) for one in self.scored], n_rows)
 
     def _found(self, scored: ScoredChunks) -> FoundBy[ScoredChunks]:
@@ -95,12 +95,6 @@ def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: int) -> FoundBy[Parts]:
     clearly_less = 1 - BEYOND_CHANCE / math.sqrt(max(n_rows, 1))
     most = clearly_less * first.weighed.variance
     return next((one for one in rest if one.weighed.variance < most), first)
-
-
-def n_rows_without(rows: StudyRows, fold: int | None) -> int:
-    """How many training rows there are, without those of a fold if it is given."""
-    left_out = 0 if fold is None else int(rows.rows_by_fold_action[fold].sum())
-    return rows.n_rows(RowSplit.TRAINING) - left_out
 
 
 def chunks_without(scored: ScoredChunks, fold: int | None) -> Iterable[ScoredChunk]:
@@ -118,7 +112,7 @@ def client_sums(parts: ScoredChunks, rows: StudyRows, without: int | None = None
     scored = ((one.scores[one.training], one.weights(one.training)) for one in parts())
     squares = contrast_squares(scored, scored_in_all_rows(means.shares))
     found = (means.grams, means.products, means.shares)
-    return OwnSums.of(found, squares, n_rows_without(rows, without))
+    return OwnSums.of(found, squares, rows.n_rows(RowSplit.TRAINING, without))
 
 
 def contrast_squares(

@@ -175,18 +175,6 @@ def _totals_in(
     return totals
 
 
-def means_without_first_fold(
-    chunks: Callable[[], Iterable[ScoredChunk]], rows: StudyRows, columns: list[IntArray] | None
-) -> ScoreMeans:
-    """Means of φφᵀ, φ·Γ̂(a) and Γ̂(a)² over training rows that have a score for the action."""
-    split = RowSplit.FITTING
-    complete = all(np.isfinite(chunk.scores[chunk.rows(split)]).all() for chunk in chunks())
-    totals = ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete)
-    for chunk in chunks():
-        totals.add(chunk.data, chunk.scores, chunk.rows(split))
-    return totals.means()
-
-
 def _add_grams(
     grams: FloatArray, features: FloatArray, weighted: FloatArray, known: BoolArray
 ) -> None:

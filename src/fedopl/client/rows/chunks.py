@@ -17,7 +17,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData, trusted
-from fedopl.messages.message import RowSplit
+from fedopl.messages.message import RowSplit, kept_back
 
 # Rows on disk are read in chunks of this many.
 ROWS_PER_CHUNK = 1 << 15
@@ -65,16 +65,16 @@ class Chunk:
             took[self.fold_slices[without]] = False
         return np.flatnonzero(took)
 
-    def rows(self, split: RowSplit) -> slice:
-        """The rows of a split."""
-        begins = self.folds.begins
+    def rows(self, split: RowSplit, without: int | None = None) -> slice:
+        """The rows of a split, in a chunk that has none of a fold if it is given."""
+        begins, first = self.folds.begins, kept_back(without)
         if split is RowSplit.EVALUATION:
             return slice(begins[-2], begins[-1])
         if split is RowSplit.ALL:
             return slice(0, begins[-1])
         if split is RowSplit.VALIDATION:
-            return slice(0, begins[1])
-        return slice(begins[1] if split is RowSplit.FITTING else 0, begins[-2])
+            return slice(begins[first], begins[first + 1])
+        return slice(begins[first + 1] if split is RowSplit.FITTING else 0, begins[-2])
 
     @property
     def fold_actions(self) -> IntArray:  # (n_rows,)

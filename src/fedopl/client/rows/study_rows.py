@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.held_values import HeldValues, held_values
 from fedopl.client.disclosure.limits import RefusedError
@@ -30,20 +30,11 @@ from fedopl.client.rows.row_keys import content_order, fingerprint_of_content
 from fedopl.client.rows.split_rule import Split, split_by_rule
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.compared_models import N_PARTS
-from fedopl.messages.message import RowSplit
+from fedopl.messages.message import RowSplit, kept_back
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.study import Study
 
-# Behind the folds come the rows that are held out.
-_FOLDS_OF = {
-    RowSplit.TRAINING: slice(0, -1),
-    RowSplit.EACH_FOLD: slice(0, -1),
-    RowSplit.FITTING: slice(1, -1),
-    RowSplit.VALIDATION: slice(0, 1),
-    RowSplit.EVALUATION: slice(-1, None),
-    RowSplit.ALL: slice(None),
-}
 _Part = TypeVar("_Part")
 
 
@@ -288,9 +279,21 @@ class StudyRows:
         """The weight of training rows; None if rows have no weights. No context is read."""
         return None if self.given.weights is None else float(self.weight_by_fold_action[:-1].sum())
 
-    def n_rows(self, split: RowSplit) -> int:
-        """The number of rows of a split."""
-        return int(self.rows_by_fold_action[_FOLDS_OF[split]].sum())
+    def n_rows(self, split: RowSplit, without: int | None = None) -> int:
+        """The number of rows of a split, without those of a fold if it is given."""
+        return int(self.rows_by_fold_action[self._is_in(split, without)].sum())
+
+    def _is_in(self, split: RowSplit, without: int | None = None) -> BoolArray:  # (n_folds + 1,)
+        """The folds that a split is made of; behind them come the rows that are held out."""
+        held_out, first = self.folds_as_given.n_folds, kept_back(without)
+        training = {*range(held_out)} - {without}
+        folds = {
+            RowSplit.EVALUATION: {held_out},
+            RowSplit.VALIDATION: {first},
+            RowSplit.FITTING: training - {first},
+            RowSplit.ALL: {*range(held_out + 1)},
+        }
+        return np.isin(np.arange(held_out + 1), [*folds.get(split, training)])
 
     def weight_of(self, split: RowSplit) -> float:
         """The total weight of a split's rows; their number, if rows have no weights."""
@@ -299,8 +302,7 @@ class StudyRows:
             return float(self.n_rows(split))
         if not self.given.is_on_disk:
             return float(self.whole.data.weights_of(self.whole.rows(split)).sum())
-        in_split, total = np.zeros(folds.n_folds + 1, np.bool_), 0.0
-        in_split[_FOLDS_OF[split]] = True
+        in_split, total = self._is_in(split), 0.0
         for rows in self.given.slices(ROWS_PER_CHUNK):
             total += float(weights[rows][in_split[folds.of_row[rows]]].sum())
         return total

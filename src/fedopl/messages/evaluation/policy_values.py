@@ -10,7 +10,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.others_learned import MOST_PERSONAL, CarriesOthers
-from fedopl.messages.evaluation.policy_fields import AsksAboutSplit, AsksByFold, valued_split
+from fedopl.messages.evaluation.policy_fields import (
+    AsksAboutSplit,
+    AsksByFold,
+    most_in_query,
+    valued_split,
+)
 from fedopl.messages.message import (
     LARGEST_ASKED,
     Array,
@@ -37,9 +42,9 @@ NO_ACTION = -1  # that gains are over: values are asked for, and not what is spe
 N_PRICES = 64
 # Trees along a path of prices: a few questions have few answers, so few trees are any different.
 N_TREES = 16
-# Queries beside one for each step, where a mixture is found by trying many, and where clients are
+# Queries for each client's own policy, where regrets are against it, and where clients are
 # compared: enough for a hundred clients.
-MOST_TRIED, MOST_COMPARED = 256, 64
+MOST_OWN, MOST_COMPARED = 256, 64
 # Whole groups of rows are held out together, so their rows need not be in the agreed proportion.
 MOST_BY_GROUPS = 20
 MOST_WIDER = 3.0  # the largest factor of a difference's variance across folds
@@ -103,7 +108,7 @@ class EstimateValues(
 ):
     """Ask what these policies are worth on rows of this split, by an outcome of the study.
 
-    To choose among them for a fold, they are valued without it. If what all others learned comes
+    To choose by these values for a fold, they are without it. If what all others learned comes
     along, the client moves it toward its own rows, and tells what its personal policy is worth,
     too. If gains over one action for all are asked for, these are told with what is spent: of every
     policy, at every price, then of every action given to everybody, then of what was done. At a
@@ -114,7 +119,7 @@ class EstimateValues(
     content = "means of values, and how precise they are"
 
     outcome: int = 0  # what the study is about; from 1 on, the columns that guardrails are about
-    without: int = NO_FOLD  # of training rows, those of this fold do not count
+    without: int = NO_FOLD  # if not of valued rows, those of this fold do not count
     against: int = NO_ACTION  # the action that gains are over, if spending is asked for
     # Rising from zero; empty for policies that have no price in them.
     prices: Annotated[Array, (Axis.PRICES,)] = field(default_factory=lambda: np.empty(0))
@@ -135,17 +140,12 @@ class EstimateValues(
 
     @classmethod
     def most(cls, study: Study) -> int:
-        """Those of valued rows, by each outcome, and values to choose by if they choose."""
-        plan = study.mixture
+        """Those of valued rows, by each outcome; and for each version, values to choose by."""
         # Where rows are held out, what was not learned is valued on all rows, in another query.
         found = (1 + len(guarded_columns(study))) * (1 + (study.evaluation.share > 0))
-        found += study.policy.compares_candidates * len(study.left_out)
         found += (study.linear.oracle == "direct") + (study.budget is not None)
+        found += len(study.left_out) * _n_to_choose_by(study)
         found += study.personalises * (MOST_PERSONAL - 1)
-        if isinstance(plan, Minimax):
-            found += plan.steps + MOST_TRIED
-        if isinstance(plan, BestSkew):
-            found += len(plan.alphas) + 2
         return found + (MOST_COMPARED if study.joining.diagnose else 0)
 
     @property
@@ -166,7 +166,7 @@ class EstimateValues(
             return False
         if self.split is RowSplit.ALL and study.evaluation.is_cross_fitted:
             return False
-        folds = study.left_out[:-1] if self.split is RowSplit.TRAINING else ()
+        folds = () if is_valued else study.left_out[:-1]
         if self.without not in (NO_FOLD, *folds):
             return False
         return self.fits(study, self) and super().is_plausible(study)
@@ -200,6 +200,24 @@ class EstimateValues(
         fault = _fault_in_means(answer, self.n_candidates, study)
         check = _fault_in_differences if self.is_by_fold else fault_in_moments
         return fault or check(answer.covariances)
+
+
+def _n_to_choose_by(study: Study) -> int:
+    """The most queries for values that one version of what is learned is chosen by.
+
+    Candidates are chosen by values. So are mixtures: on a path, and for linear policies by steps.
+    """
+    plan, policy = study.mixture, study.policy
+    if policy.compares_candidates:
+        return 3 if isinstance(plan, BestSkew) else 1
+    if isinstance(plan, BestSkew):
+        return queries_on_path(study, plan)
+    return MOST_OWN + plan.steps + 1 if isinstance(plan, Minimax) and not policy.on_grid else 0
+
+
+def queries_on_path(study: Study, plan: BestSkew) -> int:
+    """How many queries carry the policies of a path, and each the one that the path begins with."""
+    return math.ceil(len(plan.alphas) / (most_in_query(study) - 1))
 
 
 def _fault_in_differences(covariances: FloatArray) -> str | None:

@@ -1,4 +1,4 @@
-"""The sums that exact linear policies are solved from: for training rows, or without one fold."""
+"""The sums that exact linear policies are solved from."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Self
@@ -60,24 +60,5 @@ class SumScores(Query[ScoreSums], code=3, asked=Asked.EACH):
     content = "means of squares and products of features and scores"
     models: Annotated[Array, (Axis.MODELS, Axis.ACTIONS, Axis.TERMS)]
     supported: Annotated[Array, (Axis.MODELS, Axis.ACTIONS)]  # 0 where nobody took the action
-    checks_stacks = True
-    fault_in = fault_in_score_sums
-
-
-@message
-class SumFitting(Query[ScoreSums], code=17, asked=Asked.EACH):
-    """Ask for the sums of the existing scores, over training rows without the first fold.
-
-    A policy from these sums can then be tried on the first fold.
-    """
-
-    title = "Sums to fit with"
-    content = "the same means, over training rows but the first fold"
-
-    @classmethod
-    def needed(cls, study: Study) -> bool:
-        """Whether a path of mixtures is tried on rows kept back."""
-        return study.mixture.kind == "path"
-
     checks_stacks = True
     fault_in = fault_in_score_sums

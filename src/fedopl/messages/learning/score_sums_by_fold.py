@@ -71,8 +71,9 @@ class SumByFold(Query[ScoreSumsByFold], code=20, asked=Asked.EACH):
 
     @classmethod
     def needed(cls, study: Study) -> bool:
-        """Whether policies are learned without each fold, to be valued on it or to choose terms."""
-        return study.evaluation.is_cross_fitted or study.chooses_terms
+        """Whether policies are learned without a fold: to be valued on it, or chosen by it."""
+        tries = study.mixture.kind == "path" and study.policy.kind == "linear"
+        return study.evaluation.is_cross_fitted or study.chooses_terms or tries
 
     def fault_in(self, answer: ScoreSumsByFold, study: Study, n_rows: int) -> str | None:
         """Check that each fold's sums can be those of some rows, and folds make up all rows."""

@@ -14,13 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.search import FIRST_ACTION, WEIGHT
 from fedopl.results.sums.any_mixture import Solved, Statistics
 from fedopl.results.sums.finite_statistics import FiniteStatistics
-from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.results.sums.tree_statistics import TreeStatistics, mixed_cells, tree_value
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
@@ -29,10 +27,7 @@ _ROUNDING = 1e-9
 
 
 def solved_at(statistics: Statistics, weights: Weights, price: float, study: Study) -> Solved:
-    """The policy for these weights, or one for each fold, at a price if the study has a budget."""
-    if isinstance(statistics, StatisticsByFold):
-        each = (solved_at(own, weights, price, study) for own in statistics.each)
-        return ByFold(one for one in each if not isinstance(one, ByFold))
+    """The policy for these weights, with a price on what it spends if there is a budget."""
     if study.budget and isinstance(statistics, TreeStatistics):
         return tree_at(statistics, weights, price, study.budget.spent(study)[:, -1])
     if isinstance(statistics, FiniteStatistics) and statistics.costs:

@@ -42,7 +42,7 @@ class ScoreStatistics:
     sums: Mapping[str, ScoreSums]
     rows: Mapping[str, float]  # that the sums rest on, by client
     choice: TermChoice | None = None  # of the terms of a basis; plain features where none was made
-    left_out: tuple[int, ...] = ()  # folds of which nothing may be used
+    screening: int = -1  # whose terms may be used: of all rows, or without the fold of its number
     borrowed: Borrowed = field(default_factory=dict)
     taken: TakenRows | None = None  # where a study is cautious
     # Cached by clients, as many mixtures are solved for; statistics of fewer clients share it.
@@ -114,11 +114,9 @@ class ScoreStatistics:
         return self._usable((self.choice or plain_terms(self.study)).n_terms)
 
     def _usable(self, n_terms: int) -> IntArray:
-        """The places of the first terms, less those not found without what is left out."""
+        """The places of the first terms, less those that its screening did not find."""
         terms = self.study.terms
-        return (
-            np.arange(n_terms) if terms is None else terms.usable(n_terms, self.left_out or (-1,))
-        )
+        return np.arange(n_terms) if terms is None else terms.usable(n_terms, [self.screening])
 
     def noise_weights(self, weights: Weights) -> NoiseWeights | None:
         """The weights of clients in learning; None if they count as in the mixture."""
@@ -137,7 +135,7 @@ class ScoreStatistics:
         return found.weights_for(weights, self.study.mixture.largest_share) if found else None
 
     def _of_usable(self, names: Collection[str]) -> Mapping[str, ScoreSums]:
-        """The sums of these clients, over the terms that were found without what is left out."""
+        """The sums of these clients, over the terms that its screening found."""
         own, terms = Restricted(self.sums, names), self.study.terms
         if terms is None or terms.basis.found_by_fold is None:
             return own

@@ -42,19 +42,19 @@ def choose_terms(
     weights: Weights,
     folds: Collection[int] | None = None,
     by_noise: NoiseWeights | None = None,
+    screening: int = -1,
 ) -> TermChoice:
     """The terms and penalties with the least loss in the mixture, each fold left out in turn.
 
-    Only clients that reported sums by fold count; if `folds` is given, only these folds, and terms
-    that were found without each other fold. If clients count by noise in the policy, they do so
-    here as well.
+    Only clients that reported sums by fold count; if `folds` is given, only these folds; and of
+    terms that were screened for, those of one screening. If clients count by noise in the policy,
+    they do so here as well.
     """
     terms = study.terms
     by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}
     if terms is None or not by_fold:
         return plain_terms(study)
     used = range(study.nuisances.folds) if folds is None else folds
-    left_out = [fold for fold in range(study.nuisances.folds) if fold not in used]
     own = renormalised(weights, by_fold.keys())
     parts = []
     for held in used:
@@ -68,7 +68,7 @@ def choose_terms(
         parts.append((contrasts_of(fitted), contrasts_of(held_out), held_out[3]))
     penalties, losses = {}, {}
     for family in terms.families:
-        own_terms = terms.usable(terms.sizes[family], left_out or [-1])
+        own_terms = terms.usable(terms.sizes[family], [screening])
         along = np.array(  # (n_folds, n_penalties, n_actions)
             [
                 np.where(shares > 0, held_out_losses(fitted, held_out, own_terms), 0.0)

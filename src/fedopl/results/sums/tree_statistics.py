@@ -124,6 +124,23 @@ class TreeStatistics:
             )
         return tree_value(self.cells[client], self.grid, self.study.n_actions, policy.root)
 
+    def on_grid(self, policy: TreePolicy) -> Node:
+        """A tree that was found from these sums, before its thresholds moved off the grid."""
+        cuts = self.grid.cuts
+        moved = any(branch.cut not in cuts[branch.column] for branch in branches_of(policy.root))
+        return self.closer.look.root if moved and self.closer else policy.root
+
+    def leaf_means(self, policy: TreePolicy, weights: Weights) -> FloatArray:
+        """The mean score of each action in each leaf of such a tree (n_leaves, n_actions).
+
+        In the mixture; NaN where nobody has a score.
+        """
+        sums = self.leaf_sums(self.on_grid(policy))
+        mixed = mixed_cells(sums, renormalised(weights, sums.keys()))
+        scores, scored = np.split(mixed[:, FIRST_ACTION:], [self.study.n_actions], axis=1)
+        known = scored if scored.size else mixed[:, [WEIGHT]]
+        return np.where(known > 0, scores / np.where(known > 0, known, 1.0), np.nan)
+
     def leaf_sums(self, root: Node) -> dict[str, FloatArray]:  # by client, (n_leaves, n_numbers)
         """The sums over the rows of each leaf of a tree on the grid, of depth two at most."""
         return {

@@ -9,10 +9,9 @@ from fedopl.messages.combining import weighted_sum
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.message import LARGEST_ASKED
 from fedopl.policies.linear import NEVER
-from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.nodes import as_arrays, branches_of, leaves_of
+from fedopl.policies.trees.nodes import as_arrays, leaves_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
-from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
+from fedopl.results.sums.tree_statistics import Searched
 from fedopl.server.aggregate.others_policies import Fields, mean_of_others
 from fedopl.server.aggregate.setting import Setting
 from fedopl.solvers.personal_ridge import OwnSums, PersonalPath, Scaling, scored_in_all_rows
@@ -48,11 +47,9 @@ def _fields_of(setting: Setting, searched: Searched, place: int) -> dict[str, Fi
     between two thresholds of the grid.
     """
     policy, statistics = searched.policy, searched.statistics
-    moved = statistics.closer
-    on_grid = moved.look.root if moved and _is_moved(policy, statistics) else policy.root
     sums = {
         name: _scored_sums(own, setting.study.n_actions)
-        for name, own in statistics.leaf_sums(on_grid).items()
+        for name, own in statistics.leaf_sums(statistics.on_grid(policy)).items()
     }
     weights = setting.weights_without(setting.study.left_out[place])
     others = {name: leaf_values_of_others(sums, weights, name) for name in weights}
@@ -64,12 +61,6 @@ def _fields_of(setting: Setting, searched: Searched, place: int) -> dict[str, Fi
         }
         for name in setting.weights
     }
-
-
-def _is_moved(policy: TreePolicy, statistics: TreeStatistics) -> bool:
-    """Whether a threshold of this tree is not on the grid."""
-    grid = statistics.grid
-    return any(branch.cut not in grid.cuts[branch.column] for branch in branches_of(policy.root))
 
 
 class _LeafSums:

@@ -45,7 +45,8 @@ def by_version(each: Sequence[Mapping[str, Fields]]) -> dict[str, Fields]:
 
 def _fields_of(setting: Setting, statistics: ScoreStatistics, place: int) -> dict[str, Fields]:
     """The same of the version at this place."""
-    weights = renormalised(setting.weights, statistics.sums.keys())
+    mixture = setting.weights_without(setting.study.left_out[place])
+    weights = renormalised(mixture, statistics.sums.keys())
     scaling, others = _scaling(statistics, weights), policies_of_others(statistics, weights)
     shared, doubts = statistics.solve(weights), np.zeros((setting.study.n_actions, 0))
     if setting.study.is_cautious:  # the numbers by which a cautious shared policy lowers scores
@@ -94,7 +95,7 @@ def _scaling(statistics: ScoreStatistics, weights: Weights) -> Scaling:
         statistics.study.terms,
         (statistics.choice or plain_terms(statistics.study)).n_terms,
     )
-    used = terms.usable(n_used, statistics.left_out or (-1,)) if terms else np.arange(n_used)
+    used = terms.usable(n_used, [statistics.screening]) if terms else np.arange(n_used)
     unused = np.ones(len(scale), dtype=bool)
     unused[[*used, -1]] = False
     scale[unused] = 0.0

@@ -1,6 +1,6 @@
 """What the server knows once clients have enrolled and sent sums. Learning starts from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,6 +34,7 @@ class Setting:
     trees_by_fold: Sequence[Searched] = ()  # learned without each fold, as asking led to them
     choices_by_fold: Sequence[FiniteStatistics] = ()  # what candidates are worth without each fold
     weights_by_fold: Sequence[Weights] = ()  # found without each fold, if the run finds them
+    found_from: Weights | None = None  # with which the run began to find its weights
     for_newcomers: ForNewcomers | None = None  # if clients may join later
     contrasts: Answers[ContrastSquares] | None = None  # if clients have personal policies
     clipped: Mapping[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges
@@ -41,27 +42,29 @@ class Setting:
     @computed_once
     def without_each_fold(self) -> list[ScoreStatistics]:
         """For each fold, the sums over the others, and the terms that were chosen by these."""
+        return [self.without([fold], fold) for fold in range(self.study.nuisances.folds)]
+
+    def without(self, folds: Collection[int | None], screening: int) -> ScoreStatistics:
+        """The sums over all but these folds, and the terms chosen by these, of one screening."""
         by_fold: Mapping[str, ScoreSumsByFold] = self.by_fold or {}
-        found = []
-        taken, folds = self.statistics.taken, range(self.study.nuisances.folds)
-        for fold in folds:
-            weights = renormalised(self.weights_without(fold), by_fold.keys())
-            others = [other for other in folds if other != fold]
-            statistics = ScoreStatistics(
-                study=self.study,
-                sums={name: own.of_folds(others) for name, own in by_fold.items()},
-                rows={
-                    name: self.rows[name] * float(own.weights[others].sum())
-                    for name, own in by_fold.items()
-                },
-                left_out=(fold,),
-                borrowed=self.statistics.borrowed,
-                taken=taken and taken.of_folds(others),
-            )
-            by_noise = statistics.noise_weights(weights)
-            choice = choose_terms(self.study, by_fold, weights, others, by_noise)
-            found.append(replace(statistics, choice=choice))
-        return found
+        others = [fold for fold in range(self.study.nuisances.folds) if fold not in folds]
+        taken = self.statistics.taken
+        statistics = ScoreStatistics(
+            study=self.study,
+            sums={name: own.of_folds(others) for name, own in by_fold.items()},
+            rows={
+                name: self.rows[name] * float(own.weights[others].sum())
+                for name, own in by_fold.items()
+            },
+            screening=screening,
+            borrowed=self.statistics.borrowed,
+            taken=taken and taken.of_folds(others),
+        )
+        # Terms are chosen before weights are found, of all rows and without a fold.
+        weights = renormalised(self.found_from or self.weights, by_fold.keys())
+        by_noise = statistics.noise_weights(weights)
+        choice = choose_terms(self.study, by_fold, weights, others, by_noise, screening)
+        return replace(statistics, choice=choice)
 
     def weights_without(self, fold: int | None) -> Weights:
         """The mixture that was found without a fold, or is agreed, or is of all rows for None."""

@@ -7,7 +7,7 @@ with more regret than that.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,21 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.results.mixture_search import MinimaxSearch, Step
 from fedopl.results.sums.any_mixture import Solved, Statistics, ValuedStatistics, solve_for
-from fedopl.server.mixtures.value_queries import ValueQueries
+from fedopl.server.mixtures.value_queries import (
+    AskTogether,
+    Batched,
+    Fold,
+    Valued,
+    value_together,
+)
 from fedopl.study.mixture import Weights
 
-# Regrets of a policy by client, on training rows.
-Regrets = Callable[[Solved], Mapping[str, float]]
+# Regrets by client, on training rows.
+Regrets = Mapping[str, float]
+# Regrets under the policies of several folds.
+RegretsUnder = Callable[[Mapping[Fold, Solved]], Mapping[Fold, Regrets]]
+# An ascent yields policies, and is sent the regrets under each.
+Climb = Generator[Solved, Regrets, MinimaxSearch]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +43,26 @@ class Ascent:
 
 
 def minimax_weights(
-    statistics: Statistics, start: Weights, regrets: Regrets, ascent: Ascent
-) -> MinimaxSearch:
+    statistics: Mapping[Fold, Statistics],
+    starts: Mapping[Fold, Weights],
+    regrets: RegretsUnder,
+    ascent: Ascent,
+) -> dict[Fold, MinimaxSearch]:
+    """The weights by an ascent without each fold. All ascents make each step together."""
+    climbs = {fold: _climb(own, starts[fold], ascent) for fold, own in statistics.items()}
+    policies = {fold: next(one) for fold, one in climbs.items()}
+    found: dict[Fold, MinimaxSearch] = {}
+    while policies:
+        for fold, told in regrets(policies).items():
+            try:
+                policies[fold] = climbs[fold].send(told)
+            except StopIteration as end:
+                found[fold] = end.value
+                del policies[fold]
+    return found
+
+
+def _climb(statistics: Statistics, start: Weights, ascent: Ascent) -> Climb:
     """λ_{t+1,c} ∝ λ_{t,c}·exp(η·regret_c(π_{λ_t})), from `start`, and the average of all λ_t.
 
     The gap is max_c mean_t regret_c(π_t) − mean_t Σ_c λ_{t,c}·regret_c(π_t). No-regret learning
@@ -53,7 +81,7 @@ def minimax_weights(
     converged = False
     while len(trace) < ascent.most_steps and not converged:
         weights = _softmax(names, logs)
-        found = _known_regrets(regrets, statistics, weights)
+        found = _if_all_known((yield solve_for(statistics, weights)), weights)
         if found is None:
             break
         now = np.array([found[name] for name in names])
@@ -72,7 +100,7 @@ def minimax_weights(
             "minimax: some client's regret is not known, even of the first policy"
         )
     averaged = {name: math.fsum(s.weights[name] for s in trace) / len(trace) for name in names}
-    found = _known_regrets(regrets, statistics, averaged)
+    found = _if_all_known((yield solve_for(statistics, averaged)), averaged)
     last = [] if found is None else [Step(weights=averaged, regrets=found, gap=trace[-1].gap)]
     best = min([*last, *trace], key=lambda step: step.largest)
     return MinimaxSearch(
@@ -84,47 +112,61 @@ def minimax_weights(
     )
 
 
-def regrets_at_hand(statistics: ValuedStatistics) -> Regrets:
-    """A function for regrets against each client's best policy, on training rows.
+def regrets_at_hand(statistics: Mapping[Fold, ValuedStatistics]) -> RegretsUnder:
+    """A function for regrets against each client's best policy, without each fold.
 
     It asks no client.
     """
     best = {
-        name: statistics.value(name, solve_for(statistics, {name: 1.0}))
-        for name in statistics.clients
+        fold: {name: own.value(name, solve_for(own, {name: 1.0})) for name in own.clients}
+        for fold, own in statistics.items()
     }
 
-    def regrets(policy: Solved) -> Mapping[str, float]:
-        return {name: best[name] - statistics.value(name, policy) for name in best}
+    def regrets(policies: Mapping[Fold, Solved]) -> Mapping[Fold, Regrets]:
+        return {
+            fold: {n: worth - statistics[fold].value(n, policy) for n, worth in best[fold].items()}
+            for fold, policy in policies.items()
+        }
 
     return regrets
 
 
-def regrets_by_asking(statistics: Statistics, values: ValueQueries) -> Regrets:
-    """A function for regrets against the policy of each client's own sums.
+def regrets_by_asking(
+    statistics: Mapping[Fold, Statistics], ask: AskTogether, most: int
+) -> RegretsUnder:
+    """A function for regrets against the policy of each client's own sums, without each fold.
 
-    It asks clients once for every policy. `values` must ask about training rows: rows that weights
+    It asks clients for all policies at once. `ask` must be about training rows: rows that weights
     were chosen on are no longer held out.
     """
-    names = statistics.clients
-    own = values.value([[solve_for(statistics, {name: 1.0})] for name in names])
-    best = {name: one.value({name: 1.0}).value for name, (one,) in zip(names, own, strict=True)}
+    alone = {
+        fold: [[solve_for(own, {name: 1.0})] for name in own.clients]
+        for fold, own in statistics.items()
+    }
+    valued = value_together({f: Batched.of(groups, most) for f, groups in alone.items()}, ask)
+    best = {
+        fold: {n: _value_at(n, one) for n, (one,) in zip(own.clients, valued[fold], strict=True)}
+        for fold, own in statistics.items()
+    }
 
-    def regrets(policy: Solved) -> Mapping[str, float]:
-        ((one,),) = values.value([[policy]])
-        answered = [name for name in names if name in one.answers]
-        return {name: best[name] - one.value({name: 1.0}).value for name in answered}
+    def regrets(policies: Mapping[Fold, Solved]) -> Mapping[Fold, Regrets]:
+        batched = {fold: Batched.of([[policy]], most) for fold, policy in policies.items()}
+        return {
+            fold: {n: best[fold][n] - _value_at(n, one) for n in best[fold] if n in one.answers}
+            for fold, ((one,),) in value_together(batched, ask).items()
+        }
 
     return regrets
 
 
-def _known_regrets(
-    regrets: Regrets, statistics: Statistics, weights: Weights
-) -> dict[str, float] | None:
-    """The regrets of the policy for these weights; None unless all clients' regrets are known."""
-    found = regrets(solve_for(statistics, weights))
-    known = all(math.isfinite(found.get(name, math.nan)) for name in weights)
-    return {name: float(found[name]) for name in sorted(weights)} if known else None
+def _value_at(client: str, policy: Valued) -> float:
+    return policy.value({client: 1.0}).value
+
+
+def _if_all_known(regrets: Regrets, weights: Weights) -> dict[str, float] | None:
+    """The regrets of the clients with weight, sorted; None unless all of them are known."""
+    known = all(math.isfinite(regrets.get(name, math.nan)) for name in weights)
+    return {name: float(regrets[name]) for name in sorted(weights)} if known else None
 
 
 def _softmax(names: list[str], logs: FloatArray) -> Weights:

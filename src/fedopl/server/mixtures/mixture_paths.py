@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from fedopl.base.errors import OptionError
 from fedopl.results.mixture_search import PathPoint, SkewPath
-from fedopl.results.sums.any_mixture import Statistics, solve_for
-from fedopl.server.mixtures.value_queries import ANCHOR, ValueQueries
+from fedopl.results.sums.any_mixture import Solved, Statistics, solve_for
+from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries
 from fedopl.study import mixture
-from fedopl.study.mixture import ALPHAS, renormalised
+from fedopl.study.mixture import ALPHAS, Weights, renormalised
 from fedopl.theory.skew import skewness
+
+# A target, an α, and the mixture λ(α) = n̄ + ε̄.
+Step = tuple[str, float, Weights]
 
 
 def skew_paths(
@@ -18,28 +21,46 @@ def skew_paths(
     targets: Sequence[str],
     alphas: Sequence[float] = ALPHAS,
 ) -> dict[str, SkewPath]:
-    """By target, the policies for λ(α) = n̄ + ε̄ at every α, with their values.
+    """By target, the policies for λ(α) at every α, with their values.
 
     Every query also has the policy for α = 0, which all paths share.
     """
+    steps = steps_toward(targets, rows, alphas)
+    return paths_of(steps, rows, values.value_each(solved(steps, statistics)), values.sign)
+
+
+def steps_toward(
+    targets: Sequence[str], rows: Mapping[str, int], alphas: Sequence[float]
+) -> list[Step]:
+    """The steps of a path to each target, one path behind the other; each begins at n̄."""
     if any(not 0 < alpha <= 1 for alpha in alphas) or not alphas:
         raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always included")
     grid = [0.0, *sorted(set(alphas))]
-    steps = [(target, alpha) for target in targets for alpha in grid]
-    shares = [mixture.skewed(target, alpha).weights(rows) for target, alpha in steps]
-    policies = [solve_for(statistics, weights) for weights in shares]
-    points: dict[str, list[PathPoint]] = {target: [] for target in targets}
-    valued = values.value_each(policies)
-    for (target, alpha), weights, policy in zip(steps, shares, valued, strict=True):
+    each = [(target, alpha) for target in targets for alpha in grid]
+    return [(*one, mixture.skewed(*one).weights(rows)) for one in each]
+
+
+def solved(steps: Sequence[Step], statistics: Statistics) -> list[Solved]:
+    """The policy of each step."""
+    return [solve_for(statistics, weights) for _, _, weights in steps]
+
+
+def paths_of(
+    steps: Sequence[Step], rows: Mapping[str, int], valued: Sequence[Valued], sign: float
+) -> dict[str, SkewPath]:
+    """By target, the path with the values of its policies, compared with the first of all."""
+    points: dict[str, list[PathPoint]] = {target: [] for target, _, _ in steps}
+    (_, _, first), *_ = steps
+    for (target, alpha, weights), policy in zip(steps, valued, strict=True):
         skew, only = skewness(weights, rows), {target: 1.0}
-        base = renormalised(shares[0], policy.answers.keys() & rows.keys())
+        base = renormalised(first, policy.answers.keys() & rows.keys())
         point = PathPoint(
             alpha=alpha,
             weights=weights,
             skewness=skew,
             effective_rows=sum(rows.values()) / skew,
-            at_target=policy.value({target: values.sign}),
-            in_base=policy.value({name: values.sign * share for name, share in base.items()}),
+            at_target=policy.value({target: sign}),
+            in_base=policy.value({name: sign * share for name, share in base.items()}),
             target_gain=policy.gain(only, ANCHOR),
             base_gain=policy.gain(base, ANCHOR),
         )

@@ -1,7 +1,8 @@
 """Values of policies at every client: asked for in batches, or taken from known answers."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -9,9 +10,15 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import (
+    N_OWN_CANDIDATES,
+    NO_FOLD,
+    EstimateValues,
+    Values,
+)
 from fedopl.messages.message import RowSplit
 from fedopl.policies.by_fold import ByFold
+from fedopl.policies.kinds import packed
 from fedopl.policies.policy import Policy
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.server.aggregate.evaluation import signed_estimate
@@ -20,6 +27,12 @@ from fedopl.server.exchange.conversation import Conversation
 # Values of these policies at every client, in this order, then of the logging and the local policy.
 # A candidate goes by its name, as it may be a rule that only clients can apply.
 Ask = Callable[[Sequence[Solved]], Mapping[str, Values]]
+# By the fold that goes without, None for all rows.
+Fold = int | None
+# The same for the policies of several folds, all on one trip.
+AskTogether = Callable[[Mapping[Fold, Sequence[Solved]]], Mapping[Fold, Mapping[str, Values]]]
+# Policies that are in the same query, so that they can be compared on the same rows.
+Groups = Sequence[Sequence[Solved]]
 # The position of a client's local policy in an answer about values. Answers about rows that the
 # policies are learned from have none; there, this is the position of the logging policy.
 _LOCAL_PLACE = -1
@@ -51,6 +64,55 @@ class Valued:
         return np.eye(len(next(iter(self.answers.values())).means))
 
 
+@dataclass(frozen=True, eq=False)
+class Batched:
+    """Groups of policies in as many queries as it takes; a group is in one of them.
+
+    An anchor comes first in every query. Equal groups are asked about once.
+    """
+
+    queries: list[list[Solved]]
+    places: list[tuple[int, range]]  # of each group: its query, and where in it
+
+    @classmethod
+    def of(cls, groups: Groups, most: int, anchor: Solved | None = None) -> Self:
+        """These groups, in queries of at most so many policies."""
+        head = [] if anchor is None else [anchor]
+        queries = [head]
+        found: dict[Hashable, tuple[int, range]] = {_group_key(head): (0, range(len(head)))}
+        for group in groups:
+            if _group_key(group) in found:
+                continue
+            if len(head) + len(group) > most:
+                raise OptionError(
+                    f"most: {len(group)} policies must be valued in one query of {most - len(head)}"
+                )
+            if len(queries[-1]) + len(group) > most:
+                queries.append(head)
+            start = len(queries[-1])
+            queries[-1] = [*queries[-1], *group]
+            found[_group_key(group)] = len(queries) - 1, range(start, start + len(group))
+        return cls(queries if groups else [], [found[_group_key(group)] for group in groups])
+
+    def valued(self, answers: Sequence[Mapping[str, Values]]) -> list[list[Valued]]:
+        """The values of all policies, group by group, from the answers to all queries."""
+        if not all(answers):
+            raise FederationError("values: no client reported any")
+        return [[Valued(answers[query], place) for place in own] for query, own in self.places]
+
+
+def value_together(
+    batched: Mapping[Fold, Batched], ask: AskTogether
+) -> dict[Fold, list[list[Valued]]]:
+    """The values of the policies of every fold; one query of each of them is on the same trip."""
+    told: dict[Fold, list[Mapping[str, Values]]] = {fold: [] for fold in batched}
+    for turn in range(max((len(own.queries) for own in batched.values()), default=0)):
+        asked = {f: own.queries[turn] for f, own in batched.items() if turn < len(own.queries)}
+        for fold, answers in ask(asked).items():
+            told[fold].append(answers)
+    return {fold: own.valued(told[fold]) for fold, own in batched.items()}
+
+
 @dataclass(frozen=True)
 class ValueQueries:
     """Asks for the values of any number of policies, in queries of limited size."""
@@ -59,31 +121,10 @@ class ValueQueries:
     most: int  # policies in one query
     sign: float = 1.0  # −1 if values are shown with the opposite sign, as outcomes were logged
 
-    def value(
-        self, groups: Sequence[Sequence[Solved]], anchor: Solved | None = None
-    ) -> list[list[Valued]]:
-        """The values of all policies, group by group.
-
-        Policies of a group are in the same query, so that they can be compared on the same rows. An
-        anchor comes first in every query. Equal groups are asked about once.
-        """
-        if not groups:
-            return []
-        head = [] if anchor is None else [anchor]
-        distinct = {_group_key(group): list(group) for group in groups}
-        found: dict[Hashable, list[Valued]] = {}
-        sizes = {key: len(group) for key, group in distinct.items() if key != _group_key(head)}
-        for batch in _batches(sizes, self.most - len(head)):
-            asked = head + [policy for key in batch for policy in distinct[key]]
-            answers = self.ask(asked)
-            if not answers:
-                raise FederationError("values: no client reported any")
-            found[_group_key(head)] = [Valued(answers, place) for place in range(len(head))]
-            place = len(head)
-            for key in batch:
-                found[key] = [Valued(answers, place + n) for n in range(len(distinct[key]))]
-                place += len(distinct[key])
-        return [found[_group_key(group)] for group in groups]
+    def value(self, groups: Groups, anchor: Solved | None = None) -> list[list[Valued]]:
+        """The values of all policies, group by group; an anchor comes first in every query."""
+        batched = Batched.of(groups, self.most, anchor)
+        return batched.valued([self.ask(asked) for asked in batched.queries])
 
     def value_each(self, policies: Sequence[Solved]) -> list[Valued]:
         """The values of these policies; all are compared with the first, the anchor."""
@@ -94,20 +135,34 @@ class ValueQueries:
 def asking(
     conversation: Conversation,
     clients: Sequence[str],
-    split: RowSplit | None = None,
     known: Mapping[str, Policy] | None = None,
 ) -> Ask:
-    """A function that asks clients for values, one exchange per batch.
+    """A function that asks for values on the rows that policies are valued on, a query at a time.
 
-    They are on rows of this split or, if none is named, on those that policies are valued on. Known
-    are the candidates that are policies.
+    Known are the candidates that are policies.
     """
     study = conversation.study
 
     def ask(asked: Sequence[Solved]) -> Mapping[str, Values]:
-        fields = fields_about(asked, study, known)
-        query = EstimateValues(split=split or valued_split(study), **fields)
+        query = EstimateValues(split=valued_split(study), **fields_about(asked, study, known))
         return conversation.each(query, clients)
+
+    return ask
+
+
+def asking_without(
+    conversation: Conversation, clients: Sequence[str], split: RowSplit
+) -> AskTogether:
+    """A function that asks for values on rows of this split, without the fold that is left out."""
+
+    def ask(asked: Mapping[Fold, Sequence[Solved]]) -> Mapping[Fold, Mapping[str, Values]]:
+        queries = []
+        for fold, own in asked.items():
+            policies = [one for one in own if isinstance(one, Policy)]
+            fields: dict[str, Any] = packed(policies, conversation.study)
+            without = NO_FOLD if fold is None else fold
+            queries.append(EstimateValues(split=split, without=without, **fields))
+        return dict(zip(asked, conversation.together(clients, *queries), strict=True))
 
     return ask
 
@@ -121,22 +176,6 @@ def picking(names: Sequence[str], answers: Mapping[str, Values]) -> Ask:
         return {client: values.picked(places) for client, values in sorted(answers.items())}
 
     return pick
-
-
-def _batches(sizes: Mapping[Hashable, int], room: int) -> Iterator[list[Hashable]]:
-    """The groups in order, in batches of at most `room` policies."""
-    batch: list[Hashable] = []
-    used = 0
-    for key, size in sizes.items():
-        if size > room:
-            raise OptionError(f"most: {size} policies must be valued in one query of {room}")
-        if used + size > room:
-            yield batch
-            batch, used = [], 0
-        batch.append(key)
-        used += size
-    if batch or not sizes:
-        yield batch
 
 
 def _group_key(group: Sequence[Solved]) -> Hashable:

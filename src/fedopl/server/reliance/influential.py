@@ -12,10 +12,11 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.reliance import follows_from_sums
 from fedopl.results.spending.priced_policies import solved_at
-from fedopl.results.sums.any_mixture import Solved
+from fedopl.results.sums.any_mixture import Solved, Statistics
+from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.results.value_tables import BEST_ARM, arm_name
 from fedopl.server.aggregate.setting import Setting, best_of_arms
-from fedopl.server.learn_by_fold import arms_by_fold
+from fedopl.server.learn_by_fold import arms_by_fold, solved_by_fold
 from fedopl.server.learn_policy import Learned
 from fedopl.server.policy_comparison import room_for_policies
 from fedopl.solvers import least_squares
@@ -92,10 +93,16 @@ def without_each(learned: Learned) -> dict[str, Solved]:
     for client in influential(gaps_to_solution(setting), setting.weights):
         others = [name for name in statistics.clients if name != client]
         if any(setting.weights.get(name, 0.0) > 0 for name in others):
-            weights = renormalised({n: setting.weights.get(n, 0.0) for n in others}, others)
-            without_it = statistics.restricted(others)
-            found[client] = solved_at(without_it, weights, learned.price, setting.study)
+            found[client] = _solved(statistics.restricted(others), setting, learned.price)
     return found
+
+
+def _solved(statistics: Statistics, setting: Setting, price: float) -> Solved:
+    """The policy for the mixture of the clients of these statistics, for each fold if they are."""
+    if isinstance(statistics, StatisticsByFold):
+        return solved_by_fold(statistics, setting, price)
+    weights = {name: setting.weights.get(name, 0.0) for name in statistics.clients}
+    return solved_at(statistics, renormalised(weights, weights), price, setting.study)
 
 
 def asked_beside(

@@ -12,7 +12,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.valuing.versions import Versions, decided_in, with_wider_variances
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.passes import Pass, totals_of
-from fedopl.client.local.personal_policy import chunks_without, n_rows_without
+from fedopl.client.local.personal_policy import chunks_without
 from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.scoring.net_scores import net_rewards
@@ -53,23 +53,23 @@ def values_on(
 ) -> Values:
     """The values of these candidates, if enough rows have scores for what they decide.
 
-    Of training rows, those of a fold may be left out, so that one may be chosen for it.
+    The rows of a fold may be left out, so that something may be chosen for it.
     """
     found = estimate(space, split, asked, without)
-    counts = told_of(space, split, found)
-    if without is not None:
-        counts["of_rows"] = n_rows_without(space.study_rows, without)
+    counts = told_of(space, split, found, without)
     return Values(**counts, means=found.means, covariances=found.covariances)
 
 
-def told_of(space: Workspace, split: RowSplit, found: JointEstimate | None) -> dict[str, Any]:
+def told_of(
+    space: Workspace, split: RowSplit, found: JointEstimate | None, without: int | None = None
+) -> dict[str, Any]:
     """What rows values are of, if enough have scores for what is decided."""
     if found is None:
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     _check_not_selected(space, split, found.n_rows)
     return {
         "n_rows": found.n_rows,
-        "of_rows": space.n_rows(split),
+        "of_rows": space.n_rows(split, without),
         "degrees_of_freedom": found.degrees_of_freedom,
     }
 
@@ -146,7 +146,7 @@ def _summed(
     """The scores of what candidates decide, the rewards, and those of the client's own policy."""
     sums = JointSums()
     for chunk in chunks_without(lambda: chunks, without):
-        rows = chunk.rows(split)
+        rows = chunk.rows(split, without)
         scores, rewards = chunk.scores[rows], net_rewards(chunk.data, rows, study)
         row = np.arange(len(scores))
         columns = [scores[row, decided_in(chunk, rows, one)] for one in asked]

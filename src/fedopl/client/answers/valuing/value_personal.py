@@ -13,7 +13,6 @@ from fedopl.client.local.personal_policy import (
     PersonalTask,
     chunks_without,
     client_sums,
-    n_rows_without,
 )
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
@@ -106,7 +105,7 @@ def personal_tree(space: Workspace, query: EstimateValues, version: int) -> Poli
     task = PersonalTreeTask(
         study=study,
         scored=kept,
-        n_rows=n_rows_without(space.study_rows, without),
+        n_rows=space.n_rows(RowSplit.TRAINING, without),
         root=root,
         own_root=alone.root,
         others=_with_never(query.others[version][:, : len(leaves_of(root))]),
