@@ -17,6 +17,9 @@ NUMBERS = RNG.standard_normal((N_ROWS, 2))
 SMOOTH = np.column_stack([NUMBERS, NUMBERS[:, 0] * NUMBERS[:, 1]])
 BINS = [np.searchsorted(CUTS, number) for number in NUMBERS.T]
 WEIGHTS = RNG.uniform(0.5, 2.0, N_ROWS)
+FOLDS = RNG.integers(0, 3, N_ROWS)
+VERSIONS = [np.flatnonzero(FOLDS != 1), np.flatnonzero(FOLDS != 2), np.arange(N_ROWS)]
+HAS_FOLD = np.array([[1.0, 0, 1], [1, 1, 0], [1, 1, 1]])
 
 
 def outcomes(jump):
@@ -25,52 +28,83 @@ def outcomes(jump):
 
 
 def residuals(jump=0.0):
-    return SmoothResiduals.of(SMOOTH, outcomes(jump), WEIGHTS)
+    return SmoothResiduals.of(SMOOTH, outcomes(jump), WEIGHTS, FOLDS, HAS_FOLD)
 
 
-def by_hand(left, column, others):
-    """Σv / √Σv² with what others say taken out of the column, rows counting by weight."""
-    root = np.sqrt(WEIGHTS)
-    fitted, *_ = np.linalg.lstsq(others * root[:, None], column * root, rcond=None)
-    moved = WEIGHTS * left.left * (column - others @ fitted)
-    return left.lost * moved.sum() / np.sqrt(np.square(moved).sum())
+def by_hand(outcomes, rows, column, others):
+    """Σv / √Σv² of some rows, which count by weight, less what others say of the column."""
+
+    def left_of(numbers, columns):
+        root = np.sqrt(WEIGHTS[rows])
+        fitted, *_ = np.linalg.lstsq(
+            columns[rows] * root[:, None], numbers[rows] * root, rcond=None
+        )
+        return numbers[rows] - columns[rows] @ fitted
+
+    smooth = np.column_stack([np.ones(N_ROWS), SMOOTH])
+    moved = WEIGHTS[rows] * left_of(outcomes, smooth) * left_of(column, others)
+    lost = np.sqrt(1 - smooth.shape[1] / len(rows))
+    return lost * moved.sum() / np.sqrt(np.square(moved).sum())
 
 
-def test_a_jump_is_what_smooth_terms_leave_of_it():
-    left = residuals()
+def beyond(axis, cut):
+    return (NUMBERS[:, axis] > CUTS[cut]).astype(float)
+
+
+def test_a_jump_is_what_smooth_terms_leave_of_it_in_the_rows_of_each_version():
+    given = outcomes(0.0)
+    left = SmoothResiduals.of(SMOOTH, given, WEIGHTS, FOLDS, HAS_FOLD)
     found = Jumps(left, BINS[0], N_CUTS, least=1).at(np.arange(N_CUTS))
-    for cut, statistic in enumerate(found):
-        beyond = (NUMBERS[:, 0] > CUTS[cut]).astype(float)
-        assert statistic == pytest.approx(by_hand(left, beyond, left.smooth), rel=1e-6)
+    for own, rows in zip(found, VERSIONS, strict=True):
+        for cut, statistic in enumerate(own):
+            expected = by_hand(given, rows, beyond(0, cut), left.smooth)
+            assert statistic == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_corner_is_what_each_of_its_thresholds_leaves_too():
-    left = residuals()
+    given = outcomes(0.0)
+    left = SmoothResiduals.of(SMOOTH, given, WEIGHTS, FOLDS, HAS_FOLD)
     corners = Corners(left, BINS, [N_CUTS, N_CUTS], least=1)
     for first, second in ((0, 0), (4, 6), (8, 2), (5, 5)):
-        one, two = (
-            (NUMBERS[:, axis] > CUTS[cut]).astype(float) for axis, cut in enumerate((first, second))
-        )
-        expected = by_hand(left, one * two, np.column_stack([left.smooth, one, two]))
-        # SmoothResiduals are not regressed on the thresholds themselves, and need not be.
-        found = corners.at(np.array([first]), np.array([second]))[0]
-        assert found == pytest.approx(expected, rel=1e-6)
+        one, two = beyond(0, first), beyond(1, second)
+        # Residuals are not regressed on the thresholds themselves, and need not be.
+        others = np.column_stack([left.smooth, one, two])
+        found = corners.at(np.array([first]), np.array([second]))[:, 0]
+        for statistic, rows in zip(found, VERSIONS, strict=True):
+            expected = by_hand(given, rows, one * two, others)
+            assert statistic == pytest.approx(expected, rel=1e-6)
 
 
 def test_where_a_side_has_few_rows_nothing_is_said():
     left = residuals()
     few = Jumps(left, BINS[0], N_CUTS, least=60).at(np.arange(N_CUTS))
-    beside = np.array([min((NUMBERS[:, 0] > c).sum(), (NUMBERS[:, 0] <= c).sum()) for c in CUTS])
-    assert np.array_equal(few == 0, beside < 60)
-    assert not Corners(left, BINS, [N_CUTS, N_CUTS], least=N_ROWS).at(*np.indices((9, 9))).any()
+    for own, rows in zip(few, VERSIONS, strict=True):
+        beside = [min((beyond(0, k)[rows] == side).sum() for side in (0, 1)) for k in range(N_CUTS)]
+        assert np.array_equal(own == 0, np.array(beside) < 60)
+    both = [own.ravel() for own in np.indices((9, 9))]
+    assert not Corners(left, BINS, [N_CUTS, N_CUTS], least=N_ROWS).at(*both).any()
 
 
 def test_of_every_part_the_largest_place_is_told_and_the_middle_says_how_strong():
-    corners = Corners(residuals(jump=2.0), BINS, [N_CUTS, N_CUTS], least=1)
+    left = residuals(jump=2.0)
+
+    def of_cuts(cuts):
+        bins = [
+            np.searchsorted(CUTS[own], number) for own, number in zip(cuts, NUMBERS.T, strict=True)
+        ]
+        return Corners(left, bins, [len(own) for own in cuts], least=1)
+
+    every = of_cuts([np.arange(N_CUTS)] * 2)
     parts = {part: np.arange(3 * part, 3 * part + 3) for part in range(3)}
-    told = list(strongest_by_part(corners, [parts, parts]))
-    assert len(told) == 9
-    cuts, largest, middle = max(told, key=lambda one: abs(one[1]))
-    assert cuts == [5, 2]
-    assert abs(largest) > 6
-    assert middle == corners.at(np.array([4]), np.array([1]))[0]
+    told = list(strongest_by_part(of_cuts, [parts, parts]))
+    assert len(told) == 9 * len(VERSIONS)
+    for version in range(len(VERSIONS)):
+        own = [one for one in told if one[0] == version]
+        _, cuts, largest, middle = max(own, key=lambda one: abs(one[2]))
+        assert cuts == [5, 2]
+        assert abs(largest) > 5
+        assert middle == pytest.approx(every.at(np.array([4]), np.array([1]))[version, 0])
+    least = float(np.median([abs(middle) for *_, middle in told]))
+    strong = {(version, middle) for version, _, _, middle in told if abs(middle) >= least}
+    again = list(strongest_by_part(of_cuts, [parts, parts], least))
+    assert {(version, middle) for version, _, _, middle in again} == strong

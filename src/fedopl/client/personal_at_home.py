@@ -90,13 +90,15 @@ def _in_words(space: PrivateWorkspace, refused: RefusedError) -> DataError:
 
 def _solved(home: HomeWorkspace, shared: LinearPolicy) -> Policy:
     """Solve with strengths weighted by own rows alone: others' likelihoods are not sent."""
-    gram = client_sums(home.chunks, home.study_rows).gram
+    scored = (home.chunks, home.own_chunks)
+    own = tuple(client_sums(one, home.study_rows) for one in scored)
     task = PersonalTask(
         study=home.study,
         rows=home.study_rows,
-        scored=(home.chunks, home.own_chunks),
+        scored=scored,
+        own=own,
         others=shared.numbers(),
-        scaling=Scaling.at_client(gram, _used(home, shared)),
+        scaling=Scaling.at_client(own[0].gram, _used(home, shared)),
         likelihoods=NO_OTHERS,
     )
     return task.solve()

@@ -59,6 +59,21 @@ def means_by_fold(
     )
 
 
+def sums_by_fold(
+    scored: Callable[[], Iterable[ScoredChunk]], rows: StudyRows, columns: list[IntArray] | None
+) -> ScoreSumsByFold:
+    """Means over each fold of these chunks, from their terms."""
+    complete = all(np.isfinite(chunk.scores[chunk.training]).all() for chunk in scored())
+    parts = (
+        part.with_scores(chunk.scores[which])
+        for chunk in scored()
+        for which, part in rows.in_terms(chunk)
+    )
+    return means_by_fold(
+        parts, rows, columns, complete=complete, squares=lambda: rows.squares_by_fold
+    )
+
+
 def local_policies_by_fold(
     own: Callable[[], Iterable[ScoredChunk]],
     rows: StudyRows,
@@ -69,15 +84,7 @@ def local_policies_by_fold(
     """What the client would learn alone without each fold, from scores that use only its rows."""
     if study.policy.local_kind == TreePolicy.kind:
         return _local_trees(own, rows, study, obeyed)
-    complete = all(np.isfinite(chunk.scores[chunk.training]).all() for chunk in own())
-    parts = (
-        part.with_scores(chunk.scores[which])
-        for chunk in own()
-        for which, part in rows.in_terms(chunk)
-    )
-    sums = means_by_fold(
-        parts, rows, columns, complete=complete, squares=lambda: rows.squares_by_fold
-    )
+    sums = sums_by_fold(own, rows, columns)
     n_folds = len(sums.weights)
     policies = []
     for fold in range(n_folds):

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.client.local.fold_policies import sums_by_fold
 from fedopl.client.local.local_policy import ScoredChunks
 from fedopl.client.local.score_means import means_of
 from fedopl.client.rows.chunks import ScoredChunk
@@ -51,6 +52,7 @@ class PersonalTask:
     study: Study
     rows: StudyRows
     scored: tuple[ScoredChunks, ...]  # by the study's models, then perhaps by own models
+    own: tuple[OwnSums, ...]  # of each of these
     others: FloatArray  # (n_actions, n_terms + 1): θ₋c
     scaling: Scaling
     likelihoods: FloatArray  # (n_strengths,): the mean over other clients
@@ -80,16 +82,17 @@ class PersonalTask:
 
         Where a client differs, everybody's outcome models are wrong about it.
         """
-        n_rows = self.rows.n_rows(RowSplit.TRAINING, self.without)
-        return least_noisy([self._found(one) for one in self.scored], n_rows)
+        found = [
+            FoundBy[ScoredChunks](
+                partial(chunks_without, scored, self.without),
+                WeighedPath.of(own, self.others, self.scaling, self.likelihoods),
+            )
+            for scored, own in zip(self.scored, self.own, strict=True)
+        ]
+        return least_noisy(found, self.own[0].n_rows)
 
-    def _found(self, scored: ScoredChunks) -> FoundBy[ScoredChunks]:
-        parts = self.rows.kept(partial(chunks_without, scored, self.without))
-        own = client_sums(parts, self.rows, self.without)
-        return FoundBy(parts, WeighedPath.of(own, self.others, self.scaling, self.likelihoods))
 
-
-def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: int) -> FoundBy[Parts]:
+def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: float) -> FoundBy[Parts]:
     """The first result, unless other scores are clearly less noisy."""
     first, *rest = found
     clearly_less = 1 - BEYOND_CHANCE / math.sqrt(max(n_rows, 1))
@@ -102,17 +105,46 @@ def chunks_without(scored: ScoredChunks, fold: int | None) -> Iterable[ScoredChu
     return scored() if fold is None else (chunk.without_fold(fold) for chunk in scored())
 
 
-def client_sums(parts: ScoredChunks, rows: StudyRows, without: int | None = None) -> OwnSums:
-    """Means over training rows of squares and products of terms and scores.
-
-    If parts are without the rows of a fold, it is named.
-    """
+def client_sums(parts: ScoredChunks, rows: StudyRows) -> OwnSums:
+    """Means over training rows of squares and products of terms and scores."""
     complete = all(np.isfinite(one.scores[one.training]).all() for one in parts())
-    means = means_of(parts, rows, None, complete=complete, without=without)
+    means = means_of(parts, rows, None, complete=complete)
     scored = ((one.scores[one.training], one.weights(one.training)) for one in parts())
     squares = contrast_squares(scored, scored_in_all_rows(means.shares))
     found = (means.grams, means.products, means.shares)
-    return OwnSums.of(found, squares, rows.n_rows(RowSplit.TRAINING, without))
+    return OwnSums.of(found, squares, rows.n_rows(RowSplit.TRAINING))
+
+
+def client_sums_without(
+    parts: ScoredChunks, rows: StudyRows, left_out: Sequence[int | None]
+) -> list[OwnSums]:
+    """The same without each of these folds, or of all rows for None; rows are summed once."""
+    if not any(fold is not None for fold in left_out):
+        return [client_sums(parts, rows) for _ in left_out]
+    sums, found = sums_by_fold(parts, rows, None), []
+    squares: dict[bytes, FloatArray] = {}  # by the actions that count
+    for without in left_out:
+        folds = [fold for fold in range(len(sums.weights)) if fold != without]
+        own = sums.of_folds(folds)
+        known = scored_in_all_rows(own.shares)
+        if known.tobytes() not in squares:
+            squares[known.tobytes()] = _squares_by_fold(parts, known, len(sums.weights))
+        total, weight = squares[known.tobytes()][folds].sum(axis=0).tolist()
+        mean = total / weight if weight else 0.0
+        means = (own.grams, own.products, own.shares)
+        found.append(OwnSums.of(means, mean, rows.n_rows(RowSplit.TRAINING, without)))
+    return found
+
+
+def _squares_by_fold(
+    parts: ScoredChunks, known: BoolArray, n_folds: int
+) -> FloatArray:  # (n_folds, 2)
+    """Sums over each fold of how far apart the scores of these actions lie, and total weights."""
+    totals = np.zeros((n_folds, 2))
+    for chunk in parts():
+        for total, rows in zip(totals, chunk.fold_slices, strict=True):
+            total += _apart(chunk.scores[rows], chunk.weights(rows), known)
+    return totals
 
 
 def contrast_squares(
@@ -122,14 +154,21 @@ def contrast_squares(
 
     Each part has scores (n_rows, n_actions) and the weights of rows, None if all weigh one.
     """
-    squares = total = 0.0
-    for all_scores, weights in parts:
-        scores: FloatArray = all_scores[:, known]
-        total += len(scores) if weights is None else float(weights.sum())
-        if known.any():
-            apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-            squares += float(apart.sum() if weights is None else weights @ apart)
+    totals = [_apart(scores, weights, known) for scores, weights in parts]
+    squares, total = (sum(own) for own in zip(*totals, strict=True)) if totals else (0.0, 0.0)
     return squares / total if total else 0.0
+
+
+def _apart(
+    all_scores: FloatArray, weights: FloatArray | None, known: BoolArray
+) -> tuple[float, float]:
+    """The sum over rows of Σ_a (Γ̂(a) − mean of Γ̂)², and their weight."""
+    scores: FloatArray = all_scores[:, known]
+    total = len(scores) if weights is None else float(weights.sum())
+    if not known.any():
+        return 0.0, total
+    apart = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    return float(apart.sum() if weights is None else weights @ apart), total
 
 
 def best_bend(

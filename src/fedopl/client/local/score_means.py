@@ -127,24 +127,17 @@ def means_of(
     columns: list[IntArray] | None,
     *,
     complete: bool,
-    without: int | None = None,
 ) -> ScoreMeans:
-    """The means over all training rows, accumulated over scored chunks.
-
-    If these are without the rows of a fold, it is named.
-    """
+    """The means over all training rows, accumulated over scored chunks."""
     new = partial(ScoreTotals, rows.given.n_actions, rows.n_terms, columns, complete=complete)
-    squares = None
-    if complete and columns is None:
-        counted = [fold for fold in range(len(rows.squares_by_fold)) if fold != without]
-        squares = rows.squares_by_fold[counted].sum(axis=0)
+    squares = rows.squares_by_fold.sum(axis=0) if complete and columns is None else None
     total: Any = None  # until the first partition
     for found in totals_of(
         parts(),
         partial(_totals_in, new, rows.into_terms, complete=complete, known=squares is not None),
     ):
         if found is None:
-            return means_of(parts, rows, columns, complete=False, without=without)
+            return means_of(parts, rows, columns, complete=False)
         total = found if total is None else total.plus(found)
     if squares is not None:
         total.add_squares(squares)

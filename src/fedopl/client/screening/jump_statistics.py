@@ -7,11 +7,14 @@ thresholds at once, less what smooth terms of both numbers and each threshold al
 With v = residual · what is left of the indicator, t = Σv / √Σv². So the rows in which outcomes vary
 most count no more than others, and |t| ≤ √m if only m rows support it. All thresholds of a grid
 follow from sums over its cells, in one pass over the rows.
+
+There may be several versions, each without a fold of the rows. Sums that depend on no regression
+are formed once, by fold, and a version adds up those of its folds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,120 +26,167 @@ LEAST_BEYOND_SMOOTH = 1e-6  # the share of a jump's squares below which the rest
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SmoothResiduals:
-    """The residuals of smooth terms for the outcomes of one action's rows."""
+    """What smooth terms leave of the outcomes of one action's rows, by version."""
 
     smooth: FloatArray  # (n_rows, n_smooth), with a constant
-    left: FloatArray  # (n_rows,)
     weights: FloatArray  # (n_rows,)
+    folds: IntArray  # (n_rows,)
+    has_fold: FloatArray  # (n_versions, n_folds), 1 or 0
+    n_rows: FloatArray  # (n_versions,)
+    pulls: FloatArray  # (n_versions, n_rows), weight · residual, 0 where a version lacks the row
+    inverse: FloatArray  # (n_versions, n_smooth, n_smooth), of Σ weight · terms · terms
+    squares: FloatArray  # (n_versions, n_smooth, n_smooth), Σ pull² · terms · terms
+    grams: tuple[FloatArray, FloatArray]  # of terms: Σ weight · products, and means of squares
 
     @classmethod
-    def of(cls, terms: FloatArray, rewards: FloatArray, weights: FloatArray) -> "SmoothResiduals":
+    def of(
+        cls,
+        terms: FloatArray,
+        rewards: FloatArray,
+        weights: FloatArray,
+        folds: IntArray,
+        has_fold: FloatArray,
+    ) -> "SmoothResiduals":
         """Regress outcomes on terms; residuals lose one degree of freedom per fitted number."""
         smooth = np.column_stack([np.ones(len(terms)), terms])
-        scale = np.sqrt(np.maximum(np.square(smooth).mean(axis=0), np.finfo(float).tiny))
-        smooth /= scale
-        weighted = smooth * weights[:, None]
-        fitted = symmetric_pinv(weighted.T @ smooth, rcond=1e-10)
-        fitted = fitted @ (weighted.T @ rewards)
-        return cls(smooth=smooth, left=rewards - smooth @ fitted, weights=weights)
+        width, n_folds = smooth.shape[1], has_fold.shape[1]
+        sums, sizes = np.zeros((n_folds, width, width + 1)), np.zeros((n_folds, width))
+        for fold in range(n_folds):
+            own = np.flatnonzero(folds == fold)
+            inside = smooth[own]
+            columns = np.column_stack([inside, rewards[own]])
+            sums[fold] = (inside * weights[own, None]).T @ columns
+            sizes[fold] = np.square(inside).sum(axis=0)
+        n_rows = has_fold @ np.bincount(folds, minlength=n_folds)
+        by_version = np.tensordot(has_fold, sums, 1)
+        grams = by_version[..., :-1], has_fold @ sizes / np.maximum(n_rows, 1)[:, None]
+        fitted = _inverse(*grams, rcond=1e-10) @ by_version[..., -1:]
+        pulls = (rewards - fitted[..., 0] @ smooth.T) * (weights * has_fold[:, folds])
+        moved = [smooth * pull[:, None] for pull in pulls]
+        return cls(
+            smooth=smooth,
+            weights=weights,
+            folds=folds,
+            has_fold=has_fold,
+            n_rows=n_rows,
+            pulls=pulls,
+            inverse=_inverse(*grams),
+            squares=np.array([own.T @ own for own in moved]),
+            grams=grams,
+        )
 
     @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return len(self.left)
+    def lost(self) -> FloatArray:  # (n_versions,)
+        """How much smaller residuals are than errors, because terms were fitted to them."""
+        left = np.maximum(self.n_rows - self.smooth.shape[1], 0)
+        return np.asarray(np.sqrt(left / np.maximum(self.n_rows, 1)))
 
     def only(self, columns: Sequence[int]) -> "SmoothResiduals":
         """The same, with some of the smooth terms; the constant is the first."""
-        return SmoothResiduals(smooth=self.smooth[:, columns], left=self.left, weights=self.weights)
+        both = np.ix_(range(len(self.pulls)), columns, columns)
+        products, sizes = self.grams
+        grams = products[both], sizes[:, columns]
+        return replace(
+            self,
+            smooth=np.ascontiguousarray(self.smooth[:, columns]),
+            inverse=_inverse(*grams),
+            squares=self.squares[both],
+            grams=grams,
+        )
 
-    @cached_property
-    def lost(self) -> float:
-        """How much smaller residuals are than errors, because terms were fitted to them."""
-        return float(np.sqrt(max(self.n_rows - self.smooth.shape[1], 0) / max(self.n_rows, 1)))
+
+def _inverse(grams: FloatArray, sizes: FloatArray, rcond: float | None = None) -> FloatArray:
+    """The inverse of each version's products of terms, which are scaled by their sizes for it."""
+    scale = np.sqrt(np.maximum(sizes, np.finfo(float).tiny))
+    both = scale[:, :, None] * scale[:, None, :]
+    return np.asarray(symmetric_pinv(grams / both, rcond=rcond) / both)
 
 
 class _Sums:
     """Sums of rows by cell of one or two grids, with what is needed to remove smooth terms."""
 
     def __init__(self, residuals: SmoothResiduals, bins: Sequence[IntArray], n_bins: Sequence[int]):
-        smooth, weights = residuals.smooth, residuals.weights
-        self._width = smooth.shape[1]
-        moved = np.square(weights * residuals.left)
-        weighted = smooth * weights[:, None]
-        self.inverse = symmetric_pinv(weighted.T @ smooth)
-        self.squares = (smooth * moved[:, None]).T @ smooth
-        self.n_rows = residuals.n_rows
-        columns = np.column_stack(
-            [
-                np.ones(self.n_rows),
-                weights,
-                weights * residuals.left,
-                moved,
-                weighted,
-                smooth * moved[:, None],
-            ]
-        )
+        from scipy.sparse import csc_array  # here, as it is slow to import
+
+        own, n_cells = residuals, int(np.prod(n_bins))
+        (n_versions, n_rows), n_folds = own.pulls.shape, own.has_fold.shape[1]
+        self._width = width = own.smooth.shape[1]
+        self._of = own
         cell = np.ravel_multi_index(tuple(bins), tuple(n_bins))
-        n_cells = int(np.prod(n_bins))
-        by_cell = np.stack([np.bincount(cell, own, n_cells) for own in columns.T], axis=-1)
-        axes = tuple(range(len(n_bins)))
-        beyond = np.flip(by_cell.reshape(*n_bins, -1), axes)
-        for axis in axes:
-            beyond = np.cumsum(beyond, axis=axis)
-        self._beyond = np.flip(beyond, axes)  # sums over rows in this bin or beyond, on every axis
+        begins = np.arange(n_rows + 1)
+        found = np.empty((n_cells, n_versions, 2 + 2 * width))
+
+        by_fold = cell + n_cells * own.folds
+        grouped = csc_array((own.weights, by_fold, begins), shape=(n_folds * n_cells, n_rows))
+        counts = np.bincount(by_fold, minlength=n_folds * n_cells).reshape(n_folds, n_cells)
+        found[..., 0] = counts.T @ own.has_fold.T
+        terms = own.has_fold @ (grouped @ own.smooth).reshape(n_folds, -1)
+        found[..., 2 : 2 + width] = terms.reshape(n_versions, n_cells, width).swapaxes(0, 1)
+
+        grouped = csc_array((own.weights, cell, begins), shape=(n_cells, n_rows))
+        for version, pull in enumerate(own.pulls):
+            found[:, version, 1] = np.bincount(cell, pull, n_cells)
+            grouped.data = np.square(pull)
+            found[:, version, 2 + width :] = grouped @ own.smooth
+
+        beyond = found.reshape(*n_bins, n_versions, -1)
+        for axis in range(len(n_bins)):
+            along = np.moveaxis(beyond, axis, 0)
+            for place in range(len(along) - 2, -1, -1):
+                along[place] += along[place + 1]
+        self._beyond = beyond  # sums over rows in this bin or beyond, on every axis
 
     def beyond(self, *places: IntArray | int) -> "_Part":
         """The sums over rows beyond these cuts; 0 means beyond none."""
-        found = self._beyond[places]
-        return _Part(found[..., :4], found[..., 4 : 4 + self._width], found[..., 4 + self._width :])
+        found = self._beyond[places].swapaxes(0, 1)
+        terms, moved_terms = found[..., 2 : 2 + self._width], found[..., 2 + self._width :]
+        return _Part(found[..., 0], found[..., 1], terms, moved_terms, terms @ self._of.inverse)
 
     def statistic(
-        self, part: "_Part", moved: FloatArray, left: FloatArray, enough: BoolArray
-    ) -> FloatArray:
-        """Σv / √Σv², where `moved` is Σv² before smooth terms are removed."""
-        smooth = part.terms @ self.inverse
-        total = moved - 2 * (smooth * part.moved_terms).sum(axis=-1)
-        total += ((smooth @ self.squares) * smooth).sum(axis=-1)
-        known = enough & (total > 0) & (left > LEAST_BEYOND_SMOOTH * self.n_rows)
-        return np.where(known, part.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
+        self, v: "_Indicator", left: FloatArray, enough: BoolArray
+    ) -> FloatArray:  # (n_versions, n_places)
+        """Σv / √Σv², where `left` are the squares that smooth terms leave of the indicator."""
+        total = v.moved - 2 * _sums_of_products(v.said, v.moved_terms)
+        total += _sums_of_products(v.said @ self._of.squares, v.said)
+        known = enough & (total > 0) & (left > LEAST_BEYOND_SMOOTH * self._of.n_rows[:, None])
+        found = np.where(known, v.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
+        return self._of.lost[:, None] * found
 
-    def common(self, one: "_Part", two: "_Part", weight: FloatArray) -> FloatArray:
-        """The product of two parts, less what smooth terms explain."""
-        said: FloatArray = ((one.terms @ self.inverse) * two.terms).sum(axis=-1)
-        return weight - said
+
+class _Indicator(NamedTuple):
+    """Sums of an indicator over the rows of each version."""
+
+    residual: FloatArray  # (n_versions, n_places), weighted
+    moved: FloatArray  # (n_versions, n_places), of squares, with squares of weighted residuals
+    moved_terms: FloatArray  # (n_versions, n_places, n_smooth), with these and terms
+    said: FloatArray  # (n_versions, n_places, n_smooth), what terms explain of it: coefficients
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Sums over some rows: counts, weights, residuals and their squares; and those with terms."""
+    """Sums over some rows of each version, and those with terms, the first of which is constant."""
 
-    sums: FloatArray  # (..., 4)
-    terms: FloatArray  # (..., n_smooth)
-    moved_terms: FloatArray  # (..., n_smooth)
-
-    @property
-    def rows(self) -> FloatArray:
-        return self.sums[..., 0]
+    rows: FloatArray  # (n_versions, n_places)
+    residual: FloatArray  # (n_versions, n_places), weighted
+    terms: FloatArray  # (n_versions, n_places, n_smooth), with weights
+    moved_terms: FloatArray  # (n_versions, n_places, n_smooth), with squares of weighted residuals
+    said: FloatArray  # (n_versions, n_places, n_smooth), coefficients of terms for these rows
 
     @property
     def weight(self) -> FloatArray:
-        return self.sums[..., 1]
-
-    @property
-    def residual(self) -> FloatArray:
-        return self.sums[..., 2]
+        return self.terms[..., 0]
 
     @property
     def moved(self) -> FloatArray:
-        return self.sums[..., 3]
+        return self.moved_terms[..., 0]
 
-    def less(self, share: FloatArray, other: "_Part") -> "_Part":
-        times = share[..., None]
-        return _Part(
-            self.sums - times * other.sums,
-            self.terms - times * other.terms,
-            self.moved_terms - times * other.moved_terms,
-        )
+    def common(self, other: "_Part", weight: FloatArray) -> FloatArray:
+        """The product of two parts, less what smooth terms explain."""
+        return weight - _sums_of_products(self.said, other.terms)
+
+
+def _sums_of_products(one: FloatArray, two: FloatArray) -> FloatArray:  # (n_versions, n_places)
+    return np.asarray(np.einsum("vpk,vpk->vp", one, two))
 
 
 class Jumps:
@@ -144,14 +194,14 @@ class Jumps:
 
     def __init__(self, residuals: SmoothResiduals, bins: IntArray, n_cuts: int, least: int) -> None:
         self._sums = _Sums(residuals, [bins], [n_cuts + 1])
-        self._least, self._lost = least, residuals.lost
+        self._least, self._n_rows = least, residuals.n_rows[:, None]
 
-    def at(self, cuts: IntArray) -> FloatArray:  # shaped as cuts
+    def at(self, cuts: IntArray) -> FloatArray:  # (n_versions, n_cuts)
         """The statistics of these cuts; 0 where one side has fewer rows than the least."""
         own = self._sums.beyond(cuts + 1)
-        few = np.minimum(own.rows, self._sums.n_rows - own.rows)
-        left = self._sums.common(own, own, own.weight)
-        return self._lost * self._sums.statistic(own, own.moved, left, few >= self._least)
+        few = np.minimum(own.rows, self._n_rows - own.rows)
+        v = _Indicator(own.residual, own.moved, own.moved_terms, own.said)
+        return self._sums.statistic(v, own.common(own, own.weight), few >= self._least)
 
 
 class Corners:
@@ -165,28 +215,22 @@ class Corners:
         least: int,
     ) -> None:
         self._sums = _Sums(residuals, bins, [own + 1 for own in n_cuts])
-        self._least, self._lost = least, residuals.lost
+        self._least, self._n_rows = least, residuals.n_rows[:, None]
 
-    def at(self, first: IntArray, second: IntArray) -> FloatArray:  # shaped as both
+    def at(self, first: IntArray, second: IntArray) -> FloatArray:  # (n_versions, n_corners)
         """The statistics of these corners; 0 where any of the four has too few rows."""
         sums = self._sums
         both = sums.beyond(first + 1, second + 1)
         one, two = sums.beyond(first + 1, 0), sums.beyond(0, second + 1)
-        of_one, of_two = (
-            sums.common(one, one, one.weight),
-            sums.common(two, two, two.weight),
-        )
-        crossed = sums.common(one, two, both.weight)
-        on_one, on_two = (
-            sums.common(one, both, both.weight),
-            sums.common(two, both, both.weight),
-        )
+        of_one, of_two = one.common(one, one.weight), two.common(two, two.weight)
+        crossed = one.common(two, both.weight)
+        on_one, on_two = one.common(both, both.weight), two.common(both, both.weight)
         apart = of_one * of_two - crossed**2
         told = apart > LEAST_BEYOND_SMOOTH * np.abs(of_one * of_two)
         safe = np.where(told, apart, 1.0)
         a = np.where(told, (of_two * on_one - crossed * on_two) / safe, 0.0)
         b = np.where(told, (of_one * on_two - crossed * on_one) / safe, 0.0)
-        left = sums.common(both, both, both.weight) - a * on_one - b * on_two
+        left = both.common(both, both.weight) - a * on_one - b * on_two
         # (Q − a·I − b·J)², where Q is in both I and J, and Q = I·J.
         moved = both.moved * (1 - 2 * a - 2 * b + 2 * a * b)
         moved = moved + np.square(a) * one.moved + np.square(b) * two.moved
@@ -195,35 +239,55 @@ class Corners:
                 both.rows,
                 one.rows - both.rows,
                 two.rows - both.rows,
-                sums.n_rows - one.rows - two.rows + both.rows,
+                self._n_rows - one.rows - two.rows + both.rows,
             ]
         )
-        part = both.less(a, one).less(b, two)
-        return self._lost * sums.statistic(part, moved, left, told & (few >= self._least))
+        by_a, by_b = a[..., None], b[..., None]
+        v = _Indicator(
+            both.residual - a * one.residual - b * two.residual,
+            moved,
+            both.moved_terms - by_a * one.moved_terms - by_b * two.moved_terms,
+            both.said - by_a * one.said - by_b * two.said,
+        )
+        return sums.statistic(v, left, told & (few >= self._least))
 
 
 def strongest_by_part(
-    statistics: Jumps | Corners, grids: Sequence[Mapping[int, IntArray]], least: float = 0.0
-) -> Iterable[tuple[list[int], float, float]]:
+    statistics: Callable[[Sequence[IntArray]], Jumps | Corners],
+    grids: Sequence[Mapping[int, IntArray]],
+    least: float = 0.0,
+) -> Iterable[tuple[int, list[int], float, float]]:
     """For each part of a grid, or of two: the place of the largest statistic, it, and the middle's.
 
-    The middle alone decides whether there is a jump, because it was not chosen by its statistic.
-    Parts whose middle is below `least` are skipped.
+    The version comes first. The middle alone decides whether there is a jump, because it was not
+    chosen by its statistic. Parts whose middle is below `least` are skipped. `statistics` are those
+    of the cuts that it is given; first of middles, then of parts that some version has a jump in.
     """
     parts = [list(grid.values()) for grid in grids]
-    chosen = np.meshgrid(*[np.arange(len(own)) for own in parts], indexing="ij")
-    places = np.stack([one.ravel() for one in chosen], axis=1)
-    middles = [
-        np.array([own[k][len(own[k]) // 2] for k in places[:, axis]])
-        for axis, own in enumerate(parts)
+    places = combined([np.arange(len(own)) for own in parts])
+    middles = statistics([np.array([cuts[len(cuts) // 2] for cuts in own]) for own in parts])
+    middle = middles.at(*places)
+    jumps = (middle != 0) & (np.abs(middle) >= least)
+    wanted = np.flatnonzero(jumps.any(axis=0)).tolist()
+    if not wanted:
+        return
+    used = [np.unique(along[wanted]).tolist() for along in places]
+    cuts = [np.concatenate([own[k] for k in some]) for own, some in zip(parts, used, strict=True)]
+    inside = [
+        combined([np.searchsorted(all_cuts, own[along[part]]) for all_cuts, own, along in each])
+        for part in wanted
+        for each in [list(zip(cuts, parts, places, strict=True))]
     ]
-    found = statistics.at(*middles)
-    for place, statistic in zip(places, found.tolist(), strict=True):
-        if statistic and abs(statistic) >= least:
-            inside = np.meshgrid(
-                *[own[k] for own, k in zip(parts, place, strict=True)], indexing="ij"
-            )
-            flat = [one.ravel() for one in inside]
-            each = statistics.at(*flat)
-            best = int(np.argmax(np.sign(statistic) * each))
-            yield [int(one[best]) for one in flat], float(each[best]), statistic
+    found = statistics(cuts).at(*(np.concatenate(along) for along in zip(*inside, strict=True)))
+    ends = np.cumsum([len(flat[0]) for flat in inside])[:-1]
+    for part, flat, each in zip(wanted, inside, np.split(found, ends, axis=1), strict=True):
+        for version in np.flatnonzero(jumps[:, part]).tolist():
+            statistic = float(middle[version, part])
+            best = int(np.argmax(np.sign(statistic) * each[version]))
+            at = [int(own[along[best]]) for own, along in zip(cuts, flat, strict=True)]
+            yield version, at, float(each[version, best]), statistic
+
+
+def combined(axes: Sequence[IntArray]) -> list[IntArray]:
+    """Every combination of one number from each axis, by axis; the last varies fastest."""
+    return [along.ravel() for along in np.meshgrid(*axes, indexing="ij")]

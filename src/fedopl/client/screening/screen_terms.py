@@ -1,12 +1,13 @@
 """Answers to screening: which features interact, and where outcomes jump."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.disclosure.limits import Limits, RefusedError
-from fedopl.client.screening.jump_places import JumpPlaces
+from fedopl.client.disclosure.limits import RefusedError
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.screening.jump_places import JumpPlaces, Line
 from fedopl.client.screening.jump_statistics import SmoothResiduals
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.workspace import Workspace
@@ -70,53 +71,66 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
     """Where outcomes jump beyond smooth terms, by the actions with enough rows for these."""
     study, terms = space.study, space.study.terms
     told = np.zeros((len(study.left_out), study.n_actions, MOST_JUMPS_TOLD, len(JUMP_NUMBERS)))
-    for own, without in zip(told, study.left_out, strict=True):
-        for action, n_rows in enumerate(_rows_per_action(space, without).tolist()):
-            n_smooth = None if terms is None else _most_smooth(terms, n_rows)
-            if terms is None or n_smooth is None:
-                continue  # too few rows of this action; others may have enough
-            lines = _jumps(_rows_of(space, action, without), terms, n_smooth, space.limits)
-            order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
-            own[action, : len(lines)] = lines[order]
+    if terms is None:
+        return JumpStatistics(strongest=told)
+    n_rows = np.array([_rows_per_action(space, without) for without in study.left_out])
+    for action in range(study.n_actions):
+        smooth = [_most_smooth(terms, own) for own in n_rows[:, action].tolist()]
+        for n_smooth in _smooth_sizes(terms):
+            versions = [version for version, own in enumerate(smooth) if own == n_smooth]
+            if not versions:
+                continue  # perhaps too few rows of this action; others may have enough
+            asked = [study.left_out[version] for version in versions]
+            found = _jumps(space, action, terms, n_smooth, asked)
+            for version, lines in zip(versions, found, strict=True):
+                order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
+                told[version, action, : len(lines)] = lines[order]
     return JumpStatistics(strongest=told)
 
 
 def _most_smooth(terms: Terms, n_rows: int) -> int | None:
     """How many smooth terms this many rows can be regressed on; None if too few for any."""
-    sizes = [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
-    return next((n for n in sizes if n_rows >= 2 * (n + 1)), None)
+    return next((n for n in _smooth_sizes(terms) if n_rows >= 2 * (n + 1)), None)
 
 
-class _Rows(NamedTuple):
-    """Training rows of one action, perhaps without a fold: all of them, or one in several."""
-
-    contexts: FloatArray
-    rewards: FloatArray
-    weights: FloatArray
-
-
-def _rows_of(space: Workspace, action: int, without: int | None) -> _Rows:
-    every, parts = -(-space.n_training // MOST_ROWS_SCREENED), []
-    for chunk in space.unscored_chunks():
-        own = chunk.training_rows(action, without)[::every]
-        weights = chunk.weights(chunk.training)
-        parts.append(
-            _Rows(
-                chunk.data.contexts[own],
-                chunk.data.rewards[own],
-                np.ones(len(own)) if weights is None else weights[own],
-            )
-        )
-    return _Rows(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+def _smooth_sizes(terms: Terms) -> list[int]:
+    return [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
 
 
 def _jumps(
-    rows: _Rows, terms: Terms, n_smooth: int, limits: Limits
-) -> FloatArray:  # (n_told, len(JUMP_NUMBERS))
-    """The strongest jumps, each where it is largest; enough rows are on every side."""
-    residuals = SmoothResiduals.of(terms.of(rows.contexts, n_smooth), rows.rewards, rows.weights)
-    places = JumpPlaces(residuals, rows.contexts, terms, limits.minimum_cell)
-    lines = list(places.lines(LEAST_STATISTIC))
+    space: Workspace, action: int, terms: Terms, n_smooth: int, without: Sequence[int | None]
+) -> list[FloatArray]:  # of each version, (n_told, len(JUMP_NUMBERS))
+    """The strongest jumps, each where it is largest; enough rows are on every side.
+
+    Of many rows, one in several is screened, and versions go without a fold of these.
+    """
+    every = -(-space.n_training // MOST_ROWS_SCREENED)
+    parts = [_rows_of(chunk, action, every) for chunk in space.unscored_chunks()]
+    contexts, rewards, weights, folds = (np.concatenate(own) for own in zip(*parts, strict=True))
+    has_fold = np.ones((len(without), space.study.nuisances.folds))
+    for own, fold in zip(has_fold, without, strict=True):
+        if fold is not None:
+            own[fold] = 0
+    smooth = terms.of(contexts, n_smooth)
+    residuals = SmoothResiduals.of(smooth, rewards, weights, folds, has_fold)
+    places = JumpPlaces(residuals, contexts, terms, space.limits.minimum_cell)
+    lines = [_strongest(own) for own in places.lines(LEAST_STATISTIC)]
+    return [np.array(own).reshape(-1, len(JUMP_NUMBERS)) for own in places.closer(lines)]
+
+
+def _rows_of(chunk: Chunk, action: int, every: int) -> tuple[FloatArray, ...]:
+    """Contexts, rewards, weights and folds of training rows of one action, or one in several."""
+    own = chunk.training_rows(action)[::every]
+    weights = chunk.weights(chunk.training)
+    return (
+        chunk.data.contexts[own],
+        chunk.data.rewards[own],
+        np.ones(len(own)) if weights is None else weights[own],
+        chunk.folds.of_row[own].astype(np.int64),
+    )
+
+
+def _strongest(lines: list[Line]) -> list[Line]:
+    """As many lines as are told, in their order."""
     order = np.argsort([-abs(line[-1]) for line in lines], kind="stable")[:MOST_JUMPS_TOLD]
-    found = np.array([places.closer(lines[at]) for at in np.sort(order)])
-    return found.reshape(-1, len(JUMP_NUMBERS))
+    return [lines[at] for at in np.sort(order)]

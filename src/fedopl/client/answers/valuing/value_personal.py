@@ -9,10 +9,10 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
 from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
 from fedopl.client.answers.valuing.value_spending import spending_by_query
+from fedopl.client.local.local_policy import ScoredChunks
 from fedopl.client.local.personal_policy import (
     PersonalTask,
-    chunks_without,
-    client_sums,
+    client_sums_without,
 )
 from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
@@ -25,27 +25,24 @@ from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import leaves_of
 from fedopl.solvers.personal_choice import ChoicePath
-from fedopl.solvers.personal_ridge import Scaling, Strengths
+from fedopl.solvers.personal_ridge import OwnSums, Scaling, Strengths
 
 
 def sum_contrasts(space: Workspace, _query: SumContrasts) -> ContrastSquares:
     """How far apart the scores of a row lie, on average over training rows."""
     check_terms(space)
+    left_out = space.study.left_out
     if space.study.policy.has_leaves:
-        told = [_squares_of_leaves(space, without) for without in space.study.left_out]
+        told = [_squares_of_leaves(space, without) for without in left_out]
     else:
-        told = [_squares_of_terms(space, without) for without in space.study.left_out]
+        each = client_sums_without(space.chunks, space.study_rows, left_out)
+        told = [own.squares for own in each]
     return ContrastSquares(squares=np.array(told))
 
 
 def _squares_of_leaves(space: Workspace, without: int | None) -> float:
     rows = partial(space.scored_rows, without)
     return squares_apart(rows, scored_actions(rows, space.study.n_actions))
-
-
-def _squares_of_terms(space: Workspace, without: int | None) -> float:
-    parts = partial(chunks_without, space.chunks, without)
-    return client_sums(parts, space.study_rows, without).squares
 
 
 def answer(space: Workspace, query: EstimateValues) -> Values:
@@ -64,26 +61,46 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
         values = values_by_query(space, query, [deciders(space, chosen or [last])])
         space.keep_candidate(last)
         return values
-    solve = personal_tree if space.study.policy.kind == "tree" else personal_policy
-    *by_fold, policy = [solve(space, query, place) for place in places]
+    if space.study.policy.kind == "tree":
+        *by_fold, policy = [personal_tree(space, query, place) for place in places]
+    else:
+        *by_fold, policy = personal_policies(space, query)
     decide = [one.at(space.client).decide for one in by_fold or [policy]]
     values = values_by_query(space, query, [decide])
     space.keep_personal(policy)
     return values
 
 
-def personal_policy(space: Workspace, query: EstimateValues, version: int) -> Policy:
+def personal_policies(space: Workspace, query: EstimateValues) -> list[Policy]:
     """The policy of all others, moved toward own rows as far as own and others' rows support it.
 
-    The last version is of all rows; if values are cross-fitted, the others go without a fold.
+    The last one is of all rows; if values are cross-fitted, the others go without a fold.
     """
+    study, rows = space.study, space.study_rows
+    sources = (space.chunks, space.own_chunks) if _rests_on_others(space) else (space.chunks,)
+    scored = tuple(rows.kept(one) for one in sources)
+    each = [client_sums_without(one, rows, study.left_out) for one in scored]
+    return [
+        _personal_policy(space, query, version, scored, own)
+        for version, own in enumerate(zip(*each, strict=True))
+    ]
+
+
+def _personal_policy(
+    space: Workspace,
+    query: EstimateValues,
+    version: int,
+    scored: tuple[ScoredChunks, ...],
+    own: tuple[OwnSums, ...],
+) -> Policy:
     study, sent = space.study, query.others[version]
-    is_cautious, width = study.is_cautious, query.scale.shape[1]
-    others = CautiousPolicy.from_numbers(sent, study) if is_cautious else None
+    width = query.scale.shape[1]
+    others = CautiousPolicy.from_numbers(sent, study) if study.is_cautious else None
     task = PersonalTask(
         study=study,
         rows=space.study_rows,
-        scored=(space.chunks, space.own_chunks) if _rests_on_others(space) else (space.chunks,),
+        scored=scored,
+        own=own,
         others=_with_never(sent[:, :width]),
         doubts=others.doubts if others else None,
         scaling=Scaling(centre=query.centre[version], scale=query.scale[version]),
