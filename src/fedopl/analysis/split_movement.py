@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOGGING, GainRow, ImprovementRow
+from fedopl.results.value_tables import LOGGING, Row
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -14,8 +14,8 @@ class Movement:
     """The learned policy's gain over another: under each split alone, and the median."""
 
     against: str
-    alone: tuple[GainRow | ImprovementRow | None, ...]  # None for a split without this gain
-    together: GainRow | ImprovementRow
+    alone: tuple[Row | None, ...]  # None for a split without this gain
+    together: Row
 
     @property
     def gains(self) -> tuple[float, ...]:
@@ -38,7 +38,7 @@ class Movement:
         return Counter(decided(row) for row in self.alone if row)
 
 
-def decided(row: GainRow | ImprovementRow) -> str:
+def decided(row: Row) -> str:
     """'better', 'worse' or 'unclear', by the interval at the row's own level."""
     low, high = row.interval
     if low > 0:

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
     from fedopl.report.parts import Caution
     from fedopl.report.recommending import Recommendation
     from fedopl.results.record import Record
-    from fedopl.results.value_tables import (
-        GainTable,
-        ImprovementTable,
-        PersonalTable,
-        ValueTable,
-    )
+    from fedopl.results.value_tables import PolicyTable
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
@@ -138,10 +133,10 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "mixture": finished.mixture,
         "rows": finished.rows,
         "clipped": finished.clipped,
-        "values": rows_as_json(finished.values, "policy"),
-        "gains": rows_as_json(finished.gains, "against"),
-        "improvements": rows_as_json(finished.improvements, "policy", "level"),
-        **({"personal": rows_as_json(finished.personal, "against")} if finished.personal else {}),
+        "values": rows_as_json(finished.values),
+        "gains": rows_as_json(finished.gains),
+        "improvements": rows_as_json(finished.improvements, "level"),
+        **({"personal": rows_as_json(finished.personal)} if finished.personal else {}),
         "guardrails": _guardrails(finished),
         **({"target": _target(finished)} if finished.target else {}),
         "splits": _splits(finished),
@@ -171,8 +166,8 @@ def _membership(finished: "Record") -> dict[str, Any]:
     return {
         "membership": {
             "changes": [asdict(change) for change in membership.changes],
-            "values": rows_as_json(ValueTable(known.values), "policy"),
-            "gains": rows_as_json(GainTable(known.gains), "against"),
+            "values": rows_as_json(ValueTable(known.values)),
+            "gains": rows_as_json(GainTable(known.gains)),
             "in_doubt": list(known.in_doubt),
             "before": membership.before.verdict,
         }
@@ -253,14 +248,12 @@ def _splits(finished: "Record") -> dict[str, Any]:
     }
 
 
-def rows_as_json(
-    table: "ValueTable | GainTable | ImprovementTable | PersonalTable", *names: str
-) -> list[dict[str, Any]]:
-    """Each row of the table with these fields, its estimate, and the estimate's groups."""
+def rows_as_json(table: "PolicyTable", *names: str) -> list[dict[str, Any]]:
+    """Each row of the table with these further fields, its estimate, and the estimate's groups."""
     groups = table.groups()
     return [
         {
-            **{name: getattr(row, name) for name in names},
+            **{name: getattr(row, name) for name in (table.named, *names)},
             "client": row.client,
             **vars(row.estimate),
             "groups": groups.get(row.client),

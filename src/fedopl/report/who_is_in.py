@@ -7,7 +7,7 @@ from fedopl.report.words.policy_labels import OutcomeWords, label, opened
 from fedopl.results.membership import Change, Membership, Valuation
 from fedopl.results.membership_words import known_of_it, since_then, who_changed
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL, LOGGING, GainRow, arm_name
+from fedopl.results.value_tables import LOCAL, LOGGING, Row, arm_name
 
 
 def who_is_in(record: Record) -> Section | None:
@@ -105,7 +105,7 @@ def _gains(record: Record, known: Valuation) -> Table:
     )
 
 
-def _cell(row: GainRow | None, in_doubt: bool) -> str:
+def _cell(row: Row | None, in_doubt: bool) -> str:
     if row is None:
         return "not told"
     span = Span.of(row.estimate, row.level)

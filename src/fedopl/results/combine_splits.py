@@ -4,24 +4,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from fedopl.base.estimates import Estimate, median_estimate
 from fedopl.results.record import Record
 from fedopl.results.reliance import Contradiction, LeftOut, Reliance
 from fedopl.results.round import Round
-from fedopl.results.value_tables import (
-    GainTable,
-    ImprovementTable,
-    PersonalTable,
-    SplitTables,
-    ValueTable,
-    arm_name,
-)
+from fedopl.results.value_tables import TABLES, AnyPolicyTable, SplitTables, arm_name
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
 _MOST_CONTRADICTIONS = 20
+_MEDIANS = (*TABLES, "personal")  # of these tables
 
 
 def combined_record(study: Study, records: Sequence[Record]) -> Record:
@@ -41,15 +34,11 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
         first,
         study=study,
         best_arm=best_arm,
-        values=ValueTable(_medians([one.values for one in records], share)),
-        gains=GainTable(_medians([one.gains for one in records], share)),
-        improvements=ImprovementTable(_medians([one.improvements for one in records], share)),
-        personal=PersonalTable(_medians([one.personal for one in records], share)),
+        **{name: _medians([getattr(one, name) for one in records], share) for name in _MEDIANS},
         rounds=_in_a_row(one.rounds for one in records),
         reliance=_reliance([one for one in records if one.best_arm == best_arm], share),
         splits=tuple(
-            SplitTables(values=one.values, gains=one.gains, improvements=one.improvements)
-            for one in records
+            SplitTables(**{name: getattr(one, name) for name in TABLES}) for one in records
         ),
     )
 
@@ -81,9 +70,7 @@ def _best_arm(records: Sequence[Record]) -> str:
     return max([first.best_arm, *often], key=lambda arm: often[arm])
 
 
-def _medians(
-    tables: Sequence[ValueTable | GainTable | ImprovementTable | PersonalTable], share: float
-) -> tuple[Any, ...]:
+def _medians(tables: Sequence[AnyPolicyTable], share: float) -> AnyPolicyTable:
     """The rows of the first split, each with the median over the splits that have it."""
     first, *others = [table.by_cell() for table in tables]
     rows = []
@@ -96,7 +83,7 @@ def _medians(
                 level=max(one.level for one in same),
             )
         )
-    return tuple(rows)
+    return type(tables[0])(rows)
 
 
 def _in_a_row(splits: Iterable[tuple[Round, ...]]) -> tuple[Round, ...]:

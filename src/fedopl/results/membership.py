@@ -7,19 +7,12 @@ So every valuation names its policy and its clients.
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fedopl.base.labels import GLOBAL
 from fedopl.policies.policy import Policy, policy_json
 from fedopl.results.model_doubts import clients_in_doubt
-from fedopl.results.value_tables import (
-    GainRow,
-    GainTable,
-    ImprovementRow,
-    ImprovementTable,
-    ValueRow,
-    ValueTable,
-)
+from fedopl.results.value_tables import TABLES, Row
 
 if TYPE_CHECKING:
     from fedopl.results.record import Record
@@ -49,9 +42,9 @@ class Valuation:
     """The value of one policy to each of some clients, on held-out rows."""
 
     policy: str  # its digest
-    values: tuple[ValueRow, ...] = ()
-    gains: tuple[GainRow, ...] = ()
-    improvements: tuple[ImprovementRow, ...] = ()
+    values: tuple[Row, ...] = ()
+    gains: tuple[Row, ...] = ()
+    improvements: tuple[Row, ...] = ()
     in_doubt: tuple[str, ...] = ()  # clients whose own answers belie the models behind values
 
     @classmethod
@@ -60,19 +53,19 @@ class Valuation:
         names = {row.client for row in record.values.rows} - {GLOBAL}
         return cls(
             policy=policy_digest(record.policy),
-            values=record.values.rows,
-            gains=record.gains.rows,
-            improvements=record.improvements.rows,
+            **{name: getattr(record, name) for name in TABLES},
             in_doubt=tuple(sorted(clients_in_doubt(record))) if names else (),
         ).by_clients(names)
 
     def by_clients(self, names: Collection[str]) -> Self:
         """The part of the valuation by these clients."""
+        kept: dict[str, Any] = {
+            kind: tuple(row for row in getattr(self, kind) if row.client in names)
+            for kind in TABLES
+        }
         return replace(
             self,
-            values=tuple(row for row in self.values if row.client in names),
-            gains=tuple(row for row in self.gains if row.client in names),
-            improvements=tuple(row for row in self.improvements if row.client in names),
+            **kept,
             in_doubt=tuple(name for name in self.in_doubt if name in names),
         )
 
@@ -105,17 +98,6 @@ class Membership:
         own = [one for one in self.valuations if one.policy == digest]
         return Valuation(
             policy=digest,
-            values=tuple(row for one in own for row in one.values),
-            gains=tuple(row for one in own for row in one.gains),
-            improvements=tuple(row for one in own for row in one.improvements),
+            **{kind: tuple(row for one in own for row in getattr(one, kind)) for kind in TABLES},
             in_doubt=tuple(name for one in own for name in one.in_doubt),
         )
-
-
-def tables_of(known: Valuation) -> tuple[ValueTable, GainTable, ImprovementTable]:
-    """The valuation as tables."""
-    return (
-        ValueTable(known.values),
-        GainTable(known.gains),
-        ImprovementTable(known.improvements),
-    )

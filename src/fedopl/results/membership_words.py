@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fedopl.base.labels import quoted
 from fedopl.results.membership import Membership
-from fedopl.results.value_tables import GainRow, arm_name
+from fedopl.results.value_tables import Row, arm_name
 
 if TYPE_CHECKING:
     from fedopl.results.record import Record
@@ -47,7 +47,7 @@ def known_of_it(record: "Record", membership: Membership) -> str:
     return f"{since}. Gain over the best constant arm, {against}: {'; '.join(said)}{unknown}."
 
 
-def _gain(client: str, gains: dict[str, GainRow], in_doubt: tuple[str, ...]) -> str:
+def _gain(client: str, gains: dict[str, Row], in_doubt: tuple[str, ...]) -> str:
     row = gains.get(client)
     if client in in_doubt:
         return f"in doubt at '{client}', whose answers belie the models, so nothing is claimed"

@@ -1,6 +1,9 @@
 """One exchange between server and clients, as a run records it."""
 
 from dataclasses import dataclass, field
+from typing import Any
+
+from fedopl.base.tables import RowTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,3 +29,30 @@ class Round:
     def bytes_received(self) -> int:
         """The bytes from all clients together."""
         return sum(self.received.values())
+
+
+class RoundTable(RowTable[Round]):
+    """Every exchange of a run, as a tuple of rounds; `print` it. Frames have counts of clients."""
+
+    columns = (
+        *("exchange", "trip", "query", "asked", "answered", "refused", "rejected", "silent"),
+        *("bytes_sent", "bytes_received", "loss", "value"),
+    )
+
+    def column(self, name: str) -> list[Any]:
+        """What every exchange says under this name; of clients, how many."""
+        found = super().column(name)
+        return [len(one) if isinstance(one, tuple | dict) else one for one in found]
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [
+                f"{one.exchange}",
+                one.query,
+                f"{len(one.answered)} of {len(one.asked)}",
+                f"{one.bytes_sent:,}",
+                f"{one.bytes_received:,}",
+            ]
+            for one in self
+        ]
+        return ["exchange", "query", "answered", "bytes sent", "bytes received"], rows

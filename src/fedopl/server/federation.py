@@ -19,9 +19,6 @@ from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
     PERSONAL,
-    GainTable,
-    ImprovementTable,
-    ValueTable,
 )
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
@@ -111,9 +108,7 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
         best_arm=learned.best_arm,
         mixture=setting.weights,
         rows=setting.rows,
-        values=tables.get("values", ValueTable()),
-        gains=tables.get("gains", GainTable()),
-        improvements=tables.get("improvements", ImprovementTable()),
+        **tables,
         rounds=tuple(conversation.rounds),
         statistics=setting.statistics,
         described=None,

@@ -42,12 +42,7 @@ from fedopl.results.value_tables import (
     arm_name,
     valued_as,
 )
-from fedopl.server.aggregate.evaluation import (
-    gain_table,
-    improvement_table,
-    personal_table,
-    value_table,
-)
+from fedopl.server.aggregate.evaluation import rows_of
 from fedopl.server.aggregate.group_decisions import described, public_cuts
 from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
@@ -64,6 +59,8 @@ from fedopl.study.study import Study
 _VALUES_PER_ROW = 0.4
 # An arm is valued if this share of rows has a score for it. A row without one counts for no policy.
 _LEAST_SCORED = 0.999
+# What differs between clients or between folds, and so is no policy for everybody.
+_NOT_GIVEN = (LOGGING, LOCAL, PERSONAL, BEST_ARM, BEST_CANDIDATE)
 # What every client tells. Across folds, values are of those that were learned from fold by fold.
 _TOLD_BY_ALL = ("described", "fitted", "interactions")
 
@@ -247,27 +244,30 @@ class Candidates:
     def tables(self, setting: Setting, answers: Answers[Values], chosen: str) -> dict[str, Any]:
         """Tables of the candidates' values, and of the chosen one's gains over others."""
         names = [*self.names(), *([LOGGING] if GLOBAL in answers else self.own)]
+        units = dict(zip(names, np.eye(len(names)), strict=True))
+        own_name = self.valued_as(chosen)
+        own = units[own_name]
         # If candidates are compared, intervals hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates else 0.95
-        found: dict[str, Any] = {
-            "values": value_table(answers, setting.weights, names, level, self.study.reward_sign),
-            "gains": gain_table(answers, setting.weights, names, chosen, self.valued_as(chosen)),
-            "improvements": improvement_table(answers, setting.weights, names),
-            **self._personal_table(setting, answers, chosen),
+        values = {(name, ""): self.study.reward_sign * unit for name, unit in units.items()}
+        gains = {("", n): own - u for n, u in units.items() if n not in (chosen, own_name)}
+        given = {n: u - units[LOGGING] for n, u in units.items() if n not in _NOT_GIVEN}
+        together = 1 - 0.05 / len(given)  # Bonferroni
+        past = {(name, LOGGING): gain for name, gain in given.items()}
+        found = {
+            "values": ValueTable(rows_of(answers, setting.weights, values, level=level)),
+            "gains": GainTable(rows_of(answers, setting.weights, gains)),
+            "improvements": ImprovementTable(
+                rows_of(answers, setting.weights, past, level=together)
+            ),
         }
+        if self.others is not None:
+            # Over the shared, local and logging policies and the best arm.
+            against = [own_name, LOCAL, LOGGING, arm_name(setting.best_arm)]
+            personal = {(PERSONAL, n): units[PERSONAL] - units[n] for n in against if n in units}
+            found["personal"] = PersonalTable(rows_of(answers, setting.weights, personal))
         regions = self.study.aggregators
         return {name: table.with_regions(regions) for name, table in found.items()}
-
-    def _personal_table(
-        self, setting: Setting, answers: Answers[Values], chosen: str
-    ) -> dict[str, PersonalTable]:
-        """Gains of personal policies over the shared, local and logging policies and best arm."""
-        if self.others is None:
-            return {}
-        names = [*self.names(), *self.own]
-        against = [self.valued_as(chosen), LOCAL, LOGGING, arm_name(setting.best_arm)]
-        compared = [name for name in dict.fromkeys(against) if name in names]
-        return {"personal": personal_table(answers, setting.weights, names, compared)}
 
     def names(self) -> list[str]:
         """The candidates' names, in the order of clients' answers."""

@@ -48,6 +48,7 @@ from fedopl.results.files.newcomers_file import load_newcomers, newcomers_npz
 from fedopl.results.files.sums_file import load_sums, sums_npz
 from fedopl.results.files.table_files import TEXT_FILES
 from fedopl.results.record import Record
+from fedopl.results.value_tables import TABLES, PolicyTable
 from fedopl.study.study import Study
 
 _FORMAT, _VERSION = "fedopl-run", 2
@@ -147,9 +148,9 @@ def load_record(folder: Path) -> Record:
 
 def _with_regions(found: dict[str, Any], study: Study) -> dict[str, Any]:
     """What was read, in which tables know who is an aggregator."""
-    tables = ("values", "gains", "improvements", "personal")
-    return found | {
-        name: found[name].with_regions(study.aggregators) for name in tables if name in found
+    return {
+        name: one.with_regions(study.aggregators) if isinstance(one, PolicyTable) else one
+        for name, one in found.items()
     }
 
 
@@ -173,7 +174,8 @@ def _texts(record: Record) -> dict[str, str]:
     """The text files of this record, by name, without empty ones."""
     texts = {"study.json": record.study.model_dump_json(indent=1) + "\n"}
     for name, file in TEXT_FILES.items():
-        if content := getattr(record, file.field):
+        content = getattr(record, file.field)
+        if content or file.field in TABLES:
             texts[name] = file.write(content)
     if record.policy:
         texts["policy.json"] = policy_json(record.policy)

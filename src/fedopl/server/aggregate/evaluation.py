@@ -1,9 +1,7 @@
 """Values of policies in the mixture and at each client, with standard errors, from answers."""
 
 import math
-from collections.abc import Iterable, Mapping
-
-import numpy as np
+from collections.abc import Iterable, Iterator, Mapping
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
@@ -11,26 +9,10 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.restricted import Restricted
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.value_tables import (
-    BEST_ARM,
-    BEST_CANDIDATE,
-    LOCAL,
-    LOGGING,
-    MOST_VALUED_ALONE,
-    PERSONAL,
-    GainRow,
-    GainTable,
-    ImprovementRow,
-    ImprovementTable,
-    PersonalTable,
-    ValueRow,
-    ValueTable,
-)
+from fedopl.results.value_tables import MOST_VALUED_ALONE, Row
 from fedopl.server.aggregate.values_with_noise import ValuesWithNoise, honest_variance
 from fedopl.study.mixture import Weights, renormalised
 
-# What differs between clients or between folds, and so is no policy for everybody.
-_NOT_GIVEN = (LOGGING, LOCAL, PERSONAL, BEST_ARM, BEST_CANDIDATE)
 # The degrees of freedom of an estimate whose variance is zero.
 _BOUNDLESS = 1_000_000
 
@@ -103,72 +85,29 @@ def _whole(number: float) -> int:
     return int(number * (1 + 1e-9))
 
 
-def value_table(
+# What is estimated, by policy and the one that it is compared with: weights of the candidates.
+Contrasts = Mapping[tuple[str, str], FloatArray]
+
+
+def rows_of(
     answers: Mapping[str, Values],
     weights: Weights,
-    names: list[str],
-    level: float,
-    sign: float = 1.0,
-) -> ValueTable:
-    """The value of every candidate, in the mixture and at each client, with the outcome's sign."""
-    rows = []
-    for policy, unit in zip(names, np.eye(len(names)), strict=True):
+    contrasts: Contrasts,
+    *,
+    level: float = 0.95,
+    outcome: str = "",
+) -> Iterator[Row]:
+    """Every contrast of the candidates, paired, in the mixture and at each client."""
+    for (policy, against), contrast in contrasts.items():
         for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, sign * unit)
-            rows.append(ValueRow(policy=policy, client=client, estimate=estimate, level=level))
-    return ValueTable(tuple(rows))
-
-
-def gain_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str], learned: str, valued: str
-) -> GainTable:
-    """The learned policy's gain over every other policy, paired: both on the same rows.
-
-    A candidate may be `valued` as what is chosen without each fold.
-    """
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    own = units[valued]
-    units = {name: unit for name, unit in units.items() if name not in (learned, valued)}
-    rows = []
-    for against, unit in units.items():
-        for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, own - unit)
-            rows.append(GainRow(against=against, client=client, estimate=estimate))
-    return GainTable(tuple(rows))
-
-
-def personal_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str], against: list[str]
-) -> PersonalTable:
-    """The gain of each client's personal policy over these policies, paired on the same rows."""
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    rows = [
-        GainRow(
-            against=name,
-            client=client,
-            estimate=mixture_estimate(part, weights, units[PERSONAL] - units[name]),
-        )
-        for name in against
-        for client, part in _parts(answers)
-    ]
-    return PersonalTable(tuple(rows))
-
-
-def improvement_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str]
-) -> ImprovementTable:
-    """Every policy's gain over what was done, paired. The intervals hold for all together."""
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    policies = [name for name in names if name not in _NOT_GIVEN]
-    level = 1 - 0.05 / len(policies)  # Bonferroni
-    rows = []
-    for policy in policies:
-        for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, units[policy] - units[LOGGING])
-            rows.append(
-                ImprovementRow(policy=policy, client=client, estimate=estimate, level=level)
+            yield Row(
+                policy=policy,
+                against=against,
+                client=client,
+                outcome=outcome,
+                estimate=mixture_estimate(part, weights, contrast),
+                level=level,
             )
-    return ImprovementTable(tuple(rows))
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:

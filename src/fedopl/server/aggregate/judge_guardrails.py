@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedopl.base.estimates import Estimate
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.guardrail_tables import (
+from fedopl.results.value_tables import (
+    LOCAL,
+    LOGGING,
     GuardrailRow,
     GuardrailTable,
-    OutcomeRow,
+    Keeping,
     OutcomeTable,
-    judged,
+    Row,
+    arm_name,
 )
-from fedopl.results.value_tables import LOCAL, LOGGING, arm_name
-from fedopl.server.aggregate.evaluation import mixture_estimate, value_table
+from fedopl.server.aggregate.evaluation import mixture_estimate, rows_of
 from fedopl.server.aggregate.setting import Setting
 from fedopl.study.guardrail import WHAT_WAS_DONE, Guardrail, guarded_columns
 
@@ -40,7 +43,9 @@ def judge_guardrails(
     guardrails together (Bonferroni). So the probability is at most 1 − confidence that a policy
     that breaks a guardrail is said to keep it, and the same holds the other way round.
     """
-    outcomes, rows = [], []
+    outcomes: list[Row] = []
+    rows: list[GuardrailRow] = []
+    values = {(name, ""): unit for name, unit in zip(names, np.eye(len(names)), strict=True)}
     policies = [name for name in names if name != LOCAL]
     n_unsure = sum(
         name != reference_of(guardrail)
@@ -48,17 +53,14 @@ def judge_guardrails(
         for name in policies
     )
     for column in filter(answers.get, guarded_columns(setting.study)):
-        table = value_table(answers[column], setting.weights, names, 0.95)
-        outcomes += [OutcomeRow(outcome=column, **vars(row)) for row in table.rows]
+        outcomes += rows_of(answers[column], setting.weights, values, outcome=column)
     for name, guardrail in setting.study.guardrails.items():
         own = answers.get(guardrail.column, {})
         own = own if set(valued) <= set(own) else {}
         level = 1 - 2 * (1 - guardrail.confidence) / max(n_unsure, 1)
         found = own, setting, names
         rows += [_judged(name, guardrail, policy, found, level) for policy in policies]
-    return JudgedOutcomes(
-        outcomes=OutcomeTable(tuple(outcomes)), guardrails=GuardrailTable(tuple(rows))
-    )
+    return JudgedOutcomes(outcomes=OutcomeTable(outcomes), guardrails=GuardrailTable(rows))
 
 
 def reference_of(guardrail: Guardrail) -> str:
@@ -84,3 +86,13 @@ def _judged(
     return GuardrailRow(
         guardrail=name, policy=policy, verdict=verdict, level=level, estimate=change
     )
+
+
+def judged(guardrail: Guardrail, change: Estimate, level: float) -> Keeping:
+    """Whether both bounds lie within the limit, or both beyond it."""
+    if change.standard_error and not change.degrees_of_freedom:
+        return "not shown"
+    low, high = sorted(guardrail.sign * bound for bound in change.interval(level))
+    if high <= guardrail.limit:
+        return "kept"
+    return "broken" if low > guardrail.limit else "not shown"
