@@ -12,8 +12,8 @@ import fedopl
 from fedopl.analysis.split_movement import movements
 from fedopl.base.labels import GLOBAL
 from fedopl.cli.run_summary import say_run
+from fedopl.report.moved_by_split import moved_in_words
 from fedopl.report.page import render
-from fedopl.report.words.split_words import moved_in_words
 from fedopl.results.value_tables import GainTable, ImprovementTable
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.study.plans import EvaluationPlan

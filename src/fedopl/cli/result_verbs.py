@@ -105,7 +105,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
-    from fedopl.report.sections.explainers import explainer_of
+    from fedopl.report.sections.decisions import explainer_of
     from fedopl.report.words.permission_words import permission_sentences
 
     found, run = policy_to_explain(policy, client, shared=shared)

@@ -50,9 +50,9 @@ def _recommendation(finished: "Record") -> "Recommendation":
 def _cautions(finished: "Record") -> list["Caution"]:
     """The cautions about models, terms, single clients and guesses; the report has all others."""
     from fedopl.report.at_target import target_cautions
+    from fedopl.report.explain.hardly_tried import not_identified_cautions
     from fedopl.report.fit_cautions import fit_cautions
-    from fedopl.report.overlap_cautions import not_identified_cautions
-    from fedopl.report.reliance_cautions import reliance_cautions
+    from fedopl.report.sections.resting_on_clients import reliance_cautions
 
     told = (
         fit_cautions,
@@ -64,7 +64,7 @@ def _cautions(finished: "Record") -> list["Caution"]:
 
 
 def _moved_by_split(finished: "Record") -> list[str]:
-    from fedopl.report.words.split_words import moved_in_words
+    from fedopl.report.moved_by_split import moved_in_words
 
     return moved_in_words(finished)
 
@@ -74,9 +74,7 @@ def _how_learned(finished: "Record") -> list[str]:
 
     Also on the caution of the policy.
     """
-    from fedopl.report.explain.caution_words import caution_words
-    from fedopl.report.explain.limited_words import limited_words
-    from fedopl.report.explain.noise_words import noise_words
+    from fedopl.report.explain.learning_words import caution_words, limited_words, noise_words
     from fedopl.report.words.permission_words import arm_sentences
 
     cautious, arms = caution_words(finished.policy, finished), arm_sentences(finished.study)
@@ -113,9 +111,8 @@ def _refusals(finished: "Record") -> str:
 
 def _as_json(finished: "Record") -> dict[str, Any]:
     """The run as data for programs: the verdict, all values and gains, and its exchanges."""
-    from fedopl.analysis.limited_weights import limited_weights
     from fedopl.report.explain.hardly_tried import not_identified
-    from fedopl.report.explain.noise_words import noise_as_json
+    from fedopl.report.explain.learning_words import limited_weights, noise_as_json
 
     limited, unknown = limited_weights(finished), not_identified(finished)
     return {

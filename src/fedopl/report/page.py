@@ -25,7 +25,7 @@ from fedopl.report.sections.training import training
 from fedopl.report.who_is_in import who_is_in
 from fedopl.report.within_budget import within_budget
 from fedopl.report.words.glossary import glossary
-from fedopl.report.words.printable_text import printable
+from fedopl.report.words.numbers import printable
 from fedopl.results.record import Record
 
 _SECTIONS = (

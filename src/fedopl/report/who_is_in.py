@@ -4,8 +4,14 @@ from fedopl.base.labels import quoted
 from fedopl.report.parts import Part, Points, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, size
 from fedopl.report.words.policy_labels import OutcomeWords, label, opened
-from fedopl.results.membership import Change, Membership, Valuation
-from fedopl.results.membership_words import known_of_it, since_then, who_changed
+from fedopl.results.membership import (
+    Change,
+    Membership,
+    Valuation,
+    known_of_it,
+    since_then,
+    who_changed,
+)
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, Row, arm_name
 

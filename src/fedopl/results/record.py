@@ -16,8 +16,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
-from fedopl.results.membership import Membership
-from fedopl.results.membership_words import known_of_it, since_then
+from fedopl.results.membership import Membership, known_of_it, since_then
 from fedopl.results.mixture_search import Search
 from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance

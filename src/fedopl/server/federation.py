@@ -12,7 +12,7 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.sums.for_newcomers import ForNewcomers
-from fedopl.results.sums.weighed_sums import weighed
+from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.value_tables import (
     BEST_ARM,
     BEST_CANDIDATE,

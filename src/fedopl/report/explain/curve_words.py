@@ -8,7 +8,6 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.tables import text_tables
 from fedopl.policies.linear import LinearPolicy
-from fedopl.report.explain.caution_words import caution_as_json, caution_words
 from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
 from fedopl.report.explain.corners import SLIGHT
 from fedopl.report.explain.explain_curves import (
@@ -25,7 +24,12 @@ from fedopl.report.explain.explain_weights import (
     weights_as_json,
     weights_as_text,
 )
-from fedopl.report.explain.noise_words import noise_as_json, noise_words
+from fedopl.report.explain.learning_words import (
+    caution_as_json,
+    caution_words,
+    noise_as_json,
+    noise_words,
+)
 from fedopl.report.parts import as_text
 from fedopl.report.words.numbers import listed, plain
 from fedopl.results.record import Record

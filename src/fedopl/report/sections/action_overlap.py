@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from fedopl.report.explain.fit_words import fit_parts
 from fedopl.report.explain.hardly_tried import hardly_words
-from fedopl.report.explain.limited_words import limited_words
+from fedopl.report.explain.learning_words import limited_words
 from fedopl.report.explain.support_levels import (
     FAIR,
     THIN,

@@ -3,7 +3,7 @@
 from fedopl.base.labels import GLOBAL
 from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
-from fedopl.report.moved_by_split import moved_by_split
+from fedopl.report.moved_by_split import moved_by_split, what_medians_are_of
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, percent, plural
 from fedopl.report.words.policy_labels import (
@@ -16,7 +16,6 @@ from fedopl.report.words.policy_labels import (
     value_of,
     verdict,
 )
-from fedopl.report.words.split_words import what_medians_are_of
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import budget_notes
 

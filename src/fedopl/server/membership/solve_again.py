@@ -9,8 +9,8 @@ from fedopl.base.errors import OptionError
 from fedopl.policies.policy import Policy
 from fedopl.results.membership import Change, Membership, Valuation, policy_digest
 from fedopl.results.record import Record
+from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.weighed_sums import weighed
 from fedopl.results.value_tables import LEARNED, TABLES, PersonalTable
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
