@@ -9,10 +9,9 @@ from html import unescape
 import pytest
 
 import fedopl
-from fedopl.analysis.split_movement import movements
 from fedopl.base.labels import GLOBAL
 from fedopl.cli.run_summary import say_run
-from fedopl.report.moved_by_split import moved_in_words
+from fedopl.report.moved_by_split import moved_in_words, movements
 from fedopl.report.page import render
 from fedopl.results.value_tables import GainTable, ImprovementTable
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips

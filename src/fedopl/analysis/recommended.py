@@ -91,8 +91,8 @@ def _within_budget(record: Record, policies: list[str]) -> str:
     assert record.curve is not None  # noqa: S101
     cheapest = arm_name(record.curve.against)
     possible = [name for name in policies if record.guardrails.keeps_all(name)]
-    gains = {row.against: row.estimate for row in record.gains.rows if row.client == GLOBAL}
-    beats = cheapest in gains and gains[cheapest].interval()[0] > 0
+    gain = record.gains.estimates().get((cheapest, GLOBAL))
+    beats = gain is not None and gain.interval()[0] > 0
     wanted = [record.chosen] if beats else []
     return next((name for name in [*wanted, cheapest] if name in possible), LOGGING)
 

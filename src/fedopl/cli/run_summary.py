@@ -202,11 +202,12 @@ def _target(finished: "Record") -> dict[str, Any]:
 
     found = finished.target
     assert found is not None  # noqa: S101  (the caller has checked)
-    claimed = {} if finished.in_doubt else found.values
-    values = {name: {**vars(own), "interval": own.interval()} for name, own in claimed.items()}
-    over = {} if finished.in_doubt else found.gains
-    gains = {name: {**vars(own), "interval": own.interval()} for name, own in over.items()}
-    told = {"values": values, "gains": gains, "in_words": finished.at_target}
+    claimed = {} if finished.in_doubt else {"values": found.values, "gains": found.gains}
+    told: dict[str, Any] = {
+        what: {name: own.as_json() for name, own in claimed.get(what, {}).items()}
+        for what in ("values", "gains")
+    }
+    told["in_words"] = finished.at_target
     return {**asdict(found), **({"gain": None} if finished.in_doubt else {}), **told}
 
 
@@ -223,12 +224,11 @@ def _budget(finished: "Record") -> dict[str, Any] | None:
 
 def _splits(finished: "Record") -> dict[str, Any]:
     """The number of splits, and the learned policy's gains under each split and combined."""
-    from fedopl.analysis.split_movement import decided, movements
+    from fedopl.report.moved_by_split import decided, movements
 
     def said(row: Any) -> dict[str, Any]:
         says = None if finished.in_doubt else decided(row)
-        about = {"interval": row.interval, "level": row.level, "says": says}
-        return {**vars(row.estimate), **about}
+        return {**row.estimate.as_json(row.level), "level": row.level, "says": says}
 
     return {
         "number": finished.study.evaluation.splits,

@@ -196,24 +196,24 @@ def _gain(record: Record, found: AtTarget) -> str:
 
 
 def _sources(record: Record, found: AtTarget) -> Table:
+    is_each = found.balance == "each"
+    once = "once they look like the target" if is_each else "under the weights"
     return Table(
         caption=(
-            f"Held-out rows, how many rows of equal weight they come to {_once(found)}, and what "
+            f"Held-out rows, how many rows of equal weight they come to {once}, and what "
             f"scores of {label(record.study, record.chosen)} have beyond models"
         ),
-        headers=("Source", "Rows", "Effective", "Beyond models", _fifth(found), "Counts"),
+        headers=(
+            "Source",
+            "Rows",
+            "Effective",
+            "Beyond models",
+            "Chance" if is_each else "Of all weight",
+            "Counts",
+        ),
         rows=tuple(_source(one, found) for one in found.sources),
         text_columns=(5,),
     )
-
-
-def _once(found: AtTarget) -> str:
-    return "once they look like the target" if found.balance == "each" else "under the weights"
-
-
-def _fifth(found: AtTarget) -> str:
-    """What is told of a source beside its mean: sources are compared, or share weights."""
-    return "Chance" if found.balance == "each" else "Of all weight"
 
 
 def _source(one: TargetSource, found: AtTarget) -> tuple[str, ...]:

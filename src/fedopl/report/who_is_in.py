@@ -15,6 +15,11 @@ from fedopl.results.membership import (
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, Row, arm_name
 
+_AS_BEFORE = (
+    "Clients joined and left after the run. The present clients are again those of the run, and "
+    "their sums give the same policy. All results below are those of the run."
+)
+
 
 def who_is_in(record: Record) -> Section | None:
     """The section; None if the clients are those of the original run."""
@@ -23,22 +28,16 @@ def who_is_in(record: Record) -> Section | None:
         return None
     parts: tuple[Part, ...] = (_changes(membership.changes),)
     if record.values.rows:
-        parts = (_as_before(), *parts)
+        parts = (Text(_AS_BEFORE), *parts)
     else:
         intro = (
             f"After the run, {who_changed(membership)}. The policy was solved again from the sums "
             f"of the present clients: {quoted(sorted(record.rows))}. "
             f"{'No other client' if membership.joined else 'No client'} was asked anything."
         )
-        parts = (Text(intro), *parts, *_known(record, membership), *_before(membership))
+        before = f"About the earlier policy, the run says: {opened(membership.before.verdict)}"
+        parts = (Text(intro), *parts, *_known(record, membership), Text(before))
     return Section(name="members", title="Who is in", parts=parts)
-
-
-def _as_before() -> Text:
-    return Text(
-        "Clients joined and left after the run. The present clients are again those of the "
-        "run, and their sums give the same policy. All results below are those of the run."
-    )
 
 
 def _changes(changes: tuple[Change, ...]) -> Table:
@@ -116,8 +115,3 @@ def _cell(row: Row | None, in_doubt: bool) -> str:
         return "not told"
     span = Span.of(row.estimate, row.level)
     return f"{'in doubt' if in_doubt else span.number}\n({span.interval})"
-
-
-def _before(membership: Membership) -> tuple[Part, ...]:
-    """What the run said about the policy it learned, which is not the current one."""
-    return (Text(f"About the earlier policy, the run says: {opened(membership.before.verdict)}"),)

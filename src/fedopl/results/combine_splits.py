@@ -123,9 +123,8 @@ def _reliance(records: Sequence[Record], share: float) -> Reliance | None:
 def _left_out(found: list[LeftOut], share: float) -> LeftOut:
     first = found[0]
     arms = Counter(one.best_arm for one in found)
-    return LeftOut(
-        client=first.client,
-        weight=first.weight,
+    return replace(
+        first,
         best_arm=max(arms, key=lambda arm: arms[arm]),
         gain=_if_all([one.gain for one in found], share),
         gain_without=_if_all([one.gain_without for one in found], share),

@@ -126,8 +126,8 @@ def trimming_matters(record: "Record") -> list[ActionFit]:
 
 def stated_error(record: "Record", client: str) -> float:
     """The standard error of the learned policy's value; 0 where none is stated."""
-    rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, client)]
-    return rows[0].estimate.standard_error if rows else 0.0
+    row = record.values.by_cell().get((record.chosen, client))
+    return row.estimate.standard_error if row else 0.0
 
 
 def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:

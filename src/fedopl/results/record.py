@@ -246,7 +246,7 @@ class Record:
             return self.at_budget(budget.limit if budget else 1.0, client)
         point, against = curve.within(budget), arm_name(curve.against)
         # The policy itself was valued, not only policies at prices on either side of its own.
-        valued = {(row.against, row.client): row.estimate for row in self.gains.rows}
+        valued = self.gains.estimates()
         return self._with_policy(replace(point, gain=valued.get((against, GLOBAL), point.gain)))
 
     def _with_policy(self, point: BudgetPoint) -> BudgetPoint:

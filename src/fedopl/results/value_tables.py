@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate, RegionEstimate
 from fedopl.base.labels import GLOBAL, quoted
@@ -116,17 +117,25 @@ class PolicyTable(EstimateTable[Row]):
     heading: ClassVar[str]
     named: ClassVar[str] = "policy"  # the field that names a row beside its client
 
+    @computed_once
+    def _by_cell(self) -> dict[tuple[str, str], Row]:
+        return {(getattr(row, self.named), row.client): row for row in self}
+
     def by_cell(self) -> dict[tuple[str, str], Row]:
         """Every row by its policy and client."""
-        return {(getattr(row, self.named), row.client): row for row in self}
+        return self._by_cell
+
+    def estimates(self) -> dict[tuple[str, str], Estimate]:
+        """Every estimate by its policy and client."""
+        return {cell: row.estimate for cell, row in self.by_cell().items()}
 
     def cell(self, policy: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
-        cells = self.by_cell()
+        cells = self.estimates()
         if (policy, client) not in cells:
             there = sorted({f"{name} at {where}" for name, where in cells})
             raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
-        return cells[policy, client].estimate
+        return cells[policy, client]
 
     def column(self, name: str) -> list[Any]:
         """What every row says under this name, or is known of its client's groups."""

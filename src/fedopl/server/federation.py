@@ -229,6 +229,7 @@ def _finish(
     candidates.beside = asked_beside(setting, solved, candidates.names())
     evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
     told, places = evaluated.everything, candidates.places()
+    outcomes, guardrails = evaluated.judged
     reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(
         study=study,
@@ -252,8 +253,8 @@ def _finish(
         search=learned.search,
         curve=learned.curve,
         reliance=reliance,
-        outcomes=evaluated.judged.outcomes,
-        guardrails=evaluated.judged.guardrails,
+        outcomes=outcomes,
+        guardrails=guardrails,
         # A policy that was only valued cannot be solved again from sums.
         for_newcomers=setting.for_newcomers if learned.statistics else None,
         personal=evaluated.personal,

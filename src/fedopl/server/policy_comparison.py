@@ -35,8 +35,10 @@ from fedopl.results.value_tables import (
     MOST_VALUED_ALONE,
     PERSONAL,
     GainTable,
+    GuardrailTable,
     ImprovementTable,
     LeafRow,
+    OutcomeTable,
     PersonalTable,
     ValueTable,
     arm_name,
@@ -44,7 +46,7 @@ from fedopl.results.value_tables import (
 )
 from fedopl.server.aggregate.evaluation import rows_of
 from fedopl.server.aggregate.group_decisions import described, public_cuts
-from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
+from fedopl.server.aggregate.judge_guardrails import NOTHING_JUDGED, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.others_policies import Fields
 from fedopl.server.aggregate.setting import Setting
@@ -78,7 +80,7 @@ class Evaluated:
     fitted: dict[str, ModelFit] = field(default_factory=dict)
     interactions: dict[str, InteractionsLeft] = field(default_factory=dict)
     leaves: tuple[LeafRow, ...] = ()
-    judged: JudgedOutcomes = field(default_factory=JudgedOutcomes)
+    judged: tuple[OutcomeTable, GuardrailTable] = NOTHING_JUDGED
     personal: PersonalTable = field(default_factory=PersonalTable)
 
 
@@ -223,7 +225,7 @@ class Candidates:
             conversation.measure(answers.exchange, value=valued.value)
         return Evaluated(
             **tables,
-            judged=self._judged(setting, replies, answers) if answers else JudgedOutcomes(),
+            judged=self._judged(setting, replies, answers) if answers else NOTHING_JUDGED,
             answers=answers,
             everything=everything,
             described=described(setting, replies.get("described")),
@@ -234,7 +236,7 @@ class Candidates:
 
     def _judged(
         self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]
-    ) -> JudgedOutcomes:
+    ) -> tuple[OutcomeTable, GuardrailTable]:
         """Values of further outcomes, and verdicts on guardrails."""
         found = {
             column: replies[f"outcome {column}"] or {} for column in guarded_columns(self.study)

@@ -201,7 +201,8 @@ def _curves_as_text(found: CurveExplanation, top: int) -> str:
 def curve_table(found: CurveExplanation, top: int) -> str:
     """A table with points of the `top` strongest curves."""
     rows = [
-        [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
+        [curve.feature, _value(found, curve, at)]
+        + [f"{np.interp(at, curve.at, adds):+.4g}" for adds in curve.adds]
         for curve in found.curves[:top]
         for at in curve.shown
     ]
@@ -213,10 +214,6 @@ def _value(found: CurveExplanation, curve: Curve, at: float) -> str:
     if curve.is_flag and found.weights.yes_no[curve.place]:
         return "yes" if at else "no"
     return plain(float(at), 4)
-
-
-def _adds_at(curve: Curve, at: float) -> FloatArray:  # (n_scores,)
-    return np.array([np.interp(at, curve.at, adds) for adds in curve.adds])
 
 
 def curves_as_json(found: CurveExplanation) -> dict[str, Any]:

@@ -185,11 +185,11 @@ def value_bounds(record: Record, found: NotIdentified) -> tuple[float, float] | 
     no range or no value is known.
     """
     most = record.study.declared.reward
-    rows = [r for r in record.values.rows if (r.policy, r.client) == (record.chosen, GLOBAL)]
-    if most is None or not rows:
+    row = record.values.by_cell().get((record.chosen, GLOBAL))
+    if most is None or not row:
         return None
     # The cost of an action is known, so it does not widen the bounds.
-    value, reach = rows[0].estimate.value, 2 * most * found.at_most
+    value, reach = row.estimate.value, 2 * most * found.at_most
     if record.study.costs:
         return value - reach, value + reach
     return max(value - reach, -most), min(value + reach, most)

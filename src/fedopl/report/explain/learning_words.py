@@ -74,9 +74,7 @@ def noise_at_clients(record: Record) -> str:
 def noise_share(record: Record, client: str) -> float:
     """The share of noise in the variance of the learned policy's gain over the logging policy."""
     setting = PrivateSetting(record.study)
-    gain = next(
-        row.estimate for row in record.gains.rows if (row.against, row.client) == (LOGGING, client)
-    )
+    gain = record.gains.over(LOGGING, client)
     names = list(dict.fromkeys(row.policy for row in record.values.rows))
     contrast = np.zeros(len(names))
     contrast[names.index(record.chosen)] = 1.0

@@ -37,7 +37,8 @@ def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     if not advice:
         return (Text(_no_values(facts, list(facts.clients))),)
     silent = [name for name in facts.clients if name not in facts.advice]
-    worded = advice if len(advice) <= MOST_WORDED else _clear(advice)[:MOST_WORDED]
+    clear = [one for one in advice if one.decision != "undecided"]
+    worded = advice if len(advice) <= MOST_WORDED else clear[:MOST_WORDED]
     points = tuple(_in_words(facts, one) for one in worded)
     return (
         Text(f"{advice_in_short(advice)} {_measured(facts)}"),
@@ -78,10 +79,6 @@ def advice_in_short(advice: list[Advice]) -> str:
         "The measurement is in doubt for": [one.client for one in advice if one.in_doubt],
     }
     return " ".join(f"{text} {listed(names)}." for text, names in sentences.items() if names)
-
-
-def _clear(advice: list[Advice]) -> list[Advice]:
-    return [one for one in advice if one.decision != "undecided"]
 
 
 def _in_words(facts: JoiningFacts, one: Advice) -> str:
@@ -242,15 +239,11 @@ def _ways_table(facts: JoiningFacts, found: list[ThreeWays]) -> Table:
             "Personal over alone",
             "Shared over alone",
         ),
-        rows=tuple((one.client, how_sure(one), *map(_gain_cell, _gains(one))) for one in found),
+        rows=tuple((one.client, how_sure(one), *_gains(one)) for one in found),
         text_columns=(1,),
     )
 
 
-def _gains(one: ThreeWays) -> list[Span]:
+def _gains(one: ThreeWays) -> list[str]:
     found = (one.personal_over_shared, one.personal_over_alone, one.shared_over_alone)
-    return [Span.of(gain, LEVEL) for gain in found]
-
-
-def _gain_cell(gain: Span) -> str:
-    return f"{gain.number}\n({gain.interval})"
+    return [Span.of(gain, LEVEL).in_lines for gain in found]

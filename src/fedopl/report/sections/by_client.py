@@ -161,10 +161,6 @@ def _table(record: Record, clients: list[str]) -> Table:
     )
 
 
-def _cell(gain: Span | None, word: str) -> str:
-    return word + (f"\n{gain.number} ({gain.interval})" if gain else "")
-
-
 def _tally(record: Record, clients: list[str]) -> str:
     doubts = clients_in_doubt(record)
     against, compared = (LOCAL, "its own policy") if _has_own(record) else (LOGGING, SO_FAR)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedopl.report.explain.learning_words import noise_words, weights_by_noise
-from fedopl.report.figures.over_steps import ASCENT_KEYS, ascent_chart
+from fedopl.report.figures.line_charts import ASCENT_KEYS, ascent_chart
 from fedopl.report.figures.shares import Shares, strips
 from fedopl.report.parts import Heading, Part, Picture, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import (

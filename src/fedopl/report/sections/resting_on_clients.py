@@ -81,14 +81,12 @@ def _table(record: Record, found: Reliance) -> Table:
 def _row(one: LeftOut) -> tuple[str, ...]:
     gains = f"{one.better_off} of {one.others}" if one.difference else "–"
     estimates = (one.gain, one.gain_without, one.difference)
-    return (one.client, percent(one.weight), *(_cell(e) for e in estimates), gains)
-
-
-def _cell(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "–"
-    span = Span.of(estimate)
-    return f"{span.number}\n({span.interval})"
+    return (
+        one.client,
+        percent(one.weight),
+        *(Span.of(e).in_lines if e else "–" for e in estimates),
+        gains,
+    )
 
 
 def _verdict(record: Record, found: Reliance) -> str:

@@ -55,6 +55,11 @@ class Span:
         places = self.fitting_decimals
         return f"{decimal(self.low, places)} to {decimal(self.high, places)}"
 
+    @property
+    def in_lines(self) -> str:
+        """The number, and below it the interval."""
+        return f"{self.number}\n({self.interval})"
+
     def __str__(self) -> str:
         return f"{self.number} ({percent(self.level)} interval {self.interval})"
 

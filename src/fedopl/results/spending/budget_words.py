@@ -156,10 +156,7 @@ def budget_notes(record: "Record") -> list[str]:
 def point_as_json(point: BudgetPoint) -> dict[str, object]:
     """A point as JSON."""
     numbers = {name: getattr(point, name) for name in ("budget", "confidence", "price")}
-    estimates = {
-        name: {**vars(getattr(point, name)), "interval": getattr(point, name).interval()}
-        for name in ("spending", "gain", "at_budget")
-    }
+    estimates = {name: getattr(point, name).as_json() for name in ("spending", "gain", "at_budget")}
     others = {name: getattr(point, name) for name in ("one_more", "chance_over", "dearer")}
     client = None if point.client == GLOBAL else point.client
     candidate = {} if point.candidate is None else {"candidate": point.candidate}

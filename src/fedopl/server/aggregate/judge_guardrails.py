@@ -1,7 +1,6 @@
 """Whether policies keep to guardrails, from every client's answers about further outcomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,13 +20,7 @@ from fedopl.server.aggregate.evaluation import mixture_estimate, rows_of
 from fedopl.server.aggregate.setting import Setting
 from fedopl.study.guardrail import WHAT_WAS_DONE, Guardrail, guarded_columns
 
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedOutcomes:
-    """The values of further outcomes, and which policies keep which guardrails."""
-
-    outcomes: OutcomeTable = field(default_factory=OutcomeTable)
-    guardrails: GuardrailTable = field(default_factory=GuardrailTable)
+NOTHING_JUDGED = (OutcomeTable(), GuardrailTable())
 
 
 def judge_guardrails(
@@ -35,12 +28,12 @@ def judge_guardrails(
     answers: Mapping[str, Mapping[str, Values]],
     names: list[str],
     valued: Mapping[str, Values],
-) -> JudgedOutcomes:
-    """The verdict on every guardrail for every policy, from answers by outcome.
+) -> tuple[OutcomeTable, GuardrailTable]:
+    """Values of further outcomes, and the verdict on every guardrail for every policy.
 
-    `names` are the candidates in the order of the answers. A verdict needs every client that
-    `valued` the policies to answer about the outcome, too. Bounds hold for all policies and
-    guardrails together (Bonferroni). So the probability is at most 1 − confidence that a policy
+    Answers are by outcome, and `names` are the candidates in their order. A verdict needs every
+    client that `valued` the policies to answer about the outcome, too. Bounds hold for all policies
+    and guardrails together (Bonferroni). So the probability is at most 1 − confidence that a policy
     that breaks a guardrail is said to keep it, and the same holds the other way round.
     """
     outcomes: list[Row] = []
@@ -60,7 +53,7 @@ def judge_guardrails(
         level = 1 - 2 * (1 - guardrail.confidence) / max(n_unsure, 1)
         found = own, setting, names
         rows += [_judged(name, guardrail, policy, found, level) for policy in policies]
-    return JudgedOutcomes(outcomes=OutcomeTable(outcomes), guardrails=GuardrailTable(rows))
+    return OutcomeTable(outcomes), GuardrailTable(rows)
 
 
 def reference_of(guardrail: Guardrail) -> str:

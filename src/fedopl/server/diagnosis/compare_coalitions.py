@@ -11,7 +11,7 @@ from itertools import combinations
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
-from fedopl.results.coalitions import Coalition, Coalitions
+from fedopl.results.diagnosis import Coalition, Coalitions
 from fedopl.results.sums.any_mixture import Statistics, solve_for
 from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries
 from fedopl.study.mixture import Empirical, Weights

@@ -4,8 +4,7 @@ The server learns policies that make this difference as large as possible.
 """
 
 from fedopl.results.diagnosis import MeasuredDiscrepancy
-from fedopl.results.sums.any_mixture import Statistics
-from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.results.sums.any_mixture import Statistics, contrast_with_mixture, negative
 from fedopl.server.mixtures.value_queries import Valued, ValueQueries
 from fedopl.study.mixture import Weights
 

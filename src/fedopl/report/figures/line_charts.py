@@ -1,5 +1,6 @@
 """Along a path of mixtures: values with intervals on the left, parts of the bound on the right."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -87,3 +88,96 @@ def _bounds(axes: Axes, points: list[Along]) -> None:
     axes.plot(across, total, "-", color=INK, linewidth=1.4)
     axes.plot(across, total, "o", color=INK, markersize=3.5)
     axes.set_ylim(0, 1.08 * max(total))
+
+
+# In inches: the figure's height, and the room around the curve.
+_TALL, _BELOW, _ABOVE, _BESIDE, _AFTER = 2.8, 0.62, 0.12, 0.62, 0.2
+
+CURVE_KEYS = (
+    Key(colour="accent", text="the learned policy, with 95 % intervals", mark="■"),
+    Key(colour="ink", text="what was chosen", mark="●"),
+    Key(colour="quiet", text="the best action by lot", mark="□"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """The gain at one amount spent."""
+
+    budget: float
+    gain: Span
+
+
+def budget_chart(
+    curve: list[Spent], chosen: Spent, lots: list[tuple[float, float]], axis: str
+) -> Drawing:
+    """One panel: budgets on the horizontal axis, gains on the vertical axis."""
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, _BESIDE, _BELOW, WIDTH - _BESIDE - _AFTER, _TALL - _BELOW - _ABOVE)
+        across = [point.budget for point in curve]
+        low, high = [p.gain.low for p in curve], [p.gain.high for p in curve]
+        axes.fill_between(across, low, high, color=ACCENT, alpha=0.2, linewidth=0)
+        axes.plot(across, [p.gain.value for p in curve], "-", color=ACCENT, linewidth=1.6)
+        if lots:
+            axes.plot(*zip(*lots, strict=True), "--", color=QUIET, linewidth=1.2)
+            axes.plot(*lots[-1], "s", color=QUIET, mfc="none", markersize=5)
+        axes.axvline(chosen.budget, color=LINE, linewidth=1)
+        axes.plot(chosen.budget, chosen.gain.value, "o", color=INK, markersize=6)
+        axes.axhline(0, color=LINE, linewidth=0.8)
+        axes.set_xlim(left=0)
+        set_short_ticks(axes.xaxis, 5)
+        set_short_ticks(axes.yaxis, 4)
+        axes.tick_params(axis="y", labelcolor=QUIET)
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
+        axes.set_axisbelow(True)
+        figure.text(1 - _AFTER / WIDTH, 0.09 / _TALL, axis, ha="right", color=QUIET)
+
+    return Drawing(name="budget", height=_TALL, draw=draw)
+
+
+# In inches: the figure's height, and the room for both axes' labels.
+_LOW, _WIDE, _LABELS = 2.1, 0.75, 0.45
+_FEW = 40  # steps with a mark each
+ASCENT_KEYS = (
+    Key(colour="accent", text="regret of the client that loses most", mark="●"),
+    Key(colour="quiet", text="the game's gap", mark="□"),
+)
+
+
+def curve(name: str, numbers: list[float], axis: str) -> Drawing:
+    """A line with one number for each round."""
+
+    def plot(axes: Axes) -> None:
+        axes.plot(range(1, len(numbers) + 1), numbers, color=ACCENT, linewidth=1.8)
+        axes.plot(len(numbers), numbers[-1], "o", color=ACCENT, markersize=5)
+
+    return _over_steps(name, plot, "round", axis)
+
+
+def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> Drawing:
+    """The largest regret and the gap after each step."""
+    steps = range(1, len(largest) + 1)
+    solid, dashed = ("o-", "s--") if len(largest) <= _FEW else ("-", "--")
+
+    def plot(axes: Axes) -> None:
+        axes.plot(steps, largest, solid, color=ACCENT, lw=1.6, markersize=4.5)
+        axes.plot(steps, gaps, dashed, color=QUIET, mfc="none", lw=1.2, markersize=4)
+        axes.set_ylim(bottom=min(0.0, *largest, *gaps))
+
+    return _over_steps(name, plot, "step", axis)
+
+
+def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -> Drawing:
+    """A line chart with whole numbers across, plain numbers up, and grid lines."""
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, _WIDE, _LABELS, WIDTH - _WIDE - 0.15, _LOW - _LABELS - 0.12)
+        plot(axes)
+        axes.set_xlabel(step)
+        axes.set_ylabel(axis)
+        set_short_ticks(axes.xaxis, 6, whole=True)
+        set_short_ticks(axes.yaxis, 4)
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
+
+    return Drawing(name=name, height=_LOW, draw=draw)
