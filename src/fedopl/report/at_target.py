@@ -198,19 +198,13 @@ def _gain(record: Record, found: AtTarget) -> str:
 def _sources(record: Record, found: AtTarget) -> Table:
     is_each = found.balance == "each"
     once = "once they look like the target" if is_each else "under the weights"
+    fifth = "Chance" if is_each else "Of all weight"
     return Table(
         caption=(
             f"Held-out rows, how many rows of equal weight they come to {once}, and what "
             f"scores of {label(record.study, record.chosen)} have beyond models"
         ),
-        headers=(
-            "Source",
-            "Rows",
-            "Effective",
-            "Beyond models",
-            "Chance" if is_each else "Of all weight",
-            "Counts",
-        ),
+        headers=("Source", "Rows", "Effective", "Beyond models", fifth, "Counts"),
         rows=tuple(_source(one, found) for one in found.sources),
         text_columns=(5,),
     )

@@ -1,4 +1,4 @@
-"""Along a path of mixtures: values with intervals on the left, parts of the bound on the right."""
+"""Charts of lines: along a path of mixtures, along budgets, and over steps of a search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,13 +56,17 @@ def path_chart(name: str, points: list[Along], constant: float, rows: str) -> Dr
             axes.set_title(title, color=QUIET, pad=7)
             axes.set_xlim(-0.05, 1.05)
             axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-            set_short_ticks(axes.yaxis, 4)
-            axes.tick_params(axis="y", labelcolor=QUIET)
-            axes.grid(axis="y", color=LINE, linewidth=0.6)
-            axes.set_axisbelow(True)
+            _mark_heights(axes)
         figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, _AXIS, ha="right", color=QUIET)
 
     return Drawing(name=name, height=_HEIGHT, draw=draw)
+
+
+def _mark_heights(axes: Axes) -> None:
+    set_short_ticks(axes.yaxis, 4)
+    axes.tick_params(axis="y", labelcolor=QUIET)
+    axes.grid(axis="y", color=LINE, linewidth=0.6)
+    axes.set_axisbelow(True)
 
 
 def _series(
@@ -127,10 +131,7 @@ def budget_chart(
         axes.axhline(0, color=LINE, linewidth=0.8)
         axes.set_xlim(left=0)
         set_short_ticks(axes.xaxis, 5)
-        set_short_ticks(axes.yaxis, 4)
-        axes.tick_params(axis="y", labelcolor=QUIET)
-        axes.grid(axis="y", color=LINE, linewidth=0.6)
-        axes.set_axisbelow(True)
+        _mark_heights(axes)
         figure.text(1 - _AFTER / WIDTH, 0.09 / _TALL, axis, ha="right", color=QUIET)
 
     return Drawing(name="budget", height=_TALL, draw=draw)
