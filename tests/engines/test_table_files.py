@@ -2,6 +2,7 @@
 
 import csv
 import io
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def rows(**fields):
 VALUES = ValueTable(rows(policy=LEARNED, level=0.99))
 GAINS = GainTable(rows(against=LOGGING))
 IMPROVEMENTS = ImprovementTable(rows(policy=LEARNED, against=LOGGING, level=0.975))
-TABLES = {
+TABLES: dict[str, Any] = {
     "values.csv": VALUES,
     "gains.csv": GAINS,
     "improvements.csv": IMPROVEMENTS,

@@ -18,7 +18,9 @@ from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
     TABLES,
     EstimateTable,
+    GainTable,
     GuardrailTable,
+    ImprovementTable,
     LeafTable,
     OutcomeTable,
     PersonalTable,
@@ -136,8 +138,10 @@ def _json_file(field: str, kind: type[Any]) -> TextFile:
 
 
 TEXT_FILES = {
-    **{f"{name}.csv": _table_file(name, table) for name, table in TABLES.items()},
+    "values.csv": _table_file("values", ValueTable),
+    "gains.csv": _table_file("gains", GainTable),
     "personal.csv": _table_file("personal", PersonalTable),
+    "improvements.csv": _table_file("improvements", ImprovementTable),
     "outcomes.csv": _table_file("outcomes", OutcomeTable),
     "guardrails.csv": _table_file("guardrails", GuardrailTable),
     "splits.csv": TextFile("splits", _splits_csv, _splits),
