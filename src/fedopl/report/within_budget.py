@@ -1,6 +1,6 @@
 """What a budget buys: the curve, the chosen point, and alternatives at the same cost."""
 
-from fedopl.report.figures.line_charts import CURVE_KEYS, Spent, budget_chart
+from fedopl.report.figures.budget_figure import CURVE_KEYS, Spent, budget_chart
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, decimal, percent
 from fedopl.report.words.policy_labels import SO_FAR, OutcomeWords, opened

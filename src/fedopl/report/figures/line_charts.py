@@ -1,4 +1,4 @@
-"""Charts of lines: along a path of mixtures, along budgets, and over steps of a search."""
+"""Charts of lines: along a path of mixtures, and over steps of learning or of a search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,49 +92,6 @@ def _bounds(axes: Axes, points: list[Along]) -> None:
     axes.plot(across, total, "-", color=INK, linewidth=1.4)
     axes.plot(across, total, "o", color=INK, markersize=3.5)
     axes.set_ylim(0, 1.08 * max(total))
-
-
-# In inches: the figure's height, and the room around the curve.
-_TALL, _BELOW, _ABOVE, _BESIDE, _AFTER = 2.8, 0.62, 0.12, 0.62, 0.2
-
-CURVE_KEYS = (
-    Key(colour="accent", text="the learned policy, with 95 % intervals", mark="■"),
-    Key(colour="ink", text="what was chosen", mark="●"),
-    Key(colour="quiet", text="the best action by lot", mark="□"),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spent:
-    """The gain at one amount spent."""
-
-    budget: float
-    gain: Span
-
-
-def budget_chart(
-    curve: list[Spent], chosen: Spent, lots: list[tuple[float, float]], axis: str
-) -> Drawing:
-    """One panel: budgets on the horizontal axis, gains on the vertical axis."""
-
-    def draw(figure: Figure) -> None:
-        axes = axes_at(figure, _BESIDE, _BELOW, WIDTH - _BESIDE - _AFTER, _TALL - _BELOW - _ABOVE)
-        across = [point.budget for point in curve]
-        low, high = [p.gain.low for p in curve], [p.gain.high for p in curve]
-        axes.fill_between(across, low, high, color=ACCENT, alpha=0.2, linewidth=0)
-        axes.plot(across, [p.gain.value for p in curve], "-", color=ACCENT, linewidth=1.6)
-        if lots:
-            axes.plot(*zip(*lots, strict=True), "--", color=QUIET, linewidth=1.2)
-            axes.plot(*lots[-1], "s", color=QUIET, mfc="none", markersize=5)
-        axes.axvline(chosen.budget, color=LINE, linewidth=1)
-        axes.plot(chosen.budget, chosen.gain.value, "o", color=INK, markersize=6)
-        axes.axhline(0, color=LINE, linewidth=0.8)
-        axes.set_xlim(left=0)
-        set_short_ticks(axes.xaxis, 5)
-        _mark_heights(axes)
-        figure.text(1 - _AFTER / WIDTH, 0.09 / _TALL, axis, ha="right", color=QUIET)
-
-    return Drawing(name="budget", height=_TALL, draw=draw)
 
 
 # In inches: the figure's height, and the room for both axes' labels.
