@@ -12,10 +12,9 @@ from fedopl.results.value_tables import (
     LEARNED,
     LOCAL,
     LOGGING,
-    GainRow,
     GainTable,
-    ImprovementRow,
     ImprovementTable,
+    Row,
     arm_name,
 )
 
@@ -99,10 +98,10 @@ def with_gains(record, *, arm, past, own=(0.0, 0.1), arms=None, client=GLOBAL):
     against = {arm_name(record.best_arm): arm, LOGGING: past, LOCAL: own}
     over_past = {LEARNED: past, arm_name(record.best_arm): (0.0, 0.1)}
     over_past |= {arm_name(action): gain for action, gain in (arms or {}).items()}
-    gains = [GainRow(against=n, client=client, estimate=_gain(*g)) for n, g in against.items()]
+    gains = [Row(against=n, client=client, estimate=_gain(*g)) for n, g in against.items()]
     level = 1 - 0.05 / len(over_past)
     improvements = [
-        ImprovementRow(policy=name, client=client, estimate=_gain(*gain), level=level)
+        Row(policy=name, client=client, estimate=_gain(*gain), level=level)
         for name, gain in over_past.items()
     ]
     return replace(

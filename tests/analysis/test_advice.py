@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from fedopl.analysis.advice import advise
 from fedopl.base.estimates import Estimate
-from fedopl.results.value_tables import GainRow, GainTable
+from fedopl.results.value_tables import GainTable, Row
 from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.theory.information import ValueOfInformation
 
@@ -16,9 +16,9 @@ def advice_for(value, error, modelled=None, **options):
         value=value, standard_error=error, n_rows=200, degrees_of_freedom=199, **options
     )
     rows = (
-        GainRow(against="local policy", client="global", estimate=estimate),
-        GainRow(against="logging policy", client="north", estimate=estimate),
-        GainRow(against="local policy", client="north", estimate=estimate),
+        Row(against="local policy", client="global", estimate=estimate),
+        Row(against="logging policy", client="north", estimate=estimate),
+        Row(against="local policy", client="north", estimate=estimate),
     )
     (only,) = advise(GainTable(rows), None if modelled is None else {"north": modelled})
     return only
@@ -54,7 +54,7 @@ def test_the_model_is_told_and_decides_nothing():
 
 def test_one_row_decides_nothing():
     estimate = Estimate(value=9.0, standard_error=0.0, n_rows=1, degrees_of_freedom=0)
-    row = GainRow(against="local policy", client="north", estimate=estimate)
+    row = Row(against="local policy", client="north", estimate=estimate)
     (only,) = advise(GainTable((row,)))
     assert only.decision == "undecided"
     assert "too few" in only.reason

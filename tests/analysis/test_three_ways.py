@@ -6,8 +6,8 @@ import pytest
 
 from fedopl.analysis.three_ways import ThreeWays, three_ways
 from fedopl.base.estimates import Estimate
-from fedopl.report.joining.personal_tables import ways_in_short
-from fedopl.results.value_tables import LOCAL, GainRow, GainTable, PersonalTable
+from fedopl.report.joining.advising import ways_in_short
+from fedopl.results.value_tables import LOCAL, GainTable, PersonalTable, Row
 
 
 def gain(value, error=0.1):
@@ -74,12 +74,12 @@ def test_three_comparisons_need_more_than_one_does():
 def test_only_clients_that_told_all_are_compared_and_none_where_there_is_one():
     personal = PersonalTable(
         tuple(
-            GainRow(against=against, client=client, estimate=gain(1.0))
+            Row(against=against, client=client, estimate=gain(1.0))
             for against in ("learned", LOCAL)
             for client in ("global", "north", "south")
         )
     )
-    gains = GainTable((GainRow(against=LOCAL, client="north", estimate=gain(0.0)),))
+    gains = GainTable((Row(against=LOCAL, client="north", estimate=gain(0.0)),))
     mixture = {"north": 0.5, "south": 0.5}
     record = SimpleNamespace(personal=personal, gains=gains, mixture=mixture, valued_as="learned")
     assert list(three_ways(record)) == ["north"]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.analysis.limited_weights import limited_weights
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.workspace import Workspace
 from fedopl.messages.message import RowSplit
-from fedopl.report.explain.limited_words import limited_words
+from fedopl.report.explain.learning_words import limited_weights, limited_words
 from fedopl.report.page import render
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study

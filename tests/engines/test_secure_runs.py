@@ -7,6 +7,8 @@ import pytest
 
 import fedopl
 from fedopl.base.labels import GLOBAL
+from fedopl.report.joining.context import joining_facts
+from fedopl.report.joining.joining_json import joining_json
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.exchange_counts import expected_trips
@@ -91,6 +93,9 @@ def test_every_kind_of_policy_is_learned_and_valued_from_totals_alone(policy, kn
     assert "nothing is claimed about any client" in page
     assert "if at most 1 client tells it all they know" in page
     assert "s answer was wrong if one was" in page
+    told = joining_json(joining_facts(run))
+    assert told["contexts"] is None  # sums are of all clients alone
+    assert told["why_nothing"].startswith("Answers of clients were added up under masks")
 
 
 def test_a_total_has_less_noise_than_answers_of_each_and_the_order_of_clients_changes_nothing():

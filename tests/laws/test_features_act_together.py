@@ -19,6 +19,7 @@ from fedopl.messages.evaluation.interactions_left import (
 from fedopl.report.cautions import cautions
 from fedopl.report.page import render
 from fedopl.results.left_interactions import left_interactions
+from fedopl.results.value_tables import ValueTable
 from fedopl.simulation.named_worlds import shaped_world
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -93,7 +94,7 @@ def test_a_trifle_is_not_told_of(deep):
         replace(row, estimate=replace(row.estimate, standard_error=99.0))
         for row in deep.values.rows
     ]
-    assert not left_interactions(replace(deep, values=replace(deep.values, rows=tuple(stretched))))
+    assert not left_interactions(replace(deep, values=ValueTable(stretched)))
 
 
 # --- how often it is wrong ------------------------------------------------------------------------

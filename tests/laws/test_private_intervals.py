@@ -13,8 +13,7 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.policies.kinds import packed
-from fedopl.server.aggregate.evaluation import mixture_estimate
-from fedopl.server.aggregate.values_with_noise import honest_variance
+from fedopl.server.aggregate.evaluation import honest_variance, mixture_estimate
 from fedopl.server.private_values import values_of
 from fedopl.study.study import Study
 

@@ -8,8 +8,8 @@ from fedopl.messages.answer_words import arrays_in_words
 from fedopl.messages.refusal import REFUSALS, RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.report.cautions import cautions
-from fedopl.report.reliance_cautions import reliance_cautions
 from fedopl.report.sections.action_overlap import action_overlap
+from fedopl.report.sections.resting_on_clients import reliance_cautions
 from report_runs import with_gains
 
 

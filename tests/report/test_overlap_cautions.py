@@ -7,8 +7,12 @@ import pytest
 
 import fedopl
 from fedopl.report.cautions import cautions
-from fedopl.report.explain.hardly_tried import hardly_tried, not_identified
-from fedopl.report.overlap_cautions import overlap_cautions, value_bounds
+from fedopl.report.explain.hardly_tried import (
+    hardly_tried,
+    not_identified,
+    overlap_cautions,
+    value_bounds,
+)
 from fedopl.report.page import render
 
 pytestmark = pytest.mark.usefixtures("without_figures")

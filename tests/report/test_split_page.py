@@ -9,11 +9,11 @@ from html import unescape
 import pytest
 
 import fedopl
-from fedopl.analysis.split_movement import movements
 from fedopl.base.labels import GLOBAL
 from fedopl.cli.run_summary import say_run
+from fedopl.report.moved_by_split import moved_in_words, movements
 from fedopl.report.page import render
-from fedopl.report.words.split_words import moved_in_words
+from fedopl.results.value_tables import GainTable, ImprovementTable
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.study.plans import EvaluationPlan
 from report_runs import patients
@@ -117,12 +117,7 @@ def test_cross_fitted_pages_still_speak_of_no_rows_held_out(crossed):
 
 def test_a_split_without_values_is_a_dash_and_counts_for_nothing(several):
     first, *others = several.splits
-    empty = {"rows": ()}
-    silent = replace(
-        others[-1],
-        gains=replace(others[-1].gains, **empty),
-        improvements=replace(others[-1].improvements, **empty),
-    )
+    silent = replace(others[-1], gains=GainTable(), improvements=ImprovementTable())
     found = replace(several, splits=(first, *others[:-1], silent))
     assert all(sum(one.verdicts.values()) == 3 for one in movements(found))
     assert "nothing" in words(render(found))

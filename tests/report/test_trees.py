@@ -19,8 +19,7 @@ from fedopl.report.explain.leaf_words import leaves_in_words, second_thoughts
 from fedopl.report.figures.tree_figure import Ending, tree_chart
 from fedopl.report.page import render
 from fedopl.report.sections.training import training
-from fedopl.report.sections.tree_leaves import tree_parts
-from fedopl.report.sections.tree_quality import search_parts
+from fedopl.report.sections.tree_leaves import search_parts, tree_parts
 from fedopl.report.words.numbers import with_error
 from fedopl.results.value_tables import LeafRow
 

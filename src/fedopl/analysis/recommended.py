@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedopl.base.labels import GLOBAL
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOGGING, ImprovementRow, arm_name
+from fedopl.results.value_tables import LOGGING, Row, arm_name
 from fedopl.study.mixture import renormalised
 
 # The fewest effective rows with an action. With fewer, hardly any held-out row took the action. Its
@@ -28,7 +28,7 @@ class Choice:
     """
 
     policy: str  # LOGGING means: keep what was done
-    improvements: dict[str, ImprovementRow]  # by policy: the chosen one, and constant arms
+    improvements: dict[str, Row]  # by policy: the chosen one, and constant arms
     thin: dict[str, tuple[str, ...]]  # by policy: those of its actions that too few rows support
     untried: Mapping[str, str]  # by policy, in words: actions it gives that such people hardly got
     past_is_too_dear: bool = False  # over budget: it cannot continue, even if nothing is better
@@ -90,8 +90,8 @@ def _within_budget(record: Record, policies: list[str]) -> str:
     assert record.curve is not None  # noqa: S101
     cheapest = arm_name(record.curve.against)
     possible = [name for name in policies if record.guardrails.keeps_all(name)]
-    gains = {row.against: row.estimate for row in record.gains.rows if row.client == GLOBAL}
-    beats = cheapest in gains and gains[cheapest].interval()[0] > 0
+    gain = record.gains.estimates().get((cheapest, GLOBAL))
+    beats = gain is not None and gain.interval()[0] > 0
     wanted = [record.chosen] if beats else []
     return next((name for name in [*wanted, cheapest] if name in possible), LOGGING)
 
@@ -112,7 +112,7 @@ def _preferred(record: Record, better: dict[str, float], arms: list[str]) -> str
     return best_arm or LOGGING
 
 
-def _thin(record: Record, policies: dict[str, ImprovementRow]) -> dict[str, tuple[str, ...]]:
+def _thin(record: Record, policies: dict[str, Row]) -> dict[str, tuple[str, ...]]:
     """By policy, its actions that too few rows support; empty if clients were not asked."""
     described, actions = record.described, record.study.actions
     if described is None:

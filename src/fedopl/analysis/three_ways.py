@@ -75,17 +75,16 @@ def three_ways(record: Record, in_doubt: Collection[str] = ()) -> dict[str, Thre
     """The comparison for each client that valued its personal policy; empty for a single client."""
     if len(record.mixture) < 2:
         return {}
-    personal = {(row.against, row.client): row.estimate for row in record.personal.rows}
-    shared = {row.client: row.estimate for row in record.gains.rows if row.against == LOCAL}
+    personal, gains = record.personal.estimates(), record.gains.estimates()
     clients = sorted({client for _, client in personal} - {GLOBAL})
     return {
         name: ThreeWays(
             client=name,
             personal_over_shared=personal[record.valued_as, name],
             personal_over_alone=personal[LOCAL, name],
-            shared_over_alone=shared[name],
+            shared_over_alone=gains[LOCAL, name],
             in_doubt=name in in_doubt,
         )
         for name in clients
-        if name in shared and {(record.valued_as, name), (LOCAL, name)} <= personal.keys()
+        if (LOCAL, name) in gains and {(record.valued_as, name), (LOCAL, name)} <= personal.keys()
     }

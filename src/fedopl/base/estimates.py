@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 # A mean describes only a part of the rows if it leaves out more than this share of them, and more
 # than this number. A smaller difference may come from noise on the number of rows used.
@@ -49,6 +50,10 @@ class Estimate:
 
         reach = float(stdtrit(self.degrees_of_freedom, 0.5 + level / 2)) * self.standard_error
         return (self.value - reach, self.value + reach)
+
+    def as_json(self, level: float = 0.95) -> dict[str, Any]:
+        """Its numbers and its interval, for programs."""
+        return {**vars(self), "interval": self.interval(level)}
 
     def _repr_html_(self) -> str:
         return f"<p>{self}</p>"

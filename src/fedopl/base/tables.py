@@ -1,13 +1,15 @@
 """Tables as plain text, for notebooks and as data frames."""
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from fedopl.base.errors import OptionError
 
+AnyRow = TypeVar("AnyRow")
 # The first that is installed is used; pyarrow always is.
 Backend = Literal["pandas", "polars", "pyarrow"]
 # Widths in characters: of each of several text tables, between columns, and of one text table.
@@ -85,3 +87,33 @@ def frame_of(columns: Mapping[str, Sequence[object]], backend: Backend | None = 
         raise OptionError(f"{chosen} is not installed; run: pip install {chosen}")
     lists = {name: list(values) for name, values in columns.items()}
     return nw.from_dict(lists, backend=chosen).to_native()
+
+
+class RowTable(tuple[AnyRow, ...], ABC, Generic[AnyRow]):
+    """A tuple of rows; `print` it, show it in a notebook, or make it a data frame."""
+
+    __slots__ = ()
+    columns: ClassVar[tuple[str, ...]]  # of data frames and files
+
+    @property
+    def rows(self) -> tuple[AnyRow, ...]:
+        """The rows themselves."""
+        return self
+
+    def column(self, name: str) -> list[Any]:
+        """What every row says under this name."""
+        return [getattr(row, name) for row in self]
+
+    def to_frame(self, backend: Backend | None = None) -> Any:
+        """The table as a data frame of pandas, polars or pyarrow."""
+        return frame_of({name: self.column(name) for name in self.columns}, backend)
+
+    def __str__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())
+
+    @abstractmethod
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Headers and rows."""

@@ -20,7 +20,7 @@ class LiveView:
     """Draws what is known so far, again after every exchange."""
 
     def __init__(self, study: "Study", clients: tuple[str, ...], n_expected: int) -> None:
-        from fedopl.results.so_far import SoFar
+        from fedopl.results.round import SoFar
 
         self.study, self.clients, self.n_expected = study, clients, n_expected
         self.so_far = SoFar()

@@ -86,7 +86,7 @@ def personal(run: RunFolder, client: ClientPath, *, as_json: AsJson = False) -> 
     here = read_client(client)
     found = policy_at_home(load_run(run), here)
     if as_json:
-        values, gains = rows_as_json(found.values, "policy"), rows_as_json(found.gains, "against")
+        values, gains = rows_as_json(found.values), rows_as_json(found.gains)
         say_json({"client": here.name, "values": values, "gains": gains})
         return
     typer.echo(f"{found.values}\n\n{found.gains}")
@@ -105,7 +105,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
-    from fedopl.report.sections.explainers import explainer_of
+    from fedopl.report.sections.decisions import explainer_of
     from fedopl.report.words.permission_words import permission_sentences
 
     found, run = policy_to_explain(policy, client, shared=shared)

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
     from fedopl.report.parts import Caution
     from fedopl.report.recommending import Recommendation
     from fedopl.results.record import Record
-    from fedopl.results.value_tables import (
-        GainTable,
-        ImprovementTable,
-        PersonalTable,
-        ValueTable,
-    )
+    from fedopl.results.value_tables import PolicyTable
 
 
 def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
@@ -55,9 +50,9 @@ def _recommendation(finished: "Record") -> "Recommendation":
 def _cautions(finished: "Record") -> list["Caution"]:
     """The cautions about models, terms, single clients and guesses; the report has all others."""
     from fedopl.report.at_target import target_cautions
+    from fedopl.report.explain.hardly_tried import not_identified_cautions
     from fedopl.report.fit_cautions import fit_cautions
-    from fedopl.report.overlap_cautions import not_identified_cautions
-    from fedopl.report.reliance_cautions import reliance_cautions
+    from fedopl.report.sections.resting_on_clients import reliance_cautions
 
     told = (
         fit_cautions,
@@ -69,7 +64,7 @@ def _cautions(finished: "Record") -> list["Caution"]:
 
 
 def _moved_by_split(finished: "Record") -> list[str]:
-    from fedopl.report.words.split_words import moved_in_words
+    from fedopl.report.moved_by_split import moved_in_words
 
     return moved_in_words(finished)
 
@@ -79,9 +74,7 @@ def _how_learned(finished: "Record") -> list[str]:
 
     Also on the caution of the policy.
     """
-    from fedopl.report.explain.caution_words import caution_words
-    from fedopl.report.explain.limited_words import limited_words
-    from fedopl.report.explain.noise_words import noise_words
+    from fedopl.report.explain.learning_words import caution_words, limited_words, noise_words
     from fedopl.report.words.permission_words import arm_sentences
 
     cautious, arms = caution_words(finished.policy, finished), arm_sentences(finished.study)
@@ -118,9 +111,8 @@ def _refusals(finished: "Record") -> str:
 
 def _as_json(finished: "Record") -> dict[str, Any]:
     """The run as data for programs: the verdict, all values and gains, and its exchanges."""
-    from fedopl.analysis.limited_weights import limited_weights
     from fedopl.report.explain.hardly_tried import not_identified
-    from fedopl.report.explain.noise_words import noise_as_json
+    from fedopl.report.explain.learning_words import limited_weights, noise_as_json
 
     limited, unknown = limited_weights(finished), not_identified(finished)
     return {
@@ -139,10 +131,10 @@ def _as_json(finished: "Record") -> dict[str, Any]:
         "mixture": finished.mixture,
         "rows": finished.rows,
         "clipped": finished.clipped,
-        "values": rows_as_json(finished.values, "policy"),
-        "gains": rows_as_json(finished.gains, "against"),
-        "improvements": rows_as_json(finished.improvements, "policy", "level"),
-        **({"personal": rows_as_json(finished.personal, "against")} if finished.personal else {}),
+        "values": rows_as_json(finished.values),
+        "gains": rows_as_json(finished.gains),
+        "improvements": rows_as_json(finished.improvements, "level"),
+        **({"personal": rows_as_json(finished.personal)} if finished.personal else {}),
         "guardrails": _guardrails(finished),
         **({"target": _target(finished)} if finished.target else {}),
         "splits": _splits(finished),
@@ -179,8 +171,8 @@ def _membership(finished: "Record") -> dict[str, Any]:
     return {
         "membership": {
             "changes": [asdict(change) for change in membership.changes],
-            "values": rows_as_json(ValueTable(known.values), "policy"),
-            "gains": rows_as_json(GainTable(known.gains), "against"),
+            "values": rows_as_json(ValueTable(known.values)),
+            "gains": rows_as_json(GainTable(known.gains)),
             "in_doubt": list(known.in_doubt),
             "before": membership.before.verdict,
         }
@@ -218,11 +210,12 @@ def _target(finished: "Record") -> dict[str, Any]:
 
     found = finished.target
     assert found is not None  # noqa: S101  (the caller has checked)
-    claimed = {} if finished.in_doubt else found.values
-    values = {name: {**vars(own), "interval": own.interval()} for name, own in claimed.items()}
-    over = {} if finished.in_doubt else found.gains
-    gains = {name: {**vars(own), "interval": own.interval()} for name, own in over.items()}
-    told = {"values": values, "gains": gains, "in_words": finished.at_target}
+    claimed = {} if finished.in_doubt else {"values": found.values, "gains": found.gains}
+    told: dict[str, Any] = {
+        what: {name: own.as_json() for name, own in claimed.get(what, {}).items()}
+        for what in ("values", "gains")
+    }
+    told["in_words"] = finished.at_target
     return {**asdict(found), **({"gain": None} if finished.in_doubt else {}), **told}
 
 
@@ -239,12 +232,11 @@ def _budget(finished: "Record") -> dict[str, Any] | None:
 
 def _splits(finished: "Record") -> dict[str, Any]:
     """The number of splits, and the learned policy's gains under each split and combined."""
-    from fedopl.analysis.split_movement import decided, movements
+    from fedopl.report.moved_by_split import decided, movements
 
     def said(row: Any) -> dict[str, Any]:
         says = None if finished.in_doubt else decided(row)
-        about = {"interval": row.interval, "level": row.level, "says": says}
-        return {**vars(row.estimate), **about}
+        return {**row.estimate.as_json(row.level), "level": row.level, "says": says}
 
     return {
         "number": finished.study.evaluation.splits,
@@ -261,17 +253,15 @@ def _splits(finished: "Record") -> dict[str, Any]:
     }
 
 
-def rows_as_json(
-    table: "ValueTable | GainTable | ImprovementTable | PersonalTable", *names: str
-) -> list[dict[str, Any]]:
-    """Each row of the table with these fields, its estimate, and the estimate's groups."""
+def rows_as_json(table: "PolicyTable", *names: str) -> list[dict[str, Any]]:
+    """Each row of the table with these further fields, its estimate, and the estimate's groups."""
     return [
         {
-            **{name: getattr(row, name) for name in names},
+            **{name: getattr(row, name) for name in (table.named, *names)},
             "client": row.client,
             **vars(row.estimate),
             "groups": n_groups,
             "interval": row.interval,
         }
-        for row, n_groups in zip(table.rows, table.groups_by_row(), strict=True)
+        for row, n_groups in zip(table, table.groups_by_row(), strict=True)
     ]

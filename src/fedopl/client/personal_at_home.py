@@ -28,9 +28,8 @@ from fedopl.results.value_tables import (
     LOCAL,
     LOGGING,
     PERSONAL,
-    GainRow,
     PersonalTable,
-    ValueRow,
+    Row,
     ValueTable,
 )
 from fedopl.solvers.personal_ridge import NO_OTHERS, Scaling
@@ -63,17 +62,20 @@ def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
     units = dict(zip((LEARNED, PERSONAL, LOGGING, LOCAL), np.eye(4), strict=True))
     client, own = home.client, units[PERSONAL]
     values = (
-        ValueRow(policy=name, client=client, estimate=_estimate(found, sign * unit, n_held_out))
+        Row(policy=name, client=client, estimate=_estimate(found, sign * unit, n_held_out))
         for name, unit in units.items()
     )
     gains = (
-        GainRow(against=name, client=client, estimate=_estimate(found, own - unit, n_held_out))
+        Row(
+            policy=PERSONAL,
+            against=name,
+            client=client,
+            estimate=_estimate(found, own - unit, n_held_out),
+        )
         for name, unit in units.items()
         if name != PERSONAL
     )
-    return AtHome(
-        policy=policy, values=ValueTable(tuple(values)), gains=PersonalTable(tuple(gains))
-    )
+    return AtHome(policy=policy, values=ValueTable(values), gains=PersonalTable(gains))
 
 
 def _opened(space: PrivateWorkspace, shared: LinearPolicy) -> HomeWorkspace:

@@ -98,8 +98,7 @@ def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    values = {(row.policy, row.client): row.estimate for row in run.values.rows}
-    gains = {(row.against, row.client): row.estimate for row in run.gains.rows}
+    values, gains = run.values.estimates(), run.gains.estimates()
     found = {
         "value": values.get((run.valued_as, GLOBAL)),
         "over_best_arm": gains.get((run.valued_arm, GLOBAL)),

@@ -12,7 +12,8 @@ from fedopl.client.disclosure.packed_ledger import PackedLedgers
 from fedopl.policies.policy import Policy
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.record import Record
-from fedopl.results.row_tables import LeafTable, RoundTable
+from fedopl.results.round import RoundTable
+from fedopl.results.value_tables import LeafTable
 from fedopl.study.splits import split_studies
 
 if TYPE_CHECKING:

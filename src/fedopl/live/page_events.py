@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedopl.report.words.printable_text import printable
+from fedopl.report.words.numbers import printable
 
 
 @dataclass(frozen=True, kw_only=True)

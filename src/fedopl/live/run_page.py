@@ -5,8 +5,7 @@ from fedopl.live.page_server import form_of
 from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.words.numbers import count, listed, plural, size
-from fedopl.results.round import Round
-from fedopl.results.so_far import SoFar
+from fedopl.results.round import Round, SoFar
 from fedopl.study.study import Study
 
 MOST_CLIENT_ROWS = 200  # clients that have a row of their own

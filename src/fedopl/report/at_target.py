@@ -197,24 +197,18 @@ def _gain(record: Record, found: AtTarget) -> str:
 
 def _sources(record: Record, found: AtTarget) -> Table:
     rows = opened(record.study.evaluation.rows_valued)
+    is_each = found.balance == "each"
+    once = "once they look like the target" if is_each else "under the weights"
+    fifth = "Chance" if is_each else "Of all weight"
     return Table(
         caption=(
-            f"{rows}, how many rows of equal weight they come to {_once(found)}, and what scores "
+            f"{rows}, how many rows of equal weight they come to {once}, and what scores "
             f"of {label(record.study, record.chosen)} have beyond models"
         ),
-        headers=("Source", "Rows", "Effective", "Beyond models", _fifth(found), "Counts"),
+        headers=("Source", "Rows", "Effective", "Beyond models", fifth, "Counts"),
         rows=tuple(_source(one, found) for one in found.sources),
         text_columns=(5,),
     )
-
-
-def _once(found: AtTarget) -> str:
-    return "once they look like the target" if found.balance == "each" else "under the weights"
-
-
-def _fifth(found: AtTarget) -> str:
-    """What is told of a source beside its mean: sources are compared, or share weights."""
-    return "Chance" if found.balance == "each" else "Of all weight"
 
 
 def _source(one: TargetSource, found: AtTarget) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.at_target import target_cautions
+from fedopl.report.explain.hardly_tried import overlap_cautions
 from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
 from fedopl.report.fit_cautions import fit_cautions
-from fedopl.report.overlap_cautions import overlap_cautions
 from fedopl.report.parts import Caution
-from fedopl.report.reliance_cautions import reliance_cautions
+from fedopl.report.sections.resting_on_clients import reliance_cautions
 from fedopl.report.words.numbers import count, listed, percent
 from fedopl.report.words.policy_labels import (
     OutcomeWords,

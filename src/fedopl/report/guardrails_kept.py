@@ -5,9 +5,8 @@ from fedopl.report.explain.in_doubt import folded_if_doubted
 from fedopl.report.parts import Part, Section, Table, Text
 from fedopl.report.words.numbers import Span, percent
 from fedopl.report.words.policy_labels import label, opened
-from fedopl.results.guardrail_tables import GuardrailRow
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL
+from fedopl.results.value_tables import LOCAL, GuardrailRow
 from fedopl.study.guardrail import Guardrail, guarded_columns
 
 _MOST_COLUMNS = 4  # of all together and of clients; outcomes.csv has all

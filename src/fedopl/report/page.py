@@ -24,9 +24,9 @@ from fedopl.report.sections.settings import settings
 from fedopl.report.sections.training import training
 from fedopl.report.who_is_in import who_is_in
 from fedopl.report.within_budget import within_budget
-from fedopl.report.words.glossary import glossary
-from fedopl.report.words.printable_text import printable
+from fedopl.report.words.numbers import printable
 from fedopl.results.record import Record
+from fedopl.study.study import Study
 
 _SECTIONS = (
     who_is_in,
@@ -88,3 +88,69 @@ def _fit_to_show(value: object) -> object:
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value).replace(" %", "\u00a0%")
     return value
+
+
+_HELD_OUT = {
+    "Held-out rows": "Rows set apart before learning and used only to measure values. A policy "
+    "looks better than it is on rows it was learned from.",
+}
+_ACROSS_FOLDS = {
+    "Rows valued, fold by fold": "Every row is valued by a policy that was learned without its "
+    "fold, since a policy looks better than it is on rows it was learned from. The values are "
+    "those of the way of learning; the policy itself was learned from all rows.",
+}
+_CANDIDATES = {
+    "Rows valued, fold by fold": "Every candidate is valued on all rows. What the best one gains "
+    "is valued in each fold by the candidate that came out best in the others, since a policy "
+    "looks better than it is on rows it was chosen by.",
+}
+
+
+def glossary(study: Study) -> dict[str, str]:
+    """The terms that a report on this study uses."""
+    valued = _HELD_OUT
+    if study.evaluation.is_cross_fitted:
+        valued = _CANDIDATES if study.policy.compares_candidates else _ACROSS_FOLDS
+        valued = {} if study.evaluates else valued
+    return {**_FIRST, **valued, **_REST}
+
+
+_FIRST = {
+    "Policy": "A rule that says which action somebody gets, given what is known about them. The "
+    "learned policy is one rule for all clients, learned from what all of them logged.",
+    "Client": "One party with rows of its own, for example a hospital. Its rows never leave it.",
+    "Tree and leaf": "A tree is a policy that asks one question after the other. Where its "
+    "questions end there is a leaf: a group of people who all get the same action.",
+    "Grid and cell": "The thresholds that a tree may ask about, agreed on before it is searched "
+    "for. Two columns' thresholds make a table of cells; clients report sums over cells, and "
+    "merge bins of a few rows with their neighbours.",
+    "Value": "What one can expect per decision if everybody were treated by the policy. It is "
+    "estimated from logged decisions, correcting for who got what and why.",
+    "Gain": "The difference in value between two policies on the same rows. Positive is better.",
+    "95 % interval": "A range that would cover the truth in 95 of 100 such studies. Where it "
+    "touches zero, these rows cannot show which of the two policies is better.",
+}
+_REST = {
+    "Each client's own policy": "The policy a client would have learned from its rows alone, "
+    "without the others.",
+    "Propensity, or chance": "How likely somebody was to get an action, as things were decided in "
+    "the past.",
+    "Effective rows": "How many rows of ordinary weight an estimate is worth, once unlikely ones "
+    "count for more.",
+    "Mixture (λ) and skewness": "How much each client counts, and how many times fewer rows it is "
+    "worth to count them so.",
+    "Minimax": "Weights for which the client that loses most loses as little as possible. Step by "
+    "step, the client that loses most gets more weight.",
+    "Regret, and its bound": "How far a policy falls short of the best of its kind. It cannot be "
+    "measured without the truth; theorems bound it, up to constants that they leave open.",
+    "Shift": "That a client differs from the others: in whom it sees (covariates), in how it "
+    "decided (propensities), or in what comes of it (outcomes).",
+    "Discrepancy": "How much the values of policies at one client can differ from their values "
+    "in the mixture; it is measured at policies learned to show it.",
+    "Total variation and divergence (KL)": "Two measures of how far apart distributions are. The "
+    "first goes from 0, the same, to 1, entirely apart; the second from 0 without end.",
+    "Value of information": "What joining is worth to a client: as measured, the gain over its "
+    "own policy; by the bounds (𝒱), its bound alone less the bound together less the shift.",
+    "Coalition": "Some of the clients, learning together without the others. It is individually "
+    "stable if no member would do better alone.",
+}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from fedopl.base.tables import text_table
-from fedopl.report.words.printable_text import printable
+from fedopl.report.words.numbers import printable
 
 _TEXT_WIDTH = 100  # letters on a line
 

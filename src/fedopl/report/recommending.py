@@ -13,6 +13,7 @@ from fedopl.analysis.recommended import (
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.report.explain.hardly_tried import untried_by
+from fedopl.report.moved_by_split import each_split
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
 from fedopl.report.words.permission_words import arm_given, best_on_training
 from fedopl.report.words.policy_labels import (
@@ -28,9 +29,7 @@ from fedopl.report.words.policy_labels import (
     valued_clients,
     verdict,
 )
-from fedopl.report.words.split_words import each_split
-from fedopl.results.membership import Membership
-from fedopl.results.membership_words import who_changed
+from fedopl.results.membership import Membership, who_changed
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import budget_in_words
 from fedopl.results.value_tables import LEARNED, LOGGING, arm_name

@@ -4,10 +4,21 @@ from fedopl.base.labels import quoted
 from fedopl.report.parts import Part, Points, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, size
 from fedopl.report.words.policy_labels import OutcomeWords, label, opened
-from fedopl.results.membership import Change, Membership, Valuation
-from fedopl.results.membership_words import known_of_it, since_then, who_changed
+from fedopl.results.membership import (
+    Change,
+    Membership,
+    Valuation,
+    known_of_it,
+    since_then,
+    who_changed,
+)
 from fedopl.results.record import Record
-from fedopl.results.value_tables import LOCAL, LOGGING, GainRow, arm_name
+from fedopl.results.value_tables import LOCAL, LOGGING, Row, arm_name
+
+_AS_BEFORE = (
+    "Clients joined and left after the run. The present clients are again those of the run, and "
+    "their sums give the same policy. All results below are those of the run."
+)
 
 
 def who_is_in(record: Record) -> Section | None:
@@ -17,22 +28,16 @@ def who_is_in(record: Record) -> Section | None:
         return None
     parts: tuple[Part, ...] = (_changes(membership.changes),)
     if record.values.rows:
-        parts = (_as_before(), *parts)
+        parts = (Text(_AS_BEFORE), *parts)
     else:
         intro = (
             f"After the run, {who_changed(membership)}. The policy was solved again from the sums "
             f"of the present clients: {quoted(sorted(record.rows))}. "
             f"{'No other client' if membership.joined else 'No client'} was asked anything."
         )
-        parts = (Text(intro), *parts, *_known(record, membership), *_before(membership))
+        before = f"About the earlier policy, the run says: {opened(membership.before.verdict)}"
+        parts = (Text(intro), *parts, *_known(record, membership), Text(before))
     return Section(name="members", title="Who is in", parts=parts)
-
-
-def _as_before() -> Text:
-    return Text(
-        "Clients joined and left after the run. The present clients are again those of the "
-        "run, and their sums give the same policy. All results below are those of the run."
-    )
 
 
 def _changes(changes: tuple[Change, ...]) -> Table:
@@ -105,13 +110,8 @@ def _gains(record: Record, known: Valuation) -> Table:
     )
 
 
-def _cell(row: GainRow | None, in_doubt: bool) -> str:
+def _cell(row: Row | None, in_doubt: bool) -> str:
     if row is None:
         return "not told"
     span = Span.of(row.estimate, row.level)
     return f"{'in doubt' if in_doubt else span.number}\n({span.interval})"
-
-
-def _before(membership: Membership) -> tuple[Part, ...]:
-    """What the run said about the policy it learned, which is not the current one."""
-    return (Text(f"About the earlier policy, the run says: {opened(membership.before.verdict)}"),)

@@ -4,24 +4,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from fedopl.base.estimates import Estimate, median_estimate
 from fedopl.results.record import Record
 from fedopl.results.reliance import Contradiction, LeftOut, Reliance
 from fedopl.results.round import Round
-from fedopl.results.value_tables import (
-    GainTable,
-    ImprovementTable,
-    PersonalTable,
-    SplitTables,
-    ValueTable,
-    arm_name,
-)
+from fedopl.results.value_tables import TABLES, AnyPolicyTable, SplitTables, arm_name
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
 _MOST_CONTRADICTIONS = 20
+_MEDIANS = (*TABLES, "personal")  # of these tables
 
 
 def combined_record(study: Study, records: Sequence[Record]) -> Record:
@@ -37,22 +30,18 @@ def combined_record(study: Study, records: Sequence[Record]) -> Record:
     if not others:
         return first
     best_arm, share = _best_arm(records), study.evaluation.valued_share
-    of_all = first.valued_on_all
     return replace(
         first,
         study=study,
         best_arm=best_arm,
-        values=ValueTable(_medians([one.values for one in records], share, of_all)),
-        gains=GainTable(_medians([one.gains for one in records], share)),
-        improvements=ImprovementTable(
-            _medians([one.improvements for one in records], share, of_all)
-        ),
-        personal=PersonalTable(_medians([one.personal for one in records], share)),
+        **{
+            name: _medians([getattr(one, name) for one in records], share, first.valued_on_all)
+            for name in _MEDIANS
+        },
         rounds=_in_a_row(one.rounds for one in records),
         reliance=_reliance([one for one in records if one.best_arm == best_arm], share),
         splits=tuple(
-            SplitTables(values=one.values, gains=one.gains, improvements=one.improvements)
-            for one in records
+            SplitTables(**{name: getattr(one, name) for name in TABLES}) for one in records
         ),
     )
 
@@ -69,8 +58,8 @@ def _refitted(valued: Record, study: Study, last: Record) -> Record:
         policy=last.policy,
         mixture=last.mixture,
         rows=last.rows,
-        values=ValueTable(_estimated_by(last.values, valued.values)),
-        improvements=ImprovementTable(_estimated_by(last.improvements, valued.improvements)),
+        values=_estimated_by(last.values, valued.values),
+        improvements=_estimated_by(last.improvements, valued.improvements),
         row_weights=last.row_weights,
         statistics=last.statistics,
         tree=last.tree,
@@ -81,13 +70,11 @@ def _refitted(valued: Record, study: Study, last: Record) -> Record:
     )
 
 
-def _estimated_by(
-    last: ValueTable | ImprovementTable, valued: ValueTable | ImprovementTable
-) -> tuple[Any, ...]:
+def _estimated_by(last: AnyPolicyTable, valued: AnyPolicyTable) -> AnyPolicyTable:
     """The rows of the table that was valued, with the estimates of the last, where it has some."""
-    known = last.by_cell()
-    return tuple(
-        replace(row, estimate=known[cell].estimate) if cell in known else row
+    known = last.estimates()
+    return type(valued)(
+        replace(row, estimate=known.get(cell, row.estimate))
         for cell, row in valued.by_cell().items()
     )
 
@@ -101,10 +88,8 @@ def _best_arm(records: Sequence[Record]) -> str:
 
 
 def _medians(
-    tables: Sequence[ValueTable | GainTable | ImprovementTable | PersonalTable],
-    share: float,
-    of_all: Collection[str] = (),
-) -> tuple[Any, ...]:
+    tables: Sequence[AnyPolicyTable], share: float, of_all: Collection[str]
+) -> AnyPolicyTable:
     """The rows of the first split, each with the median over the splits that have it.
 
     One split is on this share of the rows, and on all of them for some policies.
@@ -113,7 +98,7 @@ def _medians(
     rows = []
     for cell, row in first.items():
         same = [row, *(table[cell] for table in others if cell in table)]
-        own = 1.0 if cell[0] in of_all else share
+        own = 1.0 if row.policy in of_all else share
         rows.append(
             replace(
                 row,
@@ -121,7 +106,7 @@ def _medians(
                 level=max(one.level for one in same),
             )
         )
-    return tuple(rows)
+    return type(tables[0])(rows)
 
 
 def _in_a_row(splits: Iterable[tuple[Round, ...]]) -> tuple[Round, ...]:
@@ -161,9 +146,8 @@ def _reliance(records: Sequence[Record], share: float) -> Reliance | None:
 def _left_out(found: list[LeftOut], share: float) -> LeftOut:
     first = found[0]
     arms = Counter(one.best_arm for one in found)
-    return LeftOut(
-        client=first.client,
-        weight=first.weight,
+    return replace(
+        first,
         best_arm=max(arms, key=lambda arm: arms[arm]),
         gain=_if_all([one.gain for one in found], share),
         gain_without=_if_all([one.gain_without for one in found], share),

@@ -7,19 +7,19 @@ So every valuation names its policy and its clients.
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fedopl.base.labels import GLOBAL
 from fedopl.policies.policy import Policy, policy_json
 from fedopl.results.model_doubts import clients_in_doubt
-from fedopl.results.value_tables import (
-    GainRow,
-    GainTable,
-    ImprovementRow,
-    ImprovementTable,
-    ValueRow,
-    ValueTable,
-)
+from fedopl.results.value_tables import TABLES, Row
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
+from typing import TYPE_CHECKING
+
+from fedopl.base.labels import quoted
+from fedopl.results.value_tables import arm_name
 
 if TYPE_CHECKING:
     from fedopl.results.record import Record
@@ -49,9 +49,9 @@ class Valuation:
     """The value of one policy to each of some clients, on held-out rows."""
 
     policy: str  # its digest
-    values: tuple[ValueRow, ...] = ()
-    gains: tuple[GainRow, ...] = ()
-    improvements: tuple[ImprovementRow, ...] = ()
+    values: tuple[Row, ...] = ()
+    gains: tuple[Row, ...] = ()
+    improvements: tuple[Row, ...] = ()
     in_doubt: tuple[str, ...] = ()  # clients whose own answers belie the models behind values
 
     @classmethod
@@ -60,19 +60,19 @@ class Valuation:
         names = {row.client for row in record.gains.rows} - {GLOBAL}
         return cls(
             policy=policy_digest(record.policy),
-            values=record.values.rows,
-            gains=record.gains.rows,
-            improvements=record.improvements.rows,
+            **{name: getattr(record, name) for name in TABLES},
             in_doubt=tuple(sorted(clients_in_doubt(record))) if names else (),
         ).by_clients(names)
 
     def by_clients(self, names: Collection[str]) -> Self:
         """The part of the valuation by these clients."""
+        kept: dict[str, Any] = {
+            kind: tuple(row for row in getattr(self, kind) if row.client in names)
+            for kind in TABLES
+        }
         return replace(
             self,
-            values=tuple(row for row in self.values if row.client in names),
-            gains=tuple(row for row in self.gains if row.client in names),
-            improvements=tuple(row for row in self.improvements if row.client in names),
+            **kept,
             in_doubt=tuple(name for name in self.in_doubt if name in names),
         )
 
@@ -105,17 +105,71 @@ class Membership:
         own = [one for one in self.valuations if one.policy == digest]
         return Valuation(
             policy=digest,
-            values=tuple(row for one in own for row in one.values),
-            gains=tuple(row for one in own for row in one.gains),
-            improvements=tuple(row for one in own for row in one.improvements),
+            **{kind: tuple(row for one in own for row in getattr(one, kind)) for kind in TABLES},
             in_doubt=tuple(name for one in own for name in one.in_doubt),
         )
 
 
-def tables_of(known: Valuation) -> tuple[ValueTable, GainTable, ImprovementTable]:
-    """The valuation as tables."""
-    return (
-        ValueTable(known.values),
-        GainTable(known.gains),
-        ImprovementTable(known.improvements),
+# A newcomer's gain that rests on fewer held-out rows than this says little.
+FEW_HELD_OUT = 30
+
+
+def who_changed(membership: Membership) -> str:
+    """Which clients joined and which left, in a few words."""
+    did = [
+        f"{quoted(names)} {verb}"
+        for names, verb in ((membership.joined, "joined"), (membership.left, "left"))
+        if names
+    ]
+    return " and ".join(did) or "clients joined and left again"
+
+
+def known_of_it(record: "Record", membership: Membership) -> str:
+    """The known value of the policy, and for which clients, in one or two plain sentences."""
+    known = membership.of_policy(record.policy)
+    told = sorted({row.client for row in known.gains})
+    others = sorted(set(record.rows) - set(told))
+    since = f"The policy was solved again after {who_changed(membership)}"
+    if not told:
+        return (
+            f"{since}, and no client has valued it since: nothing is claimed about what it is "
+            "worth."
+        )
+    gains = {row.client: row for row in known.gains if row.against == arm_name(record.best_arm)}
+    said = [_gain(name, gains, known.in_doubt) for name in told]
+    unknown = (
+        f"; {quoted(others)} were not asked about it, so nothing is claimed there, nor for all "
+        "together"
+        if others
+        else "; all who are in have valued it, each for itself"
     )
+    against = arm_name(record.best_arm)
+    return f"{since}. Gain over the best constant arm, {against}: {'; '.join(said)}{unknown}."
+
+
+def _gain(client: str, gains: dict[str, Row], in_doubt: tuple[str, ...]) -> str:
+    row = gains.get(client)
+    if client in in_doubt:
+        return f"in doubt at '{client}', whose answers belie the models, so nothing is claimed"
+    if row is None:
+        return f"not told at '{client}'"
+    (low, high), n_rows = row.interval, row.estimate.n_rows
+    few = f", by only {n_rows:,} held-out rows, which say little" if n_rows < FEW_HELD_OUT else ""
+    if row.estimate.value == row.estimate.standard_error == 0:
+        return f"none at '{client}', where it decides as that arm for all held-out rows{few}"
+    found = f"{row.estimate.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
+    return f"{found} at '{client}'{few}"
+
+
+def since_then(record: "Record", membership: Membership) -> list[str]:
+    """What stays unchanged, and what the run said before."""
+    notes = []
+    if record.study.nuisances.kind == "federated":
+        notes.append(
+            "Scores are as each client made them when it came, by outcome models from those who "
+            "were in then: only a run with everybody makes them anew."
+        )
+        if membership.left:
+            notes.append(f"These models keep what {quoted(membership.left)} added to them.")
+    notes.append(f"About the earlier policy, the run says: {membership.before.verdict}")
+    return notes

@@ -127,9 +127,9 @@ def trimming_matters(record: "Record") -> list[ActionFit]:
 
 def stated_error(record: "Record", client: str) -> float:
     """The standard error of the learned policy's value, else the best arm's; 0 without any."""
-    rows = {r.policy: r.estimate for r in record.values.rows if r.client == client}
-    found = rows.get(record.chosen, rows.get(arm_name(record.best_arm)))
-    return found.standard_error if found else 0.0
+    found = record.values.estimates()
+    wanted = [(record.chosen, client), (arm_name(record.best_arm), client)]
+    return next((found[cell].standard_error for cell in wanted if cell in found), 0.0)
 
 
 def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from html import escape
 from textwrap import fill
+from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL
@@ -15,9 +16,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.diagnosis import Diagnosis
-from fedopl.results.guardrail_tables import GuardrailTable, OutcomeTable, not_kept
-from fedopl.results.membership import Membership, tables_of
-from fedopl.results.membership_words import known_of_it, since_then
+from fedopl.results.membership import Membership, known_of_it, since_then
 from fedopl.results.mixture_search import Search
 from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
@@ -34,9 +33,12 @@ from fedopl.results.value_tables import (
     BEST_ARM,
     BEST_CANDIDATE,
     LEARNED,
+    EstimateTable,
     GainTable,
+    GuardrailTable,
     ImprovementTable,
     LeafRow,
+    OutcomeTable,
     PersonalTable,
     SplitTables,
     ValueTable,
@@ -95,12 +97,12 @@ class Record:
     best_arm: str
     mixture: Weights
     rows: dict[str, int]  # training rows each client enrolled with
-    values: ValueTable
-    gains: GainTable
-    improvements: ImprovementTable  # of every policy over what was done
     rounds: tuple[Round, ...]
     statistics: ScoreStatistics
     described: Descriptions | None  # None where nobody was asked, or nobody answered
+    values: ValueTable = field(default_factory=ValueTable)
+    gains: GainTable = field(default_factory=GainTable)
+    improvements: ImprovementTable = field(default_factory=ImprovementTable)  # over what was done
     row_weights: dict[str, float] | None = None  # what those weigh together, where clients told
     clipped: dict[str, int] = field(default_factory=dict)  # numbers beyond agreed ranges, by client
     fitted: dict[str, ModelFit] = field(default_factory=dict)  # by client, whether models fit
@@ -248,7 +250,7 @@ class Record:
             return self.at_budget(budget.limit if budget else 1.0, client)
         point, against = curve.within(budget), arm_name(curve.against)
         # The policy itself was valued, not only policies at prices on either side of its own.
-        valued = {(row.against, row.client): row.estimate for row in self.gains.rows}
+        valued = self.gains.estimates()
         return self._with_policy(replace(point, gain=valued.get((against, GLOBAL), point.gain)))
 
     def _with_policy(self, point: BudgetPoint) -> BudgetPoint:
@@ -289,7 +291,7 @@ class Record:
     @property
     def beyond_guardrails(self) -> str:
         """A sentence if the learned policy is not shown to keep every guardrail; else empty."""
-        missed = not_kept(self.guardrails, self.study.guardrails, self.chosen)
+        missed = self.guardrails.not_kept(self.chosen, self.study.guardrails)
         what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
         rows = self.guardrails.of(self.chosen).values()
         breaks = any(row.verdict == "broken" for row in rows)
@@ -431,20 +433,20 @@ class Record:
         costs, net = self.study.costs, net_words(self.study)
         return _NET.format(net=net, costs=costs.in_words) if costs and net else ""
 
-    def _tables(
-        self,
-    ) -> list[ValueTable | GainTable | ImprovementTable | GuardrailTable | PersonalTable]:
+    def _tables(self) -> list[EstimateTable[Any]]:
         """The tables to show; arms that are not the best appear only for all clients together."""
         if not self.values.rows and self.membership:
-            known = tables_of(self.membership.of_policy(self.policy))
-            return [table for table in known[:2] if table.rows]
+            known = self.membership.of_policy(self.policy)
+            return [*filter(None, (ValueTable(known.values), GainTable(known.gains)))]
         if not self.values.rows:
             return []
         arms = {arm_name(action) for action in self.study.actions}
         others = arms - {arm_name(self.best_arm), self.chosen}
-        shown = [table.without_clients(others) for table in (self.values, self.gains)]
-        shown = [table for table in shown if table.rows]
-        everybody = {row.policy for row in self.improvements.rows}
-        judged = [self.guardrails] if self.guardrails else []
-        own = [self.personal] if self.personal else []
-        return [*judged, *shown, *own, self.improvements.without_clients(everybody)]
+        everybody = {row.policy for row in self.improvements}
+        shown: list[EstimateTable[Any]] = [
+            self.guardrails,
+            self.values.without_clients(others),
+            self.gains.without_clients(others),
+            self.personal,
+        ]
+        return [*filter(None, shown), self.improvements.without_clients(everybody)]

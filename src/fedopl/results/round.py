@@ -1,6 +1,9 @@
-"""One exchange between server and clients, as a run records it."""
+"""One exchange between server and clients, as a run records it, and a run so far."""
 
 from dataclasses import dataclass, field
+from typing import Any
+
+from fedopl.base.tables import RowTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,3 +29,71 @@ class Round:
     def bytes_received(self) -> int:
         """The bytes from all clients together."""
         return sum(self.received.values())
+
+
+class RoundTable(RowTable[Round]):
+    """Every exchange of a run, as a tuple of rounds; `print` it. Frames have counts of clients."""
+
+    columns = (
+        *("exchange", "trip", "query", "asked", "answered", "refused", "rejected", "silent"),
+        *("bytes_sent", "bytes_received", "loss", "value"),
+    )
+
+    def column(self, name: str) -> list[Any]:
+        """What every exchange says under this name; of clients, how many."""
+        found = super().column(name)
+        return [len(one) if isinstance(one, tuple | dict) else one for one in found]
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [
+                f"{one.exchange}",
+                one.query,
+                f"{len(one.answered)} of {len(one.asked)}",
+                f"{one.bytes_sent:,}",
+                f"{one.bytes_received:,}",
+            ]
+            for one in self
+        ]
+        return ["exchange", "query", "answered", "bytes sent", "bytes received"], rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSoFar:
+    """What one client did."""
+
+    last: Round | None  # the last exchange in which it was asked
+    answers: int
+    n_bytes: int
+
+
+@dataclass
+class SoFar:
+    """Exchanges by their number; one that is told again came to more."""
+
+    rounds: dict[int, Round] = field(default_factory=dict)
+
+    def tell(self, latest: Round) -> None:
+        """Take note of an exchange, or of what it came to."""
+        self.rounds[latest.exchange] = latest
+
+    @property
+    def loss(self) -> float | None:
+        """The last that is known."""
+        found = [one.loss for one in self.rounds.values() if one.loss is not None]
+        return found[-1] if found else None
+
+    @property
+    def value(self) -> float | None:
+        """The last that is known."""
+        found = [one.value for one in self.rounds.values() if one.value is not None]
+        return found[-1] if found else None
+
+    def client(self, name: str) -> ClientSoFar:
+        """What this client did."""
+        asked = [one for one in self.rounds.values() if name in one.asked]
+        return ClientSoFar(
+            last=asked[-1] if asked else None,
+            answers=sum(name in one.answered for one in self.rounds.values()),
+            n_bytes=sum(one.received.get(name, 0) for one in self.rounds.values()),
+        )

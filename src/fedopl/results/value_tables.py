@@ -1,33 +1,35 @@
-"""Tables of policies' values, paired gains, and leaves of a tree."""
+"""Rows of estimates, such as values and gains of policies, and the tables that they make."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from fedopl.base.computed_once import computed_once
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate, RegionEstimate
 from fedopl.base.labels import GLOBAL, quoted
-from fedopl.base.tables import Backend, frame_of, html_table, text_table
+from fedopl.base.tables import AnyRow, RowTable
+from fedopl.study.guardrail import Guardrail
 
 # Names of policies in these tables; constant arms have names of their own.
 LEARNED, LOGGING, LOCAL = "learned", "logging policy", "local policy"
 PERSONAL = "personal policy"
+# For rows of each fold the arm that came out best in the other folds, where folds differ in that.
+BEST_ARM = "best arm"
+# Among candidates, for rows of each fold the one that the other folds chose, where they differ.
+BEST_CANDIDATE = "best candidate"
+# What is told of the leaves of a tree across folds, beside `LEARNED`.
+LEAF_GAIN, ALIKE = f"gain over {LOGGING}", "decided alike"
 # Of more clients, tables have what all of them say together, and nothing of one alone.
 MOST_VALUED_ALONE = 1_000
 
-_NUMBERS_OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
-
-AnyRow = TypeVar("AnyRow", bound="ValueRow | GainRow | ImprovementRow")
-
-
-# For rows of each fold the arm that came out best in the other folds, where folds differ in that.
-BEST_ARM = "best arm"
-# What is told of the leaves of a tree across folds, beside `LEARNED`.
-LEAF_GAIN, ALIKE = f"gain over {LOGGING}", "decided alike"
-
-
-# Among candidates, for rows of each fold the one that the other folds chose, where they differ.
-BEST_CANDIDATE = "best candidate"
+NUMBERS = tuple(field.name for field in fields(Estimate))
+_ENDS = ("low", "high")
+_NOT_TOLD = (
+    "No gains of personal policies were reported. With differential privacy they stay at the "
+    "clients; other runs without any have no personal policies."
+)
+Keeping = Literal["kept", "broken", "not shown"]
 
 
 def valued_as(chosen: str, valued: Collection[str]) -> str:
@@ -41,8 +43,13 @@ def arm_name(action: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Row:
+    """What a policy is worth, or gains over another, at one client or in the mixture."""
+
+    policy: str = ""  # empty for the one that was learned or chosen
+    against: str = ""  # the one that it is compared with; empty for a value
     client: str
+    outcome: str = ""  # empty for the one that policies are learned for
     estimate: Estimate
     level: float = 0.95
 
@@ -50,33 +57,6 @@ class _Row:
     def interval(self) -> tuple[float, float]:
         """The interval at this row's level."""
         return self.estimate.interval(self.level)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValueRow(_Row):
-    """The value of a policy at one client, or in the mixture."""
-
-    policy: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GainRow(_Row):
-    """The gain of the learned policy over another, on the same rows."""
-
-    against: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImprovementRow(_Row):
-    """The gain of a policy over what was done, on the same rows."""
-
-    policy: str
-
-
-_NOT_TOLD = (
-    "No gains of personal policies were reported. With differential privacy they stay at the "
-    "clients; other runs without any have no personal policies."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,38 +74,72 @@ class LeafRow:
     estimate: Estimate | None = None
 
 
-@dataclass(frozen=True)
-class _Table(Generic[AnyRow]):
-    rows: tuple[AnyRow, ...] = ()
+@dataclass(frozen=True, kw_only=True)
+class GuardrailRow:
+    """One policy and one guardrail: the change of the outcome, and the verdict.
 
-    _heading: ClassVar[str]
-    _policy: ClassVar[str]  # the field of a row that names its policy
+    `level` is that of an interval whose two ends are bounds: all bounds of a guardrail hold
+    together with its confidence.
+    """
 
-    def by_cell(self) -> dict[tuple[str, str], AnyRow]:
+    guardrail: str
+    policy: str
+    verdict: Keeping
+    level: float = 0.95
+    estimate: Estimate | None = None  # of the change; None where it could not be valued
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The lower and the upper bound of the change."""
+        return self.estimate.interval(self.level) if self.estimate else None
+
+
+class EstimateTable(RowTable[AnyRow]):
+    """Rows with an estimate each, whose numbers have columns of their own."""
+
+    row: ClassVar[type[Any]] = Row
+    unsaved: ClassVar[tuple[str, ...]] = ()  # columns that files do without
+    implied: ClassVar[Mapping[str, str]] = {}  # what all rows have alike, and no column
+
+    def column(self, name: str) -> list[Any]:
+        """What every row says under this name; None where it has no estimate."""
+        if name in NUMBERS:
+            return [getattr(estimate, name, None) for estimate in super().column("estimate")]
+        if name in _ENDS:
+            place = _ENDS.index(name)
+            return [ends[place] if ends else None for ends in super().column("interval")]
+        return super().column(name)
+
+
+class PolicyTable(EstimateTable[Row]):
+    """Rows by policy, or by the policy that is compared with, and client."""
+
+    heading: ClassVar[str]
+    named: ClassVar[str] = "policy"  # the field that names a row beside its client
+
+    @computed_once
+    def _by_cell(self) -> dict[tuple[str, str], Row]:
+        return {(getattr(row, self.named), row.client): row for row in self}
+
+    def by_cell(self) -> dict[tuple[str, str], Row]:
         """Every row by its policy and client."""
-        return {(getattr(row, self._policy), row.client): row for row in self.rows}
+        return self._by_cell
 
-    def _found(self, policy: str, client: str) -> Estimate:
-        cells = self.by_cell()
+    def estimates(self) -> dict[tuple[str, str], Estimate]:
+        """Every estimate by its policy and client."""
+        return {cell: row.estimate for cell, row in self.by_cell().items()}
+
+    def cell(self, policy: str, client: str = GLOBAL) -> Estimate:
+        """One cell."""
+        cells = self.estimates()
         if (policy, client) not in cells:
             there = sorted({f"{name} at {where}" for name, where in cells})
             raise OptionError(f"no estimate of '{policy}' at '{client}'; there are {quoted(there)}")
-        return cells[policy, client].estimate
+        return cells[policy, client]
 
-    def to_frame(self, backend: Backend | None = None) -> Any:
-        """One row for each estimate: a frame of pandas, polars or pyarrow; see `frame_of`."""
-        found = [row.estimate for row in self.rows]
-        intervals = [row.interval for row in self.rows]
-        columns: dict[str, list[object]] = {
-            self._policy: [getattr(row, self._policy) for row in self.rows],
-            "client": [row.client for row in self.rows],
-            **{name: [getattr(e, name) for e in found] for name in _NUMBERS_OF_ESTIMATE},
-            "groups": [*self.groups_by_row()],
-            "level": [row.level for row in self.rows],
-            "low": [low for low, _ in intervals],
-            "high": [high for _, high in intervals],
-        }
-        return frame_of(columns, backend)
+    def column(self, name: str) -> list[Any]:
+        """What every row says under this name, or is known of its groups."""
+        return super().column(name) if name != "groups" else self.groups_by_row()
 
     def groups(self) -> dict[str, int]:
         """The number of groups by client, and overall.
@@ -133,7 +147,7 @@ class _Table(Generic[AnyRow]):
         Empty if rows are not grouped, or if a client is a region, whose groups nobody counted.
         """
         found: dict[str, int] = {}
-        single = [(row.client, row.estimate) for row in self.rows if row.client != GLOBAL]
+        single = [(row.client, row.estimate) for row in self if row.client != GLOBAL]
         if any(isinstance(estimate, RegionEstimate) for _, estimate in single):
             return {}
         for client, estimate in single:
@@ -148,108 +162,93 @@ class _Table(Generic[AnyRow]):
     def groups_by_row(self) -> list[int | None]:
         """The number of groups behind each row: policies may be valued on different rows."""
         n_rows: dict[str, dict[str, int]] = {}
-        for row in self.rows:
-            n_rows.setdefault(getattr(row, self._policy), {})[row.client] = row.estimate.n_rows
+        for row in self:
+            n_rows.setdefault(getattr(row, self.named), {})[row.client] = row.estimate.n_rows
         known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         found = []
-        for row in self.rows:
-            own = n_rows[getattr(row, self._policy)]
+        for row in self:
+            own = n_rows[getattr(row, self.named)]
             if (key := tuple(own.items())) not in known:
-                alike = [one for one in self.rows if n_rows[getattr(one, self._policy)] == own]
-                known[key] = replace(self, rows=tuple(alike)).groups()
+                alike = (one for one in self if n_rows[getattr(one, self.named)] == own)
+                known[key] = type(self)(alike).groups()
             found.append(known[key].get(row.client))
         return found
 
     def with_regions(self, regions: Collection[str]) -> Self:
         """The table, in which these clients are aggregators that speak for several."""
-        if not regions:
-            return self
-        rows = [
+        return type(self)(
             replace(row, estimate=RegionEstimate(**vars(row.estimate)))
             if row.client in regions
             else row
-            for row in self.rows
-        ]
-        return replace(self, rows=tuple(rows))
+            for row in self
+        )
 
     def without_clients(self, policies: Collection[str]) -> Self:
         """The table without single clients' rows of these policies."""
-        kept = [
-            row
-            for row in self.rows
-            if row.client == GLOBAL or getattr(row, self._policy) not in policies
-        ]
-        return replace(self, rows=tuple(kept))
-
-    def __str__(self) -> str:
-        return text_table(*self._cells())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._cells())
+        return type(self)(
+            row for row in self if row.client == GLOBAL or getattr(row, self.named) not in policies
+        )
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Headers and rows."""
         headers = ["client", "estimate", "standard error", "interval", "rows used"]
         cells, groups = [], self.groups()
-        for row, n_groups in zip(self.rows, self.groups_by_row(), strict=True):
+        for row, n_groups in zip(self, self.groups_by_row(), strict=True):
             (low, high), found = row.interval, row.estimate
             numbers = [f"{found.value:.4g}", f"{found.standard_error:.2g}"]
             numbers += [f"{low:.4g} to {high:.4g}", found.rows_used]
             numbers += [f"{n_groups:,}"] if groups else []
-            cells.append([getattr(row, self._policy), row.client, *numbers])
-        return [self._heading, *headers, *["groups"] * bool(groups)], cells
+            cells.append([getattr(row, self.named), row.client, *numbers])
+        return [self.heading, *headers, *["groups"] * bool(groups)], cells
 
 
-class ValueTable(_Table[ValueRow]):
+AnyPolicyTable = TypeVar("AnyPolicyTable", bound=PolicyTable)
+_OF_POLICIES = ("client", *NUMBERS, "groups", "level", *_ENDS)
+
+
+class ValueTable(PolicyTable):
     """Values by policy and client; `print` it."""
 
-    _heading, _policy = "value", "policy"
-
-    def of(self, policy: str, client: str = GLOBAL) -> Estimate:
-        """One cell."""
-        return self._found(policy, client)
+    heading, columns = "value", ("policy", *_OF_POLICIES)
+    of = PolicyTable.cell
 
 
-class GainTable(_Table[GainRow]):
+class GainTable(PolicyTable):
     """Paired gains of the learned policy; `print` it."""
 
-    _heading, _policy = "gain over", "against"
-
-    def over(self, against: str, client: str = GLOBAL) -> Estimate:
-        """One cell."""
-        return self._found(against, client)
+    heading, named, columns = "gain over", "against", ("against", *_OF_POLICIES)
+    unsaved = ("level",)
+    over = PolicyTable.cell
 
 
-class PersonalTable(_Table[GainRow]):
+class PersonalTable(GainTable):
     """Paired gains of each client's personal policy over other policies; `print` it.
 
     In the mixture, every client uses its own.
     """
 
-    _heading, _policy = "personal policy's gain over", "against"
-
-    def over(self, against: str, client: str = GLOBAL) -> Estimate:
-        """One cell."""
-        return self._found(against, client)
-
-    def __bool__(self) -> bool:
-        return bool(self.rows)
+    heading = "personal policy's gain over"
+    implied: ClassVar = {"policy": PERSONAL}
 
     def __str__(self) -> str:
-        return super().__str__() if self.rows else _NOT_TOLD
+        return super().__str__() if self else _NOT_TOLD
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() if self.rows else f"<p>{_NOT_TOLD}</p>"
+        return super()._repr_html_() if self else f"<p>{_NOT_TOLD}</p>"
 
 
-class ImprovementTable(_Table[ImprovementRow]):
+class ImprovementTable(PolicyTable):
     """Paired gains of every policy over what was done, with simultaneous intervals; `print` it."""
 
-    _heading, _policy = "gain over what was done, by", "policy"
+    heading, columns = "gain over what was done, by", ("policy", *_OF_POLICIES)
+    implied: ClassVar = {"against": LOGGING}
+    by = PolicyTable.cell
 
-    def by(self, policy: str, client: str = GLOBAL) -> Estimate:
-        """One cell."""
-        return self._found(policy, client)
+
+TABLES: dict[str, type[PolicyTable]] = {
+    "values": ValueTable,
+    "gains": GainTable,
+    "improvements": ImprovementTable,
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -259,3 +258,79 @@ class SplitTables:
     values: ValueTable
     gains: GainTable
     improvements: ImprovementTable
+
+
+class OutcomeTable(EstimateTable[Row]):
+    """Means of further outcomes by outcome, policy and client; `print` it."""
+
+    columns = ("outcome", "policy", "client", *NUMBERS, "level", *_ENDS)
+
+    def of(self, outcome: str, policy: str, client: str = GLOBAL) -> Estimate:
+        """One cell."""
+        (found,) = (
+            row.estimate
+            for row in self
+            if (row.outcome, row.policy, row.client) == (outcome, policy, client)
+        )
+        return found
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [[row.outcome, row.policy, row.client, str(row.estimate)] for row in self]
+        return ["outcome", "policy", "client", "estimate"], rows
+
+
+class GuardrailTable(EstimateTable[GuardrailRow]):
+    """Guardrails by policy; `print` it."""
+
+    row = GuardrailRow
+    columns = ("guardrail", "policy", "verdict", "level", *NUMBERS, *_ENDS)
+
+    def of(self, policy: str) -> dict[str, GuardrailRow]:
+        """All guardrails' rows for this policy."""
+        return {row.guardrail: row for row in self if row.policy == policy}
+
+    def keeps_all(self, policy: str) -> bool:
+        """Whether the policy is shown to keep every guardrail; true if there are none."""
+        own = self.of(policy).values()
+        return not self or (bool(own) and all(row.verdict == "kept" for row in own))
+
+    def not_kept(self, policy: str, agreed: Mapping[str, Guardrail]) -> str:
+        """The guardrails that a policy is not shown to keep, in words; empty if it keeps all."""
+        words = [
+            f"'{name}' ({agreed[name].words}) is {_found(row)}"
+            for name, row in self.of(policy).items()
+            if row.verdict != "kept"
+        ]
+        return "; ".join(words)
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        cells = []
+        for row in self:
+            change, bounds = "not valued", ""
+            if row.estimate and row.interval:
+                change = f"{row.estimate.value:+.4g}"
+                bounds = "{:.4g} to {:.4g}".format(*row.interval)
+            cells.append([row.guardrail, row.policy, change, bounds, row.verdict])
+        return ["guardrail", "policy", "change", "bounds", "verdict"], cells
+
+
+def _found(row: GuardrailRow) -> str:
+    if not row.estimate or not row.interval:
+        return "not shown to be kept, as not every client could value it"
+    low, high = row.interval
+    found = f"the change is {row.estimate.value:+.4g}, between {low:.4g} and {high:.4g}"
+    return f"{'broken' if row.verdict == 'broken' else 'not shown to be kept'}: {found}"
+
+
+class LeafTable(EstimateTable[LeafRow]):
+    """Every action in every leaf of the learned tree, as a tuple of rows; `print` it."""
+
+    row = LeafRow
+    columns = ("leaf", "share", "action", *NUMBERS[:-1])
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [f"{row.leaf}", f"{row.share:.1%}", row.action, str(row.estimate or "–")]
+            for row in self
+        ]
+        return ["leaf", "share of people", "action", "value"], rows

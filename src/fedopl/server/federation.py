@@ -13,16 +13,13 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.record import Record
 from fedopl.results.sums.for_newcomers import ForNewcomers
-from fedopl.results.sums.weighed_sums import weighed
+from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.value_tables import (
     BEST_ARM,
     BEST_CANDIDATE,
     LOCAL,
     LOGGING,
     PERSONAL,
-    GainTable,
-    ImprovementTable,
-    ValueTable,
 )
 from fedopl.server.aggregate.evaluation import OnRows
 from fedopl.server.aggregate.setting import Setting
@@ -115,9 +112,7 @@ def _run_privately(conversation: Conversation, policies: Mapping[str, Policy]) -
         best_arm=learned.best_arm,
         mixture=setting.weights,
         rows=setting.rows,
-        values=tables.get("values", ValueTable()),
-        gains=tables.get("gains", GainTable()),
-        improvements=tables.get("improvements", ImprovementTable()),
+        **tables,
         rounds=tuple(conversation.rounds),
         statistics=setting.statistics,
         described=None,
@@ -238,6 +233,7 @@ def _finish(
     candidates.beside = asked_beside(setting, solved, candidates.names())
     evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
     told, places = evaluated.everything, candidates.places()
+    outcomes, guardrails = evaluated.judged
     reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(
         study=study,
@@ -261,8 +257,8 @@ def _finish(
         search=learned.search,
         curve=learned.curve,
         reliance=reliance,
-        outcomes=evaluated.judged.outcomes,
-        guardrails=evaluated.judged.guardrails,
+        outcomes=outcomes,
+        guardrails=guardrails,
         # A policy that was only valued cannot be solved again from sums.
         for_newcomers=setting.for_newcomers if learned.statistics else None,
         personal=evaluated.personal,

@@ -34,22 +34,19 @@ from fedopl.results.value_tables import (
     MOST_VALUED_ALONE,
     PERSONAL,
     GainTable,
+    GuardrailTable,
     ImprovementTable,
     LeafRow,
+    OutcomeTable,
     PersonalTable,
+    PolicyTable,
     ValueTable,
     arm_name,
     valued_as,
 )
-from fedopl.server.aggregate.evaluation import (
-    OnRows,
-    gain_table,
-    improvement_table,
-    personal_table,
-    value_table,
-)
+from fedopl.server.aggregate.evaluation import OnRows, first_valuing, rows_of
 from fedopl.server.aggregate.group_decisions import described, public_cuts
-from fedopl.server.aggregate.judge_guardrails import JudgedOutcomes, judge_guardrails
+from fedopl.server.aggregate.judge_guardrails import NOTHING_JUDGED, judge_guardrails
 from fedopl.server.aggregate.leaf_table import leaf_rows
 from fedopl.server.aggregate.others_policies import Fields
 from fedopl.server.aggregate.setting import Setting
@@ -64,6 +61,8 @@ from fedopl.study.study import Study
 _VALUES_PER_ROW = 0.4
 # An arm is valued if this share of rows has a score for it. A row without one counts for no policy.
 _LEAST_SCORED = 0.999
+# What differs between clients or between folds, and so is no policy for everybody.
+_NOT_GIVEN = (LOGGING, LOCAL, PERSONAL, BEST_ARM, BEST_CANDIDATE)
 # What every client tells. Across folds, values are of those that were learned from fold by fold.
 _TOLD_BY_ALL = ("described", "fitted", "interactions")
 _OF_ALL = " of all rows"
@@ -82,7 +81,7 @@ class Evaluated:
     fitted: dict[str, ModelFit] = field(default_factory=dict)
     interactions: dict[str, InteractionsLeft] = field(default_factory=dict)
     leaves: tuple[LeafRow, ...] = ()
-    judged: JudgedOutcomes = field(default_factory=JudgedOutcomes)
+    judged: tuple[OutcomeTable, GuardrailTable] = NOTHING_JUDGED
     personal: PersonalTable = field(default_factory=PersonalTable)
 
 
@@ -234,7 +233,7 @@ class Candidates:
             conversation.measure(answers.exchange, value=value)
         return Evaluated(
             **tables,
-            judged=self._judged(setting, replies, answers) if answers else JudgedOutcomes(),
+            judged=self._judged(setting, replies, answers) if answers else NOTHING_JUDGED,
             answers=answers,
             everything=everything,
             described=described(setting, replies.get("described")),
@@ -245,7 +244,7 @@ class Candidates:
 
     def _judged(
         self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]
-    ) -> JudgedOutcomes:
+    ) -> tuple[OutcomeTable, GuardrailTable]:
         """Values of further outcomes, and verdicts on guardrails."""
         names = [*self.names(), LOGGING, LOCAL]
 
@@ -272,28 +271,26 @@ class Candidates:
         names = [name for name in (*self.names(), *self.own) if name in there]
         # If candidates are compared, intervals hold for all of them together (Bonferroni).
         level = 1 - 0.05 / len(names) if self.study.policy.compares_candidates and names else 0.95
+        values = ((name, "") for name in names)
+        given = [name for name in names if name not in _NOT_GIVEN]
+        past = [(name, LOGGING) for name in given if first_valuing(each, [name, LOGGING])]
+        together = 1 - 0.05 / max(len(past), 1)  # Bonferroni
         weights, sign = setting.weights, self.study.reward_sign
-        found: dict[str, Any] = {
-            "values": value_table(each, weights, names, level, sign),
-            "improvements": improvement_table(each, weights, names),
+        found: dict[str, PolicyTable] = {
+            "values": ValueTable(rows_of(each, weights, values, level=level, sign=sign)),
+            "improvements": ImprovementTable(rows_of(each, weights, past, level=together)),
         }
         if valued:
-            own, as_valued = list(valued.names), self.valued_as(chosen)
-            found["gains"] = gain_table(valued.answers, weights, own, chosen, as_valued)
-            found |= self._personal_table(setting, valued.answers, chosen)
+            own = self.valued_as(chosen)
+            gains = [("", name) for name in valued.names if name not in (chosen, own)]
+            found["gains"] = GainTable(rows_of([valued], weights, gains, learned=own))
+            if self.others is not None:
+                # Over the shared, local and logging policies and the best arm.
+                against = dict.fromkeys([own, LOCAL, LOGGING, arm_name(setting.best_arm)])
+                personal = [(PERSONAL, name) for name in against if name in valued.names]
+                found["personal"] = PersonalTable(rows_of([valued], weights, personal))
         regions = self.study.aggregators
         return {name: table.with_regions(regions) for name, table in found.items()}
-
-    def _personal_table(
-        self, setting: Setting, answers: Mapping[str, Values], chosen: str
-    ) -> dict[str, PersonalTable]:
-        """Gains of personal policies over the shared, local and logging policies and best arm."""
-        if self.others is None:
-            return {}
-        names = [*self.names(), *self.own]
-        against = [self.valued_as(chosen), LOCAL, LOGGING, arm_name(setting.best_arm)]
-        compared = [name for name in dict.fromkeys(against) if name in names]
-        return {"personal": personal_table(answers, setting.weights, names, compared)}
 
     def names(self) -> list[str]:
         """The candidates' names, in the order of clients' answers."""

@@ -17,7 +17,7 @@ from fedopl.messages.private.noised_values import (
 )
 from fedopl.policies.kinds import packed
 from fedopl.policies.policy import Policy
-from fedopl.server.aggregate.values_with_noise import ValuesWithNoise
+from fedopl.server.aggregate.evaluation import ValuesWithNoise
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.private_totals import Totals, UnderMasks
 from fedopl.study.private.added_up import AddedUp

@@ -7,7 +7,7 @@ import fedopl
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.messages.message import RowSplit as Rows
-from fedopl.results.coalitions import Coalition, Coalitions
+from fedopl.results.diagnosis import Coalition, Coalitions
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LOCAL
 from fedopl.server.diagnosis.diagnose import compare_coalitions

@@ -9,7 +9,7 @@ from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.message import RowSplit as Rows
 from fedopl.policies.linear import NEVER
-from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.results.sums.any_mixture import contrast_with_mixture, negative
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.diagnosis.diagnose import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries

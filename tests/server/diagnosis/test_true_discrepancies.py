@@ -8,7 +8,7 @@ from true_trees import true_trees
 
 from fedopl.base.estimates import Estimate
 from fedopl.policies.linear import LinearPolicy
-from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.results.sums.any_mixture import contrast_with_mixture, negative
 from fedopl.server.diagnosis.diagnose import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.simulation.worlds import World, alike_world, outcome_shift

@@ -11,8 +11,7 @@ import pytest
 from true_trees import deviation, true_trees
 
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.results.sums.any_mixture import solve_for
-from fedopl.results.sums.signed_weights import contrast_with_mixture
+from fedopl.results.sums.any_mixture import contrast_with_mixture, solve_for
 from fedopl.simulation.worlds import (
     alike_world,
     confounded,

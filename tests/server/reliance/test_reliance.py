@@ -11,8 +11,7 @@ import fedopl
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.report.parts import as_text
-from fedopl.report.reliance_cautions import reliance_cautions
-from fedopl.report.sections.resting_on_clients import resting_on_clients
+from fedopl.report.sections.resting_on_clients import reliance_cautions, resting_on_clients
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting

@@ -8,7 +8,6 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.tables import text_tables
 from fedopl.policies.linear import LinearPolicy
-from fedopl.report.explain.caution_words import caution_as_json, caution_words
 from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
 from fedopl.report.explain.corners import SLIGHT
 from fedopl.report.explain.explain_curves import (
@@ -25,7 +24,12 @@ from fedopl.report.explain.explain_weights import (
     weights_as_json,
     weights_as_text,
 )
-from fedopl.report.explain.noise_words import noise_as_json, noise_words
+from fedopl.report.explain.learning_words import (
+    caution_as_json,
+    caution_words,
+    noise_as_json,
+    noise_words,
+)
 from fedopl.report.parts import as_text
 from fedopl.report.words.numbers import listed, plain
 from fedopl.results.record import Record
@@ -197,7 +201,8 @@ def _curves_as_text(found: CurveExplanation, top: int) -> str:
 def curve_table(found: CurveExplanation, top: int) -> str:
     """A table with points of the `top` strongest curves."""
     rows = [
-        [curve.feature, _value(found, curve, at), *(f"{n:+.4g}" for n in _adds_at(curve, at))]
+        [curve.feature, _value(found, curve, at)]
+        + [f"{np.interp(at, curve.at, adds):+.4g}" for adds in curve.adds]
         for curve in found.curves[:top]
         for at in curve.shown
     ]
@@ -209,10 +214,6 @@ def _value(found: CurveExplanation, curve: Curve, at: float) -> str:
     if curve.is_flag and found.weights.yes_no[curve.place]:
         return "yes" if at else "no"
     return plain(float(at), 4)
-
-
-def _adds_at(curve: Curve, at: float) -> FloatArray:  # (n_scores,)
-    return np.array([np.interp(at, curve.at, adds) for adds in curve.adds])
 
 
 def curves_as_json(found: CurveExplanation) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Hides numbers that the report does not claim, below a sentence that says so."""
+"""Estimates with verdicts in words, and those that the report does not claim, hidden."""
 
 from collections.abc import Mapping
 
-from fedopl.report.parts import Folded, Part, Text
-from fedopl.report.words.policy_labels import opened
+from fedopl.report.parts import Folded, Part, Table, Text
+from fedopl.report.words.numbers import Span
+from fedopl.report.words.policy_labels import opened, verdict
 from fedopl.results.model_doubts import TOO_SIMPLE
 from fedopl.results.record import Record
 
@@ -26,3 +27,17 @@ def folded_if_doubted(record: Record, parts: tuple[Part, ...]) -> tuple[Part, ..
 def verdict_words(record: Record, words: Mapping[str, str]) -> dict[str, str]:
     """The words for verdicts; empty if the report may claim nothing."""
     return dict.fromkeys(words, IN_DOUBT) if record.in_doubt else dict(words)
+
+
+def in_words(
+    caption: str, headers: tuple[str, ...], spans: Mapping[str, Span], words: Mapping[str, str]
+) -> Table:
+    """A table of gains with their intervals and verdicts."""
+    return Table(
+        caption=caption,
+        headers=headers,
+        rows=tuple(
+            (name, span.number, span.interval, words[verdict(span)]) for name, span in spans.items()
+        ),
+        text_columns=(3,),
+    )

@@ -19,7 +19,7 @@ from matplotlib.colors import is_color_like, to_hex, to_rgba
 from matplotlib.figure import Figure
 
 from fedopl.report.figures.colours import CSS_OF, INK, LINE, PAGE, PAPER, QUIET
-from fedopl.report.words.printable_text import printable
+from fedopl.report.words.numbers import printable
 
 # Narrow, so that letters can still be read where a phone shrinks the figure to its width.
 WIDTH = 5.2

@@ -1,5 +1,6 @@
 """Coalitions: what each brings its members, and how much each client's data help all clients."""
 
+from fedopl.report.explain.in_doubt import in_words
 from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points, Table, Text, folded_if_long
@@ -14,7 +15,7 @@ from fedopl.report.words.numbers import (
     with_error,
 )
 from fedopl.report.words.policy_labels import OutcomeWords, verdict
-from fedopl.results.coalitions import Coalition, Coalitions, Stability
+from fedopl.results.diagnosis import Coalition, Coalitions, Stability
 
 # Limits: coalitions in the table, in an unfolded table, named in a sentence; members left out.
 _MOST_COMPARED, _MOST_SHOWN, _MOST_LISTED, _MOST_NAMED = 26, 12, 6, 3
@@ -159,17 +160,11 @@ def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
     if not spans:
         return ()
     unit = OutcomeWords.of(facts.record.study).name
-    table = Table(
-        caption=f"Worth of each client's data: what all together lose without it, in {unit} per "
-        "decision",
-        headers=("Without", "Loss", f"{percent(level)} interval", "In words"),
-        rows=tuple(
-            (name, span.number, span.interval, _WORTH[verdict(span)])
-            for name, span in spans.items()
-        ),
-        text_columns=(3,),
+    caption = (
+        f"Worth of each client's data: what all together lose without it, in {unit} per decision"
     )
-    return (table,)
+    headers = ("Without", "Loss", f"{percent(level)} interval", "In words")
+    return (in_words(caption, headers, spans, _WORTH),)
 
 
 def _how(facts: JoiningFacts) -> str:

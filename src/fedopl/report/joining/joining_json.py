@@ -22,11 +22,11 @@ from fedopl.analysis.three_ways import ThreeWays
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining.context import JoiningFacts, nothing_to_say
 from fedopl.report.joining.skew_paths import gap_from_rows, regret_bound, shift_at
-from fedopl.results.coalitions import Coalition, Coalitions
-from fedopl.results.diagnosis import Diagnosis
+from fedopl.results.diagnosis import Coalition, Coalitions, Diagnosis
 from fedopl.results.files.table_files import diagnosis_json, search_json
 from fedopl.results.mixture_search import PathPoint, SkewPath
 from fedopl.study.mixture import renormalised
+from fedopl.study.private.added_up import adds_under_masks
 from fedopl.theory.bounds import GlobalBound
 from fedopl.theory.skew import skewness
 
@@ -90,7 +90,7 @@ def _bound(bound: GlobalBound) -> dict[str, float]:
 def _picked(one: object, *names: str) -> Json:
     """The named attributes; estimates with their intervals."""
     values = {name: getattr(one, name) for name in names}
-    return {n: _estimate(v) if isinstance(v, Estimate) else v for n, v in values.items()}
+    return {n: v.as_json() if isinstance(v, Estimate) else v for n, v in values.items()}
 
 
 def _modelled(one: Modelled) -> Json:
@@ -106,7 +106,7 @@ def _shift(one: ClientShift) -> Json:
 def _contexts(facts: JoiningFacts) -> Json | None:
     """Distances of each client's contexts from the mixture's, as Gaussians; null if unknown."""
     record = facts.record
-    if why_unknown(record.statistics):
+    if why_unknown(record.statistics) or adds_under_masks(record.study):
         return None
     shifts = shifts_from_mixture(context_moments(record.statistics), record.mixture)
     return {n: _context(one) for n, one in shifts.items() if n in facts.clients}
@@ -162,16 +162,12 @@ def _coalitions(facts: JoiningFacts, coalitions: Coalitions | None) -> Json | No
     about = [one for one in coalitions.compared if set(one.members) & set(facts.clients)]
     return {
         "compared": [_coalition(one) for one in about],
-        "worth_of_data": {n: _estimate(e) for n, e in coalitions.worth_of_data.items()},
+        "worth_of_data": {n: e.as_json() for n, e in coalitions.worth_of_data.items()},
     }
 
 
 def _coalition(one: Coalition) -> Json:
     return {
         **_picked(one, "members", "weights", "stability", "leavers", "level"),
-        "gains": {name: _estimate(gain) for name, gain in one.gains.items()},
+        "gains": {name: gain.as_json() for name, gain in one.gains.items()},
     }
-
-
-def _estimate(estimate: Estimate) -> Json:
-    return {**vars(estimate), "interval": estimate.interval()}

@@ -3,7 +3,7 @@
 import math
 
 from fedopl.analysis.modelled_gains import PLAIN, global_bound
-from fedopl.report.figures.path_figure import Along, path_chart, path_keys
+from fedopl.report.figures.line_charts import Along, path_chart, path_keys
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Folded, Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, alike, count, decimal, plain, plural

@@ -2,9 +2,8 @@
 
 from itertools import pairwise
 
-from fedopl.report.explain.fit_words import fit_parts
 from fedopl.report.explain.hardly_tried import hardly_words
-from fedopl.report.explain.limited_words import limited_words
+from fedopl.report.explain.learning_words import limited_words
 from fedopl.report.explain.support_levels import (
     FAIR,
     THIN,
@@ -14,6 +13,7 @@ from fedopl.report.explain.support_levels import (
     supports,
 )
 from fedopl.report.figures.shares import Shares, strips
+from fedopl.report.fit_cautions import fit_parts
 from fedopl.report.parts import Part, Picture, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, listed, percent, plural
 from fedopl.report.words.region_words import support_in_regions

@@ -1,7 +1,7 @@
 """Who gains and who loses: the learned policy at each client, beside its alternatives there."""
 
 from fedopl.report.explain.in_doubt import IN_DOUBT, folded_if_doubted
-from fedopl.report.explain.noise_at_clients import noise_at_clients
+from fedopl.report.explain.learning_words import noise_at_clients
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
@@ -159,10 +159,6 @@ def _table(record: Record, clients: list[str]) -> Table:
         ),
         rows=tuple(rows),
     )
-
-
-def _cell(gain: Span | None, word: str) -> str:
-    return word + (f"\n{gain.number} ({gain.interval})" if gain else "")
 
 
 def _tally(record: Record, clients: list[str]) -> str:

@@ -77,8 +77,9 @@ def _by_client(record: Record, queries: list[str]) -> Part:
         caption="How often each client answered, and how many bytes that were",
         headers=("Client", *(QUERY_NAMED[query].title for query in queries), "In all"),
         rows=tuple(
-            (name, *(_cell(record, name, query) for query in queries), _total(record, name))
+            (name, *(_cell(record, name, query) for query in queries), size(total))
             for name in names
+            for total in [sum(latest.received.get(name, 0) for latest in record.rounds)]
         ),
     )
     return folded_if_long(table)
@@ -109,7 +110,3 @@ def _cell(record: Record, name: str, query: str) -> str:
     lines += [f"{count(refused)} refused"] if refused else []
     lines += [f"{count(rejected)} rejected"] if rejected else []
     return "\n".join([*lines, size(n_bytes)] if lines else ["nothing"])
-
-
-def _total(record: Record, name: str) -> str:
-    return size(sum(latest.received.get(name, 0) for latest in record.rounds))

@@ -7,7 +7,6 @@ from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.action_colours import colour_places
-from fedopl.report.explain.caution_words import caution_words
 from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences, wave_sentences
 from fedopl.report.explain.explain_curves import CurveExplanation, explain_curves
@@ -18,6 +17,7 @@ from fedopl.report.explain.explain_weights import (
     explain_weights,
     weight_sentences,
 )
+from fedopl.report.explain.learning_words import caution_words
 from fedopl.report.figures.bars import weights_chart
 from fedopl.report.figures.decision_map import MapSide, decision_map
 from fedopl.report.figures.feature_curves import CurveRow, curves_chart

@@ -1,9 +1,9 @@
 """What policies are worth: their values beside each other, and paired gains."""
 
 from fedopl.base.labels import GLOBAL
-from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_words
+from fedopl.report.explain.in_doubt import folded_if_doubted, in_words, verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
-from fedopl.report.moved_by_split import moved_by_split
+from fedopl.report.moved_by_split import moved_by_split, what_medians_are_of
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, percent, plural
 from fedopl.report.words.policy_labels import (
@@ -14,9 +14,7 @@ from fedopl.report.words.policy_labels import (
     label,
     opened,
     value_of,
-    verdict,
 )
-from fedopl.report.words.split_words import what_medians_are_of
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import budget_notes
 from fedopl.results.value_tables import LOCAL, LOGGING
@@ -114,42 +112,29 @@ def _improvements(record: Record) -> tuple[Part, ...]:
     spans = _labelled(record, {name: found.get(name) for name in _ordered(record)})
     unit = OutcomeWords.of(record.study).name
     level = percent(next(iter(spans.values())).level)
-    words = verdict_words(record, _WORDS)
     intro = (
         f"What each policy gains over {SO_FAR}, decision by decision on the same rows. The "
         f"{level} intervals hold for all {len(spans)} policies together, with 95 %"
     )
     may_use = ": so the recommendation may use any of them that lies above zero"
-    intro += f"{may_use * bool(record.gains.rows)}."
-    table = Table(
-        caption=f"Gain over {SO_FAR} in {unit} per decision (positive is better)",
-        headers=("Policy", "Gain", f"{level} interval", "In words"),
-        rows=tuple(
-            (text, span.number, span.interval, words[verdict(span)]) for text, span in spans.items()
-        ),
-        text_columns=(3,),
-    )
-    return (Text(intro), table)
+    intro += f"{may_use * bool(record.gains)}."
+    caption = f"Gain over {SO_FAR} in {unit} per decision (positive is better)"
+    headers = ("Policy", "Gain", f"{level} interval", "In words")
+    return (Text(intro), in_words(caption, headers, spans, verdict_words(record, _WORDS)))
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
     unit, what = OutcomeWords.of(record.study).name, label(record.study, record.valued_as)
     others = _ordered(record)
     spans = _labelled(record, {name: gain_over(record, name) for name in others})
-    words = verdict_words(record, _WORDS)
     intro = (
         f"What {what} gains over each of the others, decision by decision on the same "
         f"{'held-out ' * bool(record.valued_on_all)}rows: that is more precise than comparing the "
         "lines above. Positive is better."
     )
-    table = Table(
-        caption=f"Gain of {what} in {unit} per decision (positive is better)",
-        headers=("Gain over", "Estimate", "95 % interval", "In words"),
-        rows=tuple(
-            (text, span.number, span.interval, words[verdict(span)]) for text, span in spans.items()
-        ),
-        text_columns=(3,),
-    )
+    caption = f"Gain of {what} in {unit} per decision (positive is better)"
+    headers = ("Gain over", "Estimate", "95 % interval", "In words")
+    table = in_words(caption, headers, spans, verdict_words(record, _WORDS))
     axis = f"gain in {unit} per decision; right of the line is better"
     picture = _picture("gains", spans, f"Gains of {what} over each alternative", axis)
     return (Text(intro), picture, table)

@@ -2,10 +2,9 @@
 
 import re
 
-from fedopl.report.joining.advising import advice_parts
+from fedopl.report.joining.advising import advice_parts, personal_parts
 from fedopl.report.joining.coalition_tables import coalition_parts
 from fedopl.report.joining.context import joining_facts, nothing_to_say
-from fedopl.report.joining.personal_tables import personal_parts
 from fedopl.report.joining.shifts import shift_parts
 from fedopl.report.joining.skew_paths import path_parts
 from fedopl.report.parts import Folded, Heading, Part, Points, Section, Text

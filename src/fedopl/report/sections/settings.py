@@ -20,6 +20,7 @@ _SINCE = (
 def settings(record: Record) -> Section:
     """The section."""
     study = record.study
+    applied = {**study.model_dump(mode="json"), "precision": study.linear.precision}
     secrets = ", the same secrets of the clients" if study.privacy else ""
     parts: tuple[Part, ...] = (
         Text(
@@ -29,7 +30,7 @@ def settings(record: Record) -> Section:
         ),
         *_start(record),
         _versions(record),
-        Folded(summary="Every setting", parts=(_table(_applied(study)),)),
+        Folded(summary="Every setting", parts=(_table(applied),)),
         Folded(
             summary="The study as a file",
             parts=(
@@ -39,11 +40,6 @@ def settings(record: Record) -> Section:
         ),
     )
     return Section(name="settings", title="How to repeat it", parts=parts)
-
-
-def _applied(study: Study) -> dict[str, Any]:
-    """The settings as they apply."""
-    return {**study.model_dump(mode="json"), "precision": study.linear.precision}
 
 
 def _unread(study: Study) -> str:
@@ -71,7 +67,8 @@ def _start(record: Record) -> tuple[Part, ...]:
 
 def _versions(record: Record) -> Table:
     study, agreed = record.study, record.study.before_screening
-    found = () if study == agreed else ((_found(study), study.digest.hex()),)
+    what = f"With the {'ranges' if study.privacy else 'pairs'} that were found"
+    found = () if study == agreed else ((what, study.digest.hex()),)
     return Table(
         caption="The study's hash, and the versions this report was written with",
         headers=("What", "Which"),
@@ -84,10 +81,6 @@ def _versions(record: Record) -> Table:
         ),
         text_columns=(1,),
     )
-
-
-def _found(study: Study) -> str:
-    return "With the ranges that were found" if study.privacy else "With the pairs that were found"
 
 
 def _table(content: dict[str, Any]) -> Table:

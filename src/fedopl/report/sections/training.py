@@ -6,9 +6,8 @@ import numpy as np
 
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.neural import NeuralPolicy
-from fedopl.report.explain.caution_words import caution_words
-from fedopl.report.explain.noise_words import weights_by_noise
-from fedopl.report.figures.over_steps import curve
+from fedopl.report.explain.learning_words import caution_words, weights_by_noise
+from fedopl.report.figures.line_charts import curve
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import count, decimal, plural, size
 from fedopl.results.record import Record

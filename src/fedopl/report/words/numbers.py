@@ -1,6 +1,7 @@
 """Formats numbers: as many digits as the uncertainty justifies, and a true minus sign."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -53,6 +54,11 @@ class Span:
             return "1 group: cannot tell" if self.one_group else "too few rows to tell"
         places = self.fitting_decimals
         return f"{decimal(self.low, places)} to {decimal(self.high, places)}"
+
+    @property
+    def in_lines(self) -> str:
+        """The number, and below it the interval."""
+        return f"{self.number}\n({self.interval})"
 
     def __str__(self) -> str:
         return f"{self.number} ({percent(self.level)} interval {self.interval})"
@@ -173,3 +179,18 @@ def listed(texts: list[str], most: int = 5, joint: str = "and") -> str:
     if len(texts) < 2:
         return "".join(texts)
     return f"{', '.join(texts[:-1])} {joint} {texts[-1]}"
+
+
+# These characters reverse the direction of text, so that one name reads as another.
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def printable(text: str) -> str:
+    """The text without control characters."""
+    return "".join(letter if _is_read(letter) else "�" for letter in text)
+
+
+def _is_read(letter: str) -> bool:
+    if letter in "\n\t":
+        return True
+    return unicodedata.category(letter) not in ("Cc", "Cs") and letter not in _TURNING

@@ -99,18 +99,14 @@ def opened(text: str) -> str:
 
 def gain_over(record: Record, against: str, client: str = GLOBAL) -> Span | None:
     """The gain of the learned policy over another; None if not reported."""
-    for row in record.gains.rows:
-        if (row.against, row.client) == (against, client):
-            return Span.of(row.estimate)
-    return None
+    row = record.gains.by_cell().get((against, client))
+    return Span.of(row.estimate) if row else None
 
 
 def value_of(record: Record, policy: str, client: str = GLOBAL) -> Span | None:
     """The value of a policy in the outcome's own units; None if not reported."""
-    for row in record.values.rows:
-        if (row.policy, row.client) == (policy, client):
-            return Span.of(row.estimate, row.level)
-    return None
+    row = record.values.by_cell().get((policy, client))
+    return Span.of(row.estimate, row.level) if row else None
 
 
 def only_together(record: Record) -> bool:

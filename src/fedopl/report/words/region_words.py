@@ -23,37 +23,36 @@ def who_adds_up(record: Record) -> str:
     )
 
 
+def _of_regions(record: Record, what: str) -> str:
+    """A sentence about regions; empty without any."""
+    names = regions(record)
+    return what.format(listed(names)) if names else ""
+
+
 def support_in_regions(record: Record) -> str:
     """A sentence that a sum over members does not show that of each; empty without regions."""
-    names = regions(record)
-    if not names:
-        return ""
-    return (
-        f"Of {listed(names)}, this is the support in all members together: at one of them, an "
-        "action may have none."
+    return _of_regions(
+        record,
+        "Of {}, this is the support in all members together: at one of them, an action may have "
+        "none.",
     )
 
 
 def own_in_regions(record: Record) -> str:
     """A sentence on what own policies of regions are; empty without regions."""
-    names = regions(record)
-    if not names:
-        return ""
-    return (
-        f"For {listed(names)}, this is what each member would learn alone, and its value is the "
-        "mean over members."
+    return _of_regions(
+        record,
+        "For {}, this is what each member would learn alone, and its value is the mean over "
+        "members.",
     )
 
 
 def sent_by_regions(record: Record) -> str:
     """A sentence on what left members; empty without regions."""
-    names = regions(record)
-    if not names:
-        return ""
-    return (
-        f"Of {listed(names)}, the numbers below are those of what it sent on, one answer for all "
-        "its members. It has read each member's own answers; what left a member is in that "
-        "member's ledger."
+    return _of_regions(
+        record,
+        "Of {}, the numbers below are those of what it sent on, one answer for all its members. "
+        "It has read each member's own answers; what left a member is in that member's ledger.",
     )
 
 

@@ -36,19 +36,24 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from fedopl.base.errors import FedoplError, StorageError
 from fedopl.base.file_lock import occupied
 from fedopl.base.files import write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
-from fedopl.results.files.membership_file import membership_json, membership_of
-from fedopl.results.files.newcomers_file import load_newcomers, newcomers_npz
-from fedopl.results.files.sums_file import load_sums, sums_npz
+from fedopl.results.files.sums_file import load_newcomers, load_sums, newcomers_npz, sums_npz
 from fedopl.results.files.table_files import TEXT_FILES
+from fedopl.results.membership import Change, Membership, Valuation
 from fedopl.results.record import Record
+from fedopl.results.value_tables import TABLES, PolicyTable
 from fedopl.study.study import Study
+
+if TYPE_CHECKING:
+    from fedopl.results.record import Record
 
 _FORMAT, _VERSION = "fedopl-run", 2
 _NEWCOMERS, _MEMBERSHIP, _BEFORE = "newcomers.npz", "membership.json", "before/run.json"
@@ -147,9 +152,9 @@ def load_record(folder: Path) -> Record:
 
 def _with_regions(found: dict[str, Any], study: Study) -> dict[str, Any]:
     """What was read, in which tables know who is an aggregator."""
-    tables = ("values", "gains", "improvements", "personal")
-    return found | {
-        name: found[name].with_regions(study.aggregators) for name in tables if name in found
+    return {
+        name: one.with_regions(study.aggregators) if isinstance(one, PolicyTable) else one
+        for name, one in found.items()
     }
 
 
@@ -173,7 +178,8 @@ def _texts(record: Record) -> dict[str, str]:
     """The text files of this record, by name, without empty ones."""
     texts = {"study.json": record.study.model_dump_json(indent=1) + "\n"}
     for name, file in TEXT_FILES.items():
-        if content := getattr(record, file.field):
+        content = getattr(record, file.field)
+        if content or file.field in TABLES:
             texts[name] = file.write(content)
     if record.policy:
         texts["policy.json"] = policy_json(record.policy)
@@ -248,3 +254,26 @@ def _read(path: Path, parse: Callable[[str], Content]) -> Content:
         ) from None
     except (ValueError, KeyError, TypeError, FedoplError):
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
+
+
+_CHANGES = TypeAdapter(tuple[Change, ...])
+_VALUATIONS = TypeAdapter(tuple[Valuation, ...])
+
+
+def membership_json(membership: Membership) -> str:
+    """The membership without the earlier run, which has a folder of its own."""
+    content = {
+        "changes": _CHANGES.dump_python(membership.changes),
+        "valuations": _VALUATIONS.dump_python(membership.valuations),
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def membership_of(text: str, before: "Record") -> Membership:
+    """The membership that was written, with the earlier run."""
+    content = json.loads(text)
+    return Membership(
+        changes=_CHANGES.validate_python(content["changes"]),
+        valuations=_VALUATIONS.validate_python(content["valuations"]),
+        before=before,
+    )

@@ -13,13 +13,16 @@ from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
-from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.learning.outcome_sums import OutcomeSums
+from fedopl.messages.learning.score_sums import ScoreSums, SumScores
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.message import Message
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import as_array, from_array
 from fedopl.policies.trees.second_look import SecondLook
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
+from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import TermChoice
@@ -214,3 +217,45 @@ def answers_in(
 def _fields(message: type[Message]) -> list[str]:
     """All fields except the envelope with the study and the exchange."""
     return [field.name for field in fields(message) if field.name not in ("study", "exchange")]
+
+
+def newcomers_npz(kept: ForNewcomers) -> bytes:
+    """Arrays by the client's position in lists of names."""
+    arrays: dict[str, Any] = {
+        "counted": _names(kept.counted),
+        "joined": _names(kept.joined),
+        "by_fold": _names(kept.by_fold),
+        **arrays_of("total", [kept.total] if kept.total else []),
+        **arrays_of("joined", list(kept.joined.values())),
+        **arrays_of("models", [kept.models] if kept.models else []),
+        **arrays_of("by_fold", list(kept.by_fold.values())),
+    }
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def load_newcomers(path: Path, study: Study) -> ForNewcomers:
+    """The stored data for newcomers."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            counted, joined, by_fold = (
+                tuple(map(str, arrays[names])) for names in ("counted", "joined", "by_fold")
+            )
+            has_total = ("total",) if "total.0.sums" in arrays else ()
+            total = answers_in(arrays, "total", OutcomeSums, study, has_total)
+            has_models = ("models",) if "models.0.models" in arrays else ()
+            models = answers_in(arrays, "models", SumScores, study, has_models)
+            return ForNewcomers(
+                counted=counted,
+                total=total.get("total"),
+                joined=answers_in(arrays, "joined", OutcomeSums, study, joined),
+                models=models.get("models"),
+                by_fold=answers_in(arrays, "by_fold", ScoreSumsByFold, study, by_fold),
+            )
+    except Exception:  # whatever a damaged archive makes its reader say
+        raise StorageError(f"{path}: was changed or cut off since it was written") from None
+
+
+def _names(names: Mapping[str, object] | Sequence[str]) -> "np.ndarray[Any, np.dtype[np.str_]]":
+    return np.array(list(names), dtype=np.str_)

@@ -3,37 +3,33 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, astuple
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from fedopl.results.diagnosis import Diagnosis
-from fedopl.results.guardrail_tables import GuardrailRow, GuardrailTable, OutcomeRow, OutcomeTable
 from fedopl.results.mixture_search import MinimaxSearch, Search, SkewPath
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.target_value import AtTarget
 from fedopl.results.value_tables import (
-    GainRow,
+    TABLES,
+    EstimateTable,
     GainTable,
-    ImprovementRow,
+    GuardrailTable,
     ImprovementTable,
-    LeafRow,
+    LeafTable,
+    OutcomeTable,
     PersonalTable,
     SplitTables,
-    ValueRow,
     ValueTable,
 )
 
-_ESTIMATE = ("value", "standard_error", "n_rows", "degrees_of_freedom", "of_rows")
-_NO_ESTIMATE = ("",) * (len(_ESTIMATE) - 1)
 # By the name of the kind of search in the file.
 _SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": MinimaxSearch}
-
-Row = TypeVar("Row")
 
 
 def search_json(search: Search) -> str:
@@ -47,93 +43,32 @@ def diagnosis_json(diagnosis: Diagnosis) -> str:
     return _json(TypeAdapter(Diagnosis).dump_python(diagnosis))
 
 
-def _reliance_json(reliance: Reliance) -> str:
-    return _json(TypeAdapter(Reliance).dump_python(reliance))
-
-
-def _policies_csv(table: ValueTable | ImprovementTable) -> str:
-    groups = iter(table.groups_by_row())
-    rows = (
-        (r.policy, r.client, *astuple(r.estimate), next(groups), r.level, *r.interval)
-        for r in table.rows
-    )
-    return _csv(("policy", "client", *_ESTIMATE, "groups", "level", "low", "high"), rows)
-
-
-def _gains_csv(table: GainTable | PersonalTable) -> str:
-    groups = iter(table.groups_by_row())
-    rows = (
-        (r.against, r.client, *astuple(r.estimate), next(groups), *r.interval) for r in table.rows
-    )
-    return _csv(("against", "client", *_ESTIMATE, "groups", "low", "high"), rows)
-
-
-def _outcomes_csv(table: OutcomeTable) -> str:
-    rows = (
-        (r.outcome, r.policy, r.client, *astuple(r.estimate), r.level, *r.interval)
-        for r in table.rows
-    )
-    return _csv(("outcome", "policy", "client", *_ESTIMATE, "level", "low", "high"), rows)
-
-
-def _guardrails_csv(table: GuardrailTable) -> str:
-    nothing = ("",) * (len(_ESTIMATE) + 2)
-    rows = (
-        (
-            *(r.guardrail, r.policy, r.verdict, r.level),
-            *((*astuple(r.estimate), *r.interval) if r.estimate and r.interval else nothing),
-        )
-        for r in table.rows
-    )
-    return _csv(("guardrail", "policy", "verdict", "level", *_ESTIMATE, "low", "high"), rows)
-
-
-def _leaves_csv(leaves: Iterable[LeafRow]) -> str:
-    rows = (
-        (r.leaf, r.share, r.action, *(astuple(r.estimate)[:-1] if r.estimate else _NO_ESTIMATE))
-        for r in leaves
-    )
-    return _csv(("leaf", "share", "action", *_ESTIMATE[:-1]), rows)
-
-
-_KINDS: dict[str, tuple[type[Any], type[Any]]] = {
-    "values": (ValueTable, ValueRow),
-    "gains": (GainTable, GainRow),
-    "improvements": (ImprovementTable, ImprovementRow),
-}
+def _table_csv(table: EstimateTable[Any]) -> str:
+    names = [name for name in table.columns if name not in table.unsaved]
+    return _csv(names, zip(*map(table.column, names), strict=True))
 
 
 def _splits_csv(splits: Iterable[SplitTables]) -> str:
     """All tables of all splits; gains are labelled by the policy they are over."""
+    names = [name for name in ValueTable.columns if name != "groups"]
     rows = (
-        (place, kind, policy, client, *astuple(row.estimate), row.level, *row.interval)
+        (place, kind, *cells)
         for place, split in enumerate(splits, start=1)
-        for kind in _KINDS
-        for (policy, client), row in getattr(split, kind).by_cell().items()
+        for kind in TABLES
+        for table in [getattr(split, kind)]
+        for cells in zip(*map(table.column, [table.named, *names[1:]]), strict=True)
     )
-    header = ("split", "table", "policy", "client", *_ESTIMATE, "level", "low", "high")
-    return _csv(header, rows)
+    return _csv(["split", "table", *names], rows)
 
 
 def _splits(text: str) -> tuple[SplitTables, ...]:
-    lines = [
-        {**line, "against": line["policy"], "estimate": line}
-        for line in csv.DictReader(io.StringIO(text))
-    ]
+    found: dict[str, dict[str, Any]] = {}
+    for line in csv.DictReader(io.StringIO(text)):
+        split = found.setdefault(line["split"], {kind: [] for kind in TABLES})
+        split[line["table"]].append({TABLES[line["table"]].named: line.pop("policy"), **line})
     return tuple(
-        SplitTables(
-            **{
-                kind: table(
-                    tuple(
-                        TypeAdapter(row).validate_strings(line)
-                        for line in lines
-                        if (line["split"], line["table"]) == (place, kind)
-                    )
-                )
-                for kind, (table, row) in _KINDS.items()
-            }
-        )
-        for place in dict.fromkeys(line["split"] for line in lines)
+        SplitTables(**{kind: _as_table(TABLES[kind], lines) for kind, lines in split.items()})
+        for split in found.values()
     )
 
 
@@ -155,7 +90,7 @@ def _json(content: Any) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+def _csv(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -163,13 +98,13 @@ def _csv(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     return text.getvalue()
 
 
-def _rows(text: str, kind: type[Row]) -> tuple[Row, ...]:
-    """The lines as rows of this kind; an estimate's numbers have columns of their own."""
-    adapter = TypeAdapter(kind)
-    read = ({k: v for k, v in row.items() if v} for row in csv.DictReader(io.StringIO(text)))
-    return tuple(
+def _as_table(table: type[EstimateTable[Any]], lines: Iterable[Mapping[str, str]]) -> Any:
+    """The lines as a table; an estimate's numbers have columns of their own."""
+    adapter, known = TypeAdapter(table.row), dict(table.implied)
+    rows = (known | {name: said for name, said in line.items() if said} for line in lines)
+    return table(
         adapter.validate_strings({**row, "estimate": row} if "value" in row else row)
-        for row in read
+        for row in rows
     )
 
 
@@ -187,37 +122,34 @@ def _curve_json(curve: BudgetCurve) -> str:
     return _json({key: told for key, told in said.items() if key != "names" or told})
 
 
-def _target_json(found: AtTarget) -> str:
-    return _json(TypeAdapter(AtTarget).dump_python(found))
+def _table_file(field: str, table: type[EstimateTable[Any]]) -> TextFile:
+    return TextFile(
+        field, _table_csv, lambda text: _as_table(table, csv.DictReader(io.StringIO(text)))
+    )
+
+
+def _json_file(field: str, kind: type[Any]) -> TextFile:
+    adapter = TypeAdapter(kind)
+    return TextFile(
+        field,
+        lambda content: _json(adapter.dump_python(content)),
+        lambda text: adapter.validate_python(json.loads(text)),
+    )
 
 
 TEXT_FILES = {
-    "values.csv": TextFile("values", _policies_csv, lambda t: ValueTable(_rows(t, ValueRow))),
-    "gains.csv": TextFile("gains", _gains_csv, lambda t: GainTable(_rows(t, GainRow))),
-    "personal.csv": TextFile("personal", _gains_csv, lambda t: PersonalTable(_rows(t, GainRow))),
-    "improvements.csv": TextFile(
-        "improvements", _policies_csv, lambda t: ImprovementTable(_rows(t, ImprovementRow))
-    ),
-    "outcomes.csv": TextFile(
-        "outcomes", _outcomes_csv, lambda t: OutcomeTable(_rows(t, OutcomeRow))
-    ),
-    "guardrails.csv": TextFile(
-        "guardrails", _guardrails_csv, lambda t: GuardrailTable(_rows(t, GuardrailRow))
-    ),
+    "values.csv": _table_file("values", ValueTable),
+    "gains.csv": _table_file("gains", GainTable),
+    "personal.csv": _table_file("personal", PersonalTable),
+    "improvements.csv": _table_file("improvements", ImprovementTable),
+    "outcomes.csv": _table_file("outcomes", OutcomeTable),
+    "guardrails.csv": _table_file("guardrails", GuardrailTable),
     "splits.csv": TextFile("splits", _splits_csv, _splits),
     "rounds.jsonl": TextFile("rounds", _rounds_jsonl, _rounds),
-    "leaves.csv": TextFile("leaves", _leaves_csv, lambda t: _rows(t, LeafRow)),
+    "leaves.csv": _table_file("leaves", LeafTable),
     "mixture.json": TextFile("search", search_json, _search),
-    "diagnosis.json": TextFile(
-        "diagnosis", diagnosis_json, lambda t: TypeAdapter(Diagnosis).validate_python(json.loads(t))
-    ),
-    "budget.json": TextFile(
-        "curve", _curve_json, lambda t: TypeAdapter(BudgetCurve).validate_python(json.loads(t))
-    ),
-    "reliance.json": TextFile(
-        "reliance", _reliance_json, lambda t: TypeAdapter(Reliance).validate_python(json.loads(t))
-    ),
-    "target.json": TextFile(
-        "target", _target_json, lambda t: TypeAdapter(AtTarget).validate_python(json.loads(t))
-    ),
+    "diagnosis.json": _json_file("diagnosis", Diagnosis),
+    "budget.json": _json_file("curve", BudgetCurve)._replace(write=_curve_json),
+    "reliance.json": _json_file("reliance", Reliance),
+    "target.json": _json_file("target", AtTarget),
 }

@@ -148,6 +148,5 @@ def point_as_json(point: BudgetPoint) -> dict[str, object]:
     absent = {"policy"} if point.candidate else {"policy", "candidate"}
     found = {name: own for name, own in vars(point).items() if name not in absent}
     for name in ("spending", "gain", "at_budget"):
-        estimate: Estimate = found[name]
-        found[name] = {**vars(estimate), "interval": estimate.interval()}
+        found[name] = found[name].as_json()
     return {**found, "client": None if point.client == GLOBAL else point.client}

@@ -9,8 +9,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.sums.any_mixture import Solved, of_clients
-from fedopl.results.sums.signed_weights import nonzero
+from fedopl.results.sums.any_mixture import Solved, nonzero, of_clients
 from fedopl.study.mixture import Weights, renormalised
 
 

@@ -1,9 +1,12 @@
-"""Weights that a few clients cannot dominate: from the sums on which most clients agree.
+"""Clients' weights from their sums: agreed ones, or ones that a few cannot dominate.
 
 Both methods give a mixture of the clients' own sums, so everything else stays the same: policies
 are learned, valued and reported for these weights. Distances between clients' sums are measured
 number by number, in median absolute deviations over clients.
 """
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +14,9 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.base.seeds import generator_for
 from fedopl.messages.learning.score_sums import ScoreSums
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.term_choice import choose_terms
 from fedopl.study.mixture import (
     AnyMixture,
     Counted,
@@ -121,3 +126,18 @@ def _geometric_median(points: FloatArray) -> tuple[FloatArray, FloatArray]:
             break
         centre = latest
     return counts @ points, counts
+
+
+def weighed(
+    statistics: ScoreStatistics, counted: Counted, by_fold: Mapping[str, ScoreSumsByFold]
+) -> tuple[Weights, ScoreStatistics]:
+    """The weights by the study's mixture, and the sums with the terms chosen by them."""
+    study = statistics.study
+    weights = weights_for(study.mixture, statistics, counted)
+    if study.chooses_terms:
+        by_noise = statistics.noise_weights(weights)
+        choice = choose_terms(study, by_fold, weights, by_noise=by_noise)
+        statistics = replace(statistics, choice=choice)
+    if np.isnan(statistics.arm_values(weights)).all():
+        raise FederationError("no client has a score for any action")
+    return weights, statistics

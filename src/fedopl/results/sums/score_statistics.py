@@ -12,9 +12,8 @@ from fedopl.base.restricted import Restricted
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
-from fedopl.results.sums.any_mixture import only_of
+from fedopl.results.sums.any_mixture import nonzero, only_of, scored_by_all, sizes
 from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, NoiseWeights
-from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import (
     Pooled,

@@ -18,8 +18,7 @@ from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.second_look import SecondLook
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
-from fedopl.results.sums.any_mixture import Solved, of_clients
-from fedopl.results.sums.signed_weights import nonzero, scored_by_all, sizes
+from fedopl.results.sums.any_mixture import Solved, nonzero, of_clients, scored_by_all, sizes
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study

@@ -1,7 +1,7 @@
 """Values of policies in the mixture and at each client, with standard errors, from answers."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,26 +12,46 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.base.restricted import Restricted
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.value_tables import (
-    BEST_ARM,
-    BEST_CANDIDATE,
-    LOCAL,
-    LOGGING,
-    MOST_VALUED_ALONE,
-    PERSONAL,
-    GainRow,
-    GainTable,
-    ImprovementRow,
-    ImprovementTable,
-    PersonalTable,
-    ValueRow,
-    ValueTable,
-)
-from fedopl.server.aggregate.values_with_noise import ValuesWithNoise, honest_variance
+from fedopl.messages.message import message
+from fedopl.results.value_tables import MOST_VALUED_ALONE, Row
 from fedopl.study.mixture import Weights, renormalised
 
-# What differs between clients or between folds, and so is no policy for everybody.
-_NOT_GIVEN = (LOGGING, LOCAL, PERSONAL, BEST_ARM, BEST_CANDIDATE)
+# If the relative error of a variance is r, 95 % intervals hold too rarely: as if the variance were
+# smaller by a share 1.2·r². For 97.5 % intervals the share is 1.5·r². If r is large, less is
+# enough, because variances below that of noise alone are ruled out.
+_SECOND_ORDER, _LARGEST = 1.5, 0.8
+
+
+@message
+class ValuesWithNoise(Values):
+    """Noisy means, and covariances that are right on average but may even be negative.
+
+    No client sends these: the server makes them from `NoisedValues`.
+    """
+
+    noise: FloatArray  # (n_candidates, n_candidates), what noise alone adds to covariances
+    doubt: float  # standard deviation of a contrast's variance, as a multiple of its noise part
+
+    def variance(self, contrast: FloatArray) -> float:
+        """The variance, which may be negative; `honest_variance` corrects the sum over clients."""
+        return float(contrast @ self.covariances @ contrast)
+
+
+def honest_variance(total: float, noises: Iterable[tuple[float, float]]) -> float:
+    """The sum of clients' variances, increased enough for intervals to hold.
+
+    `noises` has for each client the part of the variance that comes from noise alone, and its
+    `doubt`. The part from noise is known. The rest is at least zero, and is itself an estimate with
+    an error.
+    """
+    parts = list(noises)
+    if not parts:
+        return total
+    found = max(total, math.fsum(noise for noise, _ in parts))
+    doubt = math.sqrt(math.fsum((noise * doubt) ** 2 for noise, doubt in parts))
+    return found + min(_SECOND_ORDER * doubt**2 / found, _LARGEST * doubt)
+
+
 # The degrees of freedom of an estimate whose variance is zero.
 _BOUNDLESS = 1_000_000
 
@@ -50,7 +70,7 @@ class OnRows:
         return unit
 
 
-def of_all(valued: Iterable[OnRows], policies: Collection[str]) -> OnRows | None:
+def first_valuing(valued: Iterable[OnRows], policies: Collection[str]) -> OnRows | None:
     """The first rows that value all these policies; None if none do."""
     return next((one for one in valued if {*policies} <= {*one.names}), None)
 
@@ -123,77 +143,35 @@ def _whole(number: float) -> int:
     return int(number * (1 + 1e-9))
 
 
-def value_table(
+def rows_of(
     valued: Sequence[OnRows],
     weights: Weights,
-    names: list[str],
-    level: float,
+    compared: Iterable[tuple[str, str]],
+    *,
+    learned: str = "",
+    level: float = 0.95,
+    outcome: str = "",
     sign: float = 1.0,
-) -> ValueTable:
-    """The value of every candidate, in the mixture and at each client, with the outcome's sign.
+) -> Iterator[Row]:
+    """Each policy's value, or its gain over another one, in the mixture and at each client.
 
-    Each is from the first rows that value it.
+    Pairs name nothing for the policy if it is the one that was `learned`, and nothing that it is
+    compared with if its value is wanted. Each row is from the first rows that value both.
     """
-    rows = []
-    for policy in names:
-        if (on := of_all(valued, [policy])) is None:
+    for policy, against in compared:
+        own = policy or learned
+        if (on := first_valuing(valued, [own, *filter(None, [against])])) is None:
             continue
+        contrast = sign * on.unit(own) - (on.unit(against) if against else 0.0)
         for client, part in _parts(on.answers):
-            estimate = mixture_estimate(part, weights, sign * on.unit(policy))
-            rows.append(ValueRow(policy=policy, client=client, estimate=estimate, level=level))
-    return ValueTable(tuple(rows))
-
-
-def gain_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str], learned: str, valued: str
-) -> GainTable:
-    """The learned policy's gain over every other policy, paired: both on the same rows.
-
-    A candidate may be `valued` as what is chosen without each fold.
-    """
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    own = units[valued]
-    units = {name: unit for name, unit in units.items() if name not in (learned, valued)}
-    rows = []
-    for against, unit in units.items():
-        for client, part in _parts(answers):
-            estimate = mixture_estimate(part, weights, own - unit)
-            rows.append(GainRow(against=against, client=client, estimate=estimate))
-    return GainTable(tuple(rows))
-
-
-def personal_table(
-    answers: Mapping[str, Values], weights: Weights, names: list[str], against: list[str]
-) -> PersonalTable:
-    """The gain of each client's personal policy over these policies, paired on the same rows."""
-    units = dict(zip(names, np.eye(len(names)), strict=True))
-    rows = [
-        GainRow(
-            against=name,
-            client=client,
-            estimate=mixture_estimate(part, weights, units[PERSONAL] - units[name]),
-        )
-        for name in against
-        for client, part in _parts(answers)
-    ]
-    return PersonalTable(tuple(rows))
-
-
-def improvement_table(
-    valued: Sequence[OnRows], weights: Weights, names: list[str]
-) -> ImprovementTable:
-    """Every policy's gain over what was done, paired. The intervals hold for all together."""
-    given = [name for name in names if name not in _NOT_GIVEN]
-    policies = {name: on for name in given if (on := of_all(valued, [name, LOGGING]))}
-    level = 1 - 0.05 / max(len(policies), 1)  # Bonferroni
-    rows = []
-    for policy, on in policies.items():
-        for client, part in _parts(on.answers):
-            estimate = mixture_estimate(part, weights, on.unit(policy) - on.unit(LOGGING))
-            rows.append(
-                ImprovementRow(policy=policy, client=client, estimate=estimate, level=level)
+            yield Row(
+                policy=policy,
+                against=against,
+                client=client,
+                outcome=outcome,
+                estimate=mixture_estimate(part, weights, contrast),
+                level=level,
             )
-    return ImprovementTable(tuple(rows))
 
 
 def _parts(answers: Mapping[str, Values]) -> list[tuple[str, Mapping[str, Values]]]:

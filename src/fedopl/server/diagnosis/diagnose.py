@@ -26,8 +26,9 @@ from fedopl.messages.diagnosis.compared_models import (
 from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.evaluation.policy_fields import most_candidates
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.coalitions import Coalition, Coalitions
 from fedopl.results.diagnosis import (
+    Coalition,
+    Coalitions,
     Diagnosis,
     MeasuredDiscrepancy,
     ModelShift,
@@ -35,8 +36,12 @@ from fedopl.results.diagnosis import (
     SecondMoments,
     Shift,
 )
-from fedopl.results.sums.any_mixture import Statistics, solve_for
-from fedopl.results.sums.signed_weights import contrast_with_mixture, negative
+from fedopl.results.sums.any_mixture import (
+    Statistics,
+    contrast_with_mixture,
+    negative,
+    solve_for,
+)
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.answers import Answers

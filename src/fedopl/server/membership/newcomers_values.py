@@ -8,13 +8,7 @@ from fedopl.policies.policy import Policy
 from fedopl.results.membership import Valuation, policy_digest
 from fedopl.results.model_doubts import why_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.value_tables import (
-    LEARNED,
-    AnyRow,
-    GainTable,
-    ImprovementTable,
-    ValueTable,
-)
+from fedopl.results.value_tables import LEARNED, TABLES, AnyPolicyTable
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.policy_comparison import Candidates, Evaluated
@@ -38,9 +32,7 @@ def valued_by(
     )
     valued = Valuation(
         policy=policy_digest(policy),
-        values=told.values.rows,
-        gains=told.gains.rows,
-        improvements=told.improvements.rows,
+        **{kind: getattr(told, kind) for kind in TABLES},
         in_doubt=tuple(name for name in sorted(newcomers) if _is_in_doubt(name, told, setting)),
     ).by_clients(newcomers if told.gains.rows else ())
     return valued, told
@@ -55,9 +47,7 @@ def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
         best_arm=setting.best_arm,
         mixture={name: 1.0},
         rows={name: setting.rows[name]},
-        values=ValueTable(_of_all(told.values.rows, name)),
-        gains=GainTable(_of_all(told.gains.rows, name)),
-        improvements=ImprovementTable(_of_all(told.improvements.rows, name)),
+        **{kind: _of_all(getattr(told, kind), name) for kind in TABLES},
         rounds=(),
         statistics=setting.statistics,
         described=told.described,
@@ -66,6 +56,6 @@ def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
     return why_in_doubt(alone) is not None
 
 
-def _of_all(rows: tuple[AnyRow, ...], name: str) -> tuple[AnyRow, ...]:
-    """The table rows of this client, labelled as those of all clients together."""
-    return tuple(replace(row, client=GLOBAL) for row in rows if row.client == name)
+def _of_all(table: AnyPolicyTable, name: str) -> AnyPolicyTable:
+    """The rows of this client, labelled as those of all clients together."""
+    return type(table)(replace(row, client=GLOBAL) for row in table if row.client == name)

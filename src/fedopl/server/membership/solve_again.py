@@ -9,15 +9,9 @@ from fedopl.base.errors import OptionError
 from fedopl.policies.policy import Policy
 from fedopl.results.membership import Change, Membership, Valuation, policy_digest
 from fedopl.results.record import Record
+from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.weighed_sums import weighed
-from fedopl.results.value_tables import (
-    LEARNED,
-    GainTable,
-    ImprovementTable,
-    PersonalTable,
-    ValueTable,
-)
+from fedopl.results.value_tables import LEARNED, TABLES, PersonalTable
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
 
@@ -91,9 +85,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
 
 # What clients said of a policy, by field of the record, and what stands there if they said nothing.
 _SAID_OF_POLICY: dict[str, Callable[[], Any]] = {
-    "values": ValueTable,
-    "gains": GainTable,
-    "improvements": ImprovementTable,
+    **TABLES,
     "personal": PersonalTable,  # each was moved from what others had learned who were in then
     "described": lambda: None,
     "fitted": dict,

@@ -1,5 +1,6 @@
-"""Along a path of mixtures: values with intervals on the left, parts of the bound on the right."""
+"""Charts of lines: along a path of mixtures, and over steps of learning or of a search."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -55,13 +56,17 @@ def path_chart(name: str, points: list[Along], constant: float, rows: str) -> Dr
             axes.set_title(title, color=QUIET, pad=7)
             axes.set_xlim(-0.05, 1.05)
             axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-            set_short_ticks(axes.yaxis, 4)
-            axes.tick_params(axis="y", labelcolor=QUIET)
-            axes.grid(axis="y", color=LINE, linewidth=0.6)
-            axes.set_axisbelow(True)
+            _mark_heights(axes)
         figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, _AXIS, ha="right", color=QUIET)
 
     return Drawing(name=name, height=_HEIGHT, draw=draw)
+
+
+def _mark_heights(axes: Axes) -> None:
+    set_short_ticks(axes.yaxis, 4)
+    axes.tick_params(axis="y", labelcolor=QUIET)
+    axes.grid(axis="y", color=LINE, linewidth=0.6)
+    axes.set_axisbelow(True)
 
 
 def _series(
@@ -87,3 +92,50 @@ def _bounds(axes: Axes, points: list[Along]) -> None:
     axes.plot(across, total, "-", color=INK, linewidth=1.4)
     axes.plot(across, total, "o", color=INK, markersize=3.5)
     axes.set_ylim(0, 1.08 * max(total))
+
+
+# In inches: the figure's height, and the room for both axes' labels.
+_LOW, _WIDE, _LABELS = 2.1, 0.75, 0.45
+_FEW = 40  # steps with a mark each
+ASCENT_KEYS = (
+    Key(colour="accent", text="regret of the client that loses most", mark="●"),
+    Key(colour="quiet", text="the game's gap", mark="□"),
+)
+
+
+def curve(name: str, numbers: list[float], axis: str) -> Drawing:
+    """A line with one number for each round."""
+
+    def plot(axes: Axes) -> None:
+        axes.plot(range(1, len(numbers) + 1), numbers, color=ACCENT, linewidth=1.8)
+        axes.plot(len(numbers), numbers[-1], "o", color=ACCENT, markersize=5)
+
+    return _over_steps(name, plot, "round", axis)
+
+
+def ascent_chart(name: str, largest: list[float], gaps: list[float], axis: str) -> Drawing:
+    """The largest regret and the gap after each step."""
+    steps = range(1, len(largest) + 1)
+    solid, dashed = ("o-", "s--") if len(largest) <= _FEW else ("-", "--")
+
+    def plot(axes: Axes) -> None:
+        axes.plot(steps, largest, solid, color=ACCENT, lw=1.6, markersize=4.5)
+        axes.plot(steps, gaps, dashed, color=QUIET, mfc="none", lw=1.2, markersize=4)
+        axes.set_ylim(bottom=min(0.0, *largest, *gaps))
+
+    return _over_steps(name, plot, "step", axis)
+
+
+def _over_steps(name: str, plot: Callable[[Axes], None], step: str, axis: str) -> Drawing:
+    """A line chart with whole numbers across, plain numbers up, and grid lines."""
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, _WIDE, _LABELS, WIDTH - _WIDE - 0.15, _LOW - _LABELS - 0.12)
+        plot(axes)
+        axes.set_xlabel(step)
+        axes.set_ylabel(axis)
+        set_short_ticks(axes.xaxis, 6, whole=True)
+        set_short_ticks(axes.yaxis, 4)
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
+
+    return Drawing(name=name, height=_LOW, draw=draw)
