@@ -216,10 +216,11 @@ def test_a_study_says_why_its_clients_are_fixed(kind):
         raise AssertionError(why_fixed(study))
 
 
-def test_trees_without_each_fold_keep_newcomers_out_alone(rows):
+def test_a_newcomer_values_the_trees_without_each_fold(rows):
     run = learned(some(rows, "abc"), policy="tree", evaluation="cross-fitted")
-    with pytest.raises(OptionError, match="a newcomer's values need the trees without each fold"):
-        run.join({"d": rows["d"]})
+    joined = run.join({"d": rows["d"]})
+    assert sorted(joined.for_newcomers.cells) == ["a", "b", "c", "d"]
+    assert "learned" in {row.policy for row in joined.membership.valuations[-1].values}
     assert sorted(run.leave("c").tree.cells) == ["a", "b"]
 
 

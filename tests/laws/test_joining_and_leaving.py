@@ -24,6 +24,11 @@ KINDS = {
     "blocks": {"basis": "linear", "policy": fedopl.Linear(features="blocks")},
     "tree": {"basis": "linear", "policy": fedopl.Tree(depth=2, cuts=CUTS, refine=False)},
     "cross-fitted": {"basis": "linear", "evaluation": "cross-fitted"},
+    "cross-fitted tree": {
+        "basis": "linear",
+        "policy": fedopl.Tree(depth=2, cuts=CUTS, refine=False),
+        "evaluation": "cross-fitted",
+    },
     "uniform": {"basis": "linear", "mixture": "uniform"},
 }
 # What says when something happened, or who is in.
@@ -133,9 +138,10 @@ def test_careful_policies_are_joined_and_left_too(rows, tmp_path):
     assert {name for name in before if before[name] != again[name]} <= OF_TIME
 
 
-def test_a_tree_moves_its_thresholds_if_it_is_the_one_that_was_looked_at(rows):
+@pytest.mark.parametrize("evaluation", [0.25, "cross-fitted"])
+def test_a_tree_moves_its_thresholds_if_it_is_the_one_that_was_looked_at(evaluation, rows):
     plan = fedopl.Tree(depth=1, bins=4, columns=("x0",))
-    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear", evaluation=0.25)
+    run = fedopl.learn(without(rows, "w"), policy=plan, basis="linear", evaluation=evaluation)
     joined = run.join({"w": rows["w"]})
     assert joined.tree.is_looked_at_twice(joined.mixture)
     assert sorted(joined.tree.closer.gains) == ["w", "x", "y", "z"]

@@ -90,7 +90,7 @@ def enrol_clients(conversation: Conversation, before: ForNewcomers | None = None
     if before and before.models:
         # A client of the run left, and its total with it: newcomers get the models of that run.
         return Enrolled(counted, borrowed, before.models, taken, usable, clipped=clipped)
-    parts = before.adding(usable, {}).outcome_sums() if before else usable
+    parts = before.adding(usable, {}, {}).outcome_sums() if before else usable
     if not parts:
         return Enrolled(counted, borrowed, unsupported_models(study), clipped=clipped)
     total = combined(parts, weights={})

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.messages.evaluation.policy_values import Values
@@ -220,6 +222,14 @@ def _for_newcomers(
     return ForNewcomers(counted=names, total=enrolled.total, by_fold=dict(by_fold or {}))
 
 
+def _with_cells(setting: Setting) -> ForNewcomers | None:
+    """What newcomers need, with the sums that trees without each fold were found from."""
+    kept, each = setting.for_newcomers, [tree.statistics.cells for tree in setting.trees_by_fold]
+    if kept is None or not each:
+        return kept
+    return replace(kept, cells={name: np.stack([own[name] for own in each]) for name in each[0]})
+
+
 def _finish(
     conversation: Conversation, candidates: Candidates, learned: Learned, *, describe: bool
 ) -> tuple[Record, Answers[Values] | None]:
@@ -260,7 +270,7 @@ def _finish(
         outcomes=outcomes,
         guardrails=guardrails,
         # A policy that was only valued cannot be solved again from sums.
-        for_newcomers=setting.for_newcomers if learned.statistics else None,
+        for_newcomers=_with_cells(setting) if learned.statistics else None,
         personal=evaluated.personal,
     )
     return record, evaluated.answers

@@ -28,11 +28,6 @@ def why_no_newcomer(study: Study) -> str | None:
             "its outcome models are plugged-in code, which no run stores; learn anew with "
             "all clients that are to take part"
         )
-    if study.policy.has_leaves and study.evaluation.is_cross_fitted:
-        return (
-            "a newcomer's values need the trees without each fold, and the sums that these are "
-            f"found from are not stored; {_ANEW}"
-        )
     return why_fixed(study)
 
 

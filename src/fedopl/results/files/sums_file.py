@@ -225,6 +225,8 @@ def newcomers_npz(kept: ForNewcomers) -> bytes:
         "counted": _names(kept.counted),
         "joined": _names(kept.joined),
         "by_fold": _names(kept.by_fold),
+        "searched": _names(kept.cells),
+        **{f"cells.{place}": own for place, own in enumerate(kept.cells.values())},
         **arrays_of("total", [kept.total] if kept.total else []),
         **arrays_of("joined", list(kept.joined.values())),
         **arrays_of("models", [kept.models] if kept.models else []),
@@ -242,6 +244,8 @@ def load_newcomers(path: Path, study: Study) -> ForNewcomers:
             counted, joined, by_fold = (
                 tuple(map(str, arrays[names])) for names in ("counted", "joined", "by_fold")
             )
+            # Runs of earlier versions have none of these.
+            searched = map(str, arrays["searched"]) if "searched" in arrays else ()
             has_total = ("total",) if "total.0.sums" in arrays else ()
             total = answers_in(arrays, "total", OutcomeSums, study, has_total)
             has_models = ("models",) if "models.0.models" in arrays else ()
@@ -252,6 +256,7 @@ def load_newcomers(path: Path, study: Study) -> ForNewcomers:
                 joined=answers_in(arrays, "joined", OutcomeSums, study, joined),
                 models=models.get("models"),
                 by_fold=answers_in(arrays, "by_fold", ScoreSumsByFold, study, by_fold),
+                cells={name: arrays[f"cells.{place}"] for place, name in enumerate(searched)},
             )
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None

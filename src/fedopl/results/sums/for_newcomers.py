@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
@@ -13,7 +14,7 @@ Solve = Callable[[OutcomeSums], SumScores]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ForNewcomers:
-    """What is needed to score a newcomer's rows, and to choose terms of a basis.
+    """What is needed to score a newcomer's rows, to choose terms of a basis, and to value by fold.
 
     Outcome models were made from one total over the clients of the run. The total less the sums of
     those who stay is a leaving client's own sums. So once a client that is in the total leaves, the
@@ -26,6 +27,8 @@ class ForNewcomers:
     joined: Mapping[str, OutcomeSums] = field(default_factory=dict)  # those who came since
     models: SumScores | None = None  # of the run, once one of its clients left
     by_fold: Mapping[str, ScoreSumsByFold] = field(default_factory=dict)
+    # Sums over a tree's grid without each fold, (n_folds, n_cells, n_numbers), of the same clients.
+    cells: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def outcome_sums(self) -> dict[str, OutcomeSums]:
         """All sums that outcome models can be made from, in parts that are added up."""
@@ -33,13 +36,19 @@ class ForNewcomers:
         return {**({"": self.total} if self.total else {}), **self.joined}
 
     def adding(
-        self, sums: Mapping[str, OutcomeSums], by_fold: Mapping[str, ScoreSumsByFold]
+        self,
+        sums: Mapping[str, OutcomeSums],
+        by_fold: Mapping[str, ScoreSumsByFold],
+        cells: Mapping[str, FloatArray],
     ) -> Self:
         """The data with newcomers added; clients of the original run are in its total already."""
         new = {} if self.models else {n: own for n, own in sums.items() if n not in self.counted}
         joined = dict(sorted({**self.joined, **new}.items()))
         return replace(
-            self, joined=joined, by_fold=dict(sorted({**self.by_fold, **by_fold}.items()))
+            self,
+            joined=joined,
+            by_fold=dict(sorted({**self.by_fold, **by_fold}.items())),
+            cells=dict(sorted({**self.cells, **cells}.items())),
         )
 
     def without(self, names: Collection[str], solve: Solve) -> Self:
@@ -51,6 +60,7 @@ class ForNewcomers:
             self,
             joined={name: own for name, own in self.joined.items() if name not in names},
             by_fold={name: own for name, own in self.by_fold.items() if name not in names},
+            cells={name: own for name, own in self.cells.items() if name not in names},
         )
         if self.total is None or not set(names) & set(self.counted):
             return fewer

@@ -8,10 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
+from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.refusal import in_words
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
+from fedopl.policies.trees.nodes import Branch
+from fedopl.policies.trees.second_look import look_close
 from fedopl.results.membership import Change, policy_digest
 from fedopl.results.record import Record
 from fedopl.results.round import Round
@@ -72,13 +76,26 @@ def _with_sums(record: Record, conversation: Conversation) -> Record:
     told, along = score(conversation, enrolled, personal=False)
     _require_all(conversation, told.sums)
     counted = enrolled.counted
+    cells = _cells_of(record.tree, along.cells, conversation) if record.tree else {}
+    by_fold: Mapping[str, ScoreSumsByFold] = along.by_fold or {}
     return replace(
         record,
         rows=_sorted({**record.rows, **counted.rows}),
         row_weights=_sorted({**(record.row_weights or {}), **(counted.weights or {})}) or None,
         statistics=_both(record.statistics, told, record.study),
-        tree=record.tree and _with_cells(record.tree, along.cells, conversation),
-        for_newcomers=before and before.adding(enrolled.summed, along.by_fold or {}),
+        tree=record.tree
+        and replace(
+            record.tree,
+            study=conversation.study,
+            cells=_sorted({**record.tree.cells, **{n: own[-1] for n, own in cells.items()}}),
+        ),
+        for_newcomers=before
+        and before.adding(
+            enrolled.summed,
+            by_fold,
+            # As in a run, a client without sums by fold is in no tree without a fold.
+            {name: own[:-1] for name, own in cells.items() if len(own) > 1 and name in by_fold},
+        ),
     )
 
 
@@ -99,19 +116,15 @@ def _both(before: ScoreStatistics, told: ScoreStatistics, study: Study) -> Score
     )
 
 
-def _with_cells(
+def _cells_of(
     tree: TreeStatistics, cells: Answers[CellSums] | None, conversation: Conversation
-) -> TreeStatistics:
-    """The sums over the run's grid, with the newcomers' own."""
+) -> dict[str, FloatArray]:  # by client, (n_versions, n_cells, n_numbers)
+    """The newcomers' sums over the run's grid: without each fold, and at last in all rows."""
     if cells is None:
         query = asking_for_cells(tree.study, tree.grid)
         cells = conversation.each(query, conversation.transport.clients)
     _require_all(conversation, cells)
-    return replace(
-        tree,
-        study=conversation.study,
-        cells=_sorted({**tree.cells, **{name: own.cells[0] for name, own in cells.items()}}),
-    )
+    return {name: own.cells for name, own in cells.items()}
 
 
 def _with_second_look(record: Record, conversation: Conversation) -> Record:
@@ -123,12 +136,24 @@ def _with_second_look(record: Record, conversation: Conversation) -> Record:
     tree = record.tree
     if tree is None or tree.closer is None:
         return record
-    if not tree.is_looked_at_twice(setting_of(record).weights):
+    setting = setting_of(record)
+    if not tree.is_looked_at_twice(setting.weights):
         return record
     look = tree.closer.look
-    answers = conversation.each(SumNearThresholds.of([look]), conversation.transport.clients)
-    gains = _sorted({**tree.closer.gains, **{name: own.gains for name, own in answers.items()}})
+    # Trees without a fold stay on the grid, as nobody else is asked about them.
+    staying = [look_close(own.policy.root, tree.grid, _nothing) for own in setting.trees_by_fold]
+    query = SumNearThresholds.of([*staying, look])
+    answers = conversation.each(query, conversation.transport.clients)
+    own = {
+        name: told.gains[len(told.gains) - len(look.questions) :] for name, told in answers.items()
+    }
+    gains = _sorted({**tree.closer.gains, **own})
     return replace(record, tree=replace(tree, closer=ThresholdsMoved(look, gains)))
+
+
+def _nothing(_branch: Branch) -> list[float]:
+    """The thresholds beside one that stays."""
+    return []
 
 
 def _require_all(conversation: Conversation, answered: Collection[str]) -> None:

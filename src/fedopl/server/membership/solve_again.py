@@ -11,6 +11,7 @@ from fedopl.results.membership import Change, Membership, Valuation, policy_dige
 from fedopl.results.record import Record
 from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED, TABLES, PersonalTable
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
@@ -39,6 +40,7 @@ def setting_of(record: Record) -> Setting:
         taken=record.statistics.taken,
     )
     weights, statistics = weighed(statistics, record.counted, by_fold)
+    trees = [Searched(own.solve(weights), own) for own in _trees_by_fold(record)]
     return Setting(
         study=record.study,
         rows=record.rows,
@@ -46,8 +48,20 @@ def setting_of(record: Record) -> Setting:
         weights=weights,
         statistics=statistics,
         by_fold=Answers(0, by_fold),
+        trees_by_fold=trees,
         for_newcomers=record.for_newcomers,
     )
+
+
+def _trees_by_fold(record: Record) -> list[TreeStatistics]:
+    """The sums over the grid of the record's tree without each fold; none if there are none."""
+    cells = record.for_newcomers.cells if record.for_newcomers else {}
+    if record.tree is None or not cells:
+        return []
+    return [
+        replace(record.tree, closer=None, cells={name: own[fold] for name, own in cells.items()})
+        for fold in record.study.left_out[:-1]
+    ]
 
 
 def policy_of(record: Record, setting: Setting) -> Policy:
