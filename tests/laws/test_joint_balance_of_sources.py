@@ -1,5 +1,7 @@
 """Weights for all sources together: what is said of a target is what pooled rows say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_new_site import (
@@ -23,7 +25,10 @@ from fedopl.messages.at_target import (
     MOST_BALANCING_STEPS,
     BalanceContexts,
     BalanceSums,
+    TransportedValues,
+    ValueAtTarget,
 )
+from fedopl.policies.kinds import packed
 from fedopl.report.page import render
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_trips
@@ -170,6 +175,12 @@ def test_a_run_is_saved_and_loaded_as_it_was(run, tmp_path):
     assert fedopl.load_run(tmp_path).target == run.target
 
 
+def test_a_run_that_asked_by_a_name_that_is_gone_has_its_report(run):
+    rounds = [replace(one, query=one.query.replace("AtTarget", "Jointly")) for one in run.rounds]
+    assert rounds[-1].query == "ValueJointly"
+    assert render(replace(run, rounds=tuple(rounds))) == render(run)
+
+
 def test_within_default_limits_noise_leaves_sources_about_as_near():
     found = learned(APART, limits="guarded").target
     assert found.why_not == ""
@@ -293,3 +304,31 @@ def test_sums_that_cannot_be_true_are_rejected(run, changes):
     query = BalanceContexts(**units, slopes=np.full(6, 0.1))
     assert query.fault_in(sums(), run.study, 1_000) is None
     assert query.fault_in(sums(**changes), run.study, 1_000)
+
+
+def values(**changes):
+    zeros = {"means": np.zeros(3), "crossed": np.zeros(3), "covariances": np.eye(3)}
+    more = {"known": np.ones(3), "shares": np.zeros(4), "effective_rows": 50.0, "apart": 0.0}
+    return TransportedValues(**{"released": 1, "n_rows": 100, **zeros, **more, **changes})
+
+
+WRONG = {
+    "more rows than it has": {"n_rows": 400_000},
+    "more effective rows than rows": {"effective_rows": 101.0},
+    "a part": {"released": 2},
+    "a part of an action": {"known": np.full(3, 0.5)},
+    "a share above 1": {"shares": np.full(4, 1.5)},
+    "versions apart in more than all rows": {"apart": 1.5},
+    "covariances that none can have": {"covariances": 1 - np.eye(3)},
+    "values, though none were released": {"released": 0, "means": np.ones(3)},
+    "parts of means, though none were released": {"released": 0, "crossed": np.ones(3)},
+}
+
+
+@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
+def test_values_that_cannot_be_true_are_rejected(run, changes):
+    lines = np.zeros((4, 4))
+    like = {"means": lines[0], "squares": lines[0], "regions": lines}
+    query = ValueAtTarget(models=lines[None], **like, **packed([], run.study))
+    assert query.fault_in(values(), run.study, 1_000) is None
+    assert query.fault_in(values(**changes), run.study, 1_000)
