@@ -23,7 +23,7 @@ LEAF_GAIN, ALIKE = f"gain over {LOGGING}", "decided alike"
 # Of more clients, tables have what all of them say together, and nothing of one alone.
 MOST_VALUED_ALONE = 1_000
 
-NUMBERS = tuple(field.name for field in fields(Estimate))
+OF_ESTIMATE = tuple(field.name for field in fields(Estimate))
 _ENDS = ("low", "high")
 _NOT_TOLD = (
     "No gains of personal policies were reported. With differential privacy they stay at the "
@@ -103,7 +103,7 @@ class EstimateTable(RowTable[AnyRow]):
 
     def column(self, name: str) -> list[Any]:
         """What every row says under this name; None where it has no estimate."""
-        if name in NUMBERS:
+        if name in OF_ESTIMATE:
             return [getattr(estimate, name, None) for estimate in super().column("estimate")]
         if name in _ENDS:
             place = _ENDS.index(name)
@@ -202,7 +202,7 @@ class PolicyTable(EstimateTable[Row]):
 
 
 AnyPolicyTable = TypeVar("AnyPolicyTable", bound=PolicyTable)
-_OF_POLICIES = ("client", *NUMBERS, "groups", "level", *_ENDS)
+_OF_POLICIES = ("client", *OF_ESTIMATE, "groups", "level", *_ENDS)
 
 
 class ValueTable(PolicyTable):
@@ -263,7 +263,7 @@ class SplitTables:
 class OutcomeTable(EstimateTable[Row]):
     """Means of further outcomes by outcome, policy and client; `print` it."""
 
-    columns = ("outcome", "policy", "client", *NUMBERS, "level", *_ENDS)
+    columns = ("outcome", "policy", "client", *OF_ESTIMATE, "level", *_ENDS)
 
     def of(self, outcome: str, policy: str, client: str = GLOBAL) -> Estimate:
         """One cell."""
@@ -283,7 +283,7 @@ class GuardrailTable(EstimateTable[GuardrailRow]):
     """Guardrails by policy; `print` it."""
 
     row = GuardrailRow
-    columns = ("guardrail", "policy", "verdict", "level", *NUMBERS, *_ENDS)
+    columns = ("guardrail", "policy", "verdict", "level", *OF_ESTIMATE, *_ENDS)
 
     def of(self, policy: str) -> dict[str, GuardrailRow]:
         """All guardrails' rows for this policy."""
@@ -326,7 +326,7 @@ class LeafTable(EstimateTable[LeafRow]):
     """Every action in every leaf of the learned tree, as a tuple of rows; `print` it."""
 
     row = LeafRow
-    columns = ("leaf", "share", "action", *NUMBERS[:-1])
+    columns = ("leaf", "share", "action", *OF_ESTIMATE[:-1])
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         rows = [

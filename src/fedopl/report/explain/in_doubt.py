@@ -29,7 +29,7 @@ def verdict_words(record: Record, words: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(words, IN_DOUBT) if record.in_doubt else dict(words)
 
 
-def in_words(
+def verdict_table(
     caption: str, headers: tuple[str, ...], spans: Mapping[str, Span], words: Mapping[str, str]
 ) -> Table:
     """A table of gains with their intervals and verdicts."""

@@ -1,6 +1,6 @@
 """Coalitions: what each brings its members, and how much each client's data help all clients."""
 
-from fedopl.report.explain.in_doubt import in_words
+from fedopl.report.explain.in_doubt import verdict_table
 from fedopl.report.joining.advising import MOST_WORDED
 from fedopl.report.joining.context import JoiningFacts
 from fedopl.report.parts import Heading, Part, Points, Table, Text, folded_if_long
@@ -164,7 +164,7 @@ def _worth(facts: JoiningFacts, coalitions: Coalitions) -> tuple[Part, ...]:
         f"Worth of each client's data: what all together lose without it, in {unit} per decision"
     )
     headers = ("Without", "Loss", f"{percent(level)} interval", "In words")
-    return (in_words(caption, headers, spans, _WORTH),)
+    return (verdict_table(caption, headers, spans, _WORTH),)
 
 
 def _how(facts: JoiningFacts) -> str:

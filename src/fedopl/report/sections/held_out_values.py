@@ -1,7 +1,7 @@
 """What policies are worth: their values beside each other, and paired gains."""
 
 from fedopl.base.labels import GLOBAL
-from fedopl.report.explain.in_doubt import folded_if_doubted, in_words, verdict_words
+from fedopl.report.explain.in_doubt import folded_if_doubted, verdict_table, verdict_words
 from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest
 from fedopl.report.moved_by_split import moved_by_split, what_medians_are_of
 from fedopl.report.parts import Part, Picture, Section, Table, Text
@@ -120,7 +120,7 @@ def _improvements(record: Record) -> tuple[Part, ...]:
     intro += f"{may_use * bool(record.gains)}."
     caption = f"Gain over {SO_FAR} in {unit} per decision (positive is better)"
     headers = ("Policy", "Gain", f"{level} interval", "In words")
-    return (Text(intro), in_words(caption, headers, spans, verdict_words(record, _WORDS)))
+    return (Text(intro), verdict_table(caption, headers, spans, verdict_words(record, _WORDS)))
 
 
 def _gains(record: Record) -> tuple[Part, ...]:
@@ -134,7 +134,7 @@ def _gains(record: Record) -> tuple[Part, ...]:
     )
     caption = f"Gain of {what} in {unit} per decision (positive is better)"
     headers = ("Gain over", "Estimate", "95 % interval", "In words")
-    table = in_words(caption, headers, spans, verdict_words(record, _WORDS))
+    table = verdict_table(caption, headers, spans, verdict_words(record, _WORDS))
     axis = f"gain in {unit} per decision; right of the line is better"
     picture = _picture("gains", spans, f"Gains of {what} over each alternative", axis)
     return (Text(intro), picture, table)
