@@ -9,16 +9,12 @@ import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
-    aggregate_verb,
     before_run,
-    budget_verb,
     cost_verb,
-    export_verb,
     flower_verbs,
     https_verbs,
     init_verb,
     ledger_verbs,
-    membership_verbs,
     node_verb,
     reproduce_verb,
     result_verbs,
@@ -40,16 +36,13 @@ PANELS: dict[str, list[Callable[..., None]]] = {
         cost_verb.cost,
     ],
     "Learn": [
-        *(run_verbs.run, run_verbs.evaluate),
-        *(membership_verbs.join, membership_verbs.leave),
-        *(https_verbs.certificates, https_verbs.server, node_verb.node),
-        aggregate_verb.aggregate,
+        *(run_verbs.run, run_verbs.evaluate, run_verbs.join, run_verbs.leave),
+        *(https_verbs.certificates, https_verbs.server, node_verb.node, node_verb.aggregate),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
-        *(result_verbs.explain, result_verbs.decide, export_verb.export),
-        *(result_verbs.personal, budget_verb.budget),
-        ledger_verbs.ledger,
+        *(result_verbs.explain, result_verbs.decide, result_verbs.export, result_verbs.personal),
+        *(result_verbs.budget, ledger_verbs.ledger),
     ],
     "The paper": [reproduce_verb.reproduce],
 }

@@ -7,18 +7,23 @@ from typing import Annotated
 import typer
 
 from fedopl.base.errors import OptionError
-from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath
-from fedopl.cli.printing import note, resumable, say_paths
-from fedopl.cli.run_summary import say_run
-from fedopl.cli.serving import Port, Serve, serving_run
-from fedopl.cli.signals import stop_when_told
+from fedopl.cli.arguments import (
+    Arrival,
+    AsJson,
+    ClientsFolder,
+    Deadline,
+    Port,
+    Resume,
+    Serve,
+    StudyOption,
+    StudyPath,
+)
+from fedopl.cli.printing import note, resumable, say_paths, stop_when_told
 
 flower = typer.Typer(
     help="A real federation over Flower: prepared for many machines, or tried on this one.",
     no_args_is_help=True,
 )
-Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients to be there")]
-Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]
 
 
 @flower.command("app")
@@ -58,12 +63,13 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Run the study with a SuperLink and a SuperNode for each client, all on this machine."""
-    _need("flwr")
+    need_flower()
+    from fedopl.cli.following import serving_run
+    from fedopl.cli.run_summary import report_run
     from fedopl.client.client_file import read_clients
     from fedopl.engines.flower.flower_app_folder import WaitSeconds
     from fedopl.engines.flower.flower_up import run_over_flower
     from fedopl.engines.run import check_folder
-    from fedopl.report.page import write_report
     from fedopl.server.exchange_counts import expected_exchanges, expected_trips
     from fedopl.study.study_file import read_study
 
@@ -93,13 +99,10 @@ def up(
             tell=tell,
             progress=None if page is None else page.tell,
         )
-        report = write_report(record, out / "report.html")
-        say_run(record, report, as_json=as_json)
-        if page is not None:
-            page.finish(report.read_text(encoding="utf-8"))
+        report_run(record, out, as_json=as_json, page=page)
 
 
-def _need(package: str) -> None:
-    """Refuse to continue if an optional package of the verb is not installed."""
-    if find_spec(package) is None:
-        raise OptionError(f"{package} is not installed; pip install 'fedopl[flower]'")
+def need_flower() -> None:
+    """Refuse to continue if Flower is not installed."""
+    if find_spec("flwr") is None:
+        raise OptionError("flwr is not installed; pip install 'fedopl[flower]'")

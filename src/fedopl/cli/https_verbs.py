@@ -7,13 +7,9 @@ from typing import Annotated
 import typer
 
 from fedopl.base.errors import OptionError
-from fedopl.cli.arguments import AsJson, Resume, StudyPath
-from fedopl.cli.flower_verbs import Arrival, Deadline
-from fedopl.cli.printing import resumable, say_paths
-from fedopl.cli.run_summary import say_run
+from fedopl.cli.arguments import Arrival, AsJson, Deadline, Port, Resume, Serve, StudyPath
+from fedopl.cli.printing import resumable, say_paths, stop_when_told
 from fedopl.cli.run_verbs import default_folder
-from fedopl.cli.serving import Port, Serve, serving_run, watch_of
-from fedopl.cli.signals import stop_when_told
 
 PACKAGES = ("httpx", "starlette", "uvicorn")
 
@@ -87,33 +83,28 @@ def server(
     at clients, and nothing calls them.
     """
     need_https()
+    from fedopl.cli.following import serving_run, watch_of
+    from fedopl.cli.run_summary import report_run
     from fedopl.engines.https.https_run import run_over_https
-    from fedopl.report.page import write_report
 
     stop_when_told()
     folder = out or default_folder(study)
     more = ("--join", join) if join else ()
-    with serving_run(study, serve=serve, port=port) as page:
-        with resumable(
-            *("server", study, "--listen", listen, "--certificates", keys),
-            *("--out", folder, *more, "--resume"),
-        ):
-            record = run_over_https(
-                study,
-                certificates=keys,
-                listen=listen,
-                out=folder,
-                resume=resume,
-                join=join,
-                arrival=arrival,
-                deadline=deadline,
-                watch=watch_of(page),
-                tell=say_line,
-            )
-            report = write_report(record, folder / "report.html")
-        say_run(record, report, as_json=as_json)
-        if page is not None:
-            page.finish(report.read_text(encoding="utf-8"))
+    again = ("server", study, "--listen", listen, "--certificates", keys, "--out", folder, *more)
+    with serving_run(study, serve=serve, port=port) as page, resumable(*again, "--resume"):
+        record = run_over_https(
+            study,
+            certificates=keys,
+            listen=listen,
+            out=folder,
+            resume=resume,
+            join=join,
+            arrival=arrival,
+            deadline=deadline,
+            watch=watch_of(page),
+            tell=say_line,
+        )
+        report_run(record, folder, as_json=as_json, page=page)
 
 
 def say_line(text: str) -> None:

@@ -1,19 +1,18 @@
-"""`fedopl node`: one client's node of a federation, and its owner's page."""
+"""`fedopl node` answers for a client, and serves its owner's page; `fedopl aggregate` adds up."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedopl.base.errors import OptionError
-from fedopl.cli.arguments import ClientPath, StudyOption
+from fedopl.cli.arguments import Arrival, ClientPath, Port, StudyOption
+from fedopl.cli.flower_verbs import need_flower
 from fedopl.cli.https_verbs import need_https, say_line
-from fedopl.cli.serving import Port, check_port
-from fedopl.cli.signals import stop_when_told
+from fedopl.cli.printing import stop_when_told
 
 if TYPE_CHECKING:
     from fedopl.client.client_file import Client
@@ -51,6 +50,7 @@ def node(
     With --server it calls `fedopl server` over HTTPS, until the run is over. With --superlink it is
     a node of Flower. It only calls out, and can be stopped and started at any time.
     """
+    from fedopl.cli.following import check_port
     from fedopl.client.client_file import read_client
 
     check_port(port, serve=serve)
@@ -115,8 +115,7 @@ def _flower_node(
     client: "Client", superlink: str, study: Path, certificates: Path
 ) -> Callable[[], None]:
     """A function that runs a node of Flower until it ends; checks files first."""
-    if find_spec("flwr") is None:
-        raise OptionError("flwr is not installed; pip install 'fedopl[flower]'")
+    need_flower()
     from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
@@ -133,3 +132,50 @@ def _flower_node(
             running.wait()
 
     return run
+
+
+def aggregate(
+    folder: Annotated[
+        Path, typer.Argument(help="the aggregator's folder, or its aggregator.toml")
+    ] = Path(),
+    *,
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="the address of `fedopl server`, or of an aggregator")
+    ],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="where members call")
+    ] = "127.0.0.1:8444",
+    study: StudyOption = Path("study.toml"),
+    certificates: Annotated[
+        Path,
+        typer.Option(help="the folder of ca.crt, and of the aggregator's NAME.key and NAME.crt"),
+    ] = Path("keys"),
+    members: Annotated[
+        Path, typer.Option(help="the folder of server.crt, server.key and NAME.crt of each member")
+    ] = Path("members"),
+    arrival: Arrival = 120.0,
+    patience: Annotated[
+        float, typer.Option(min=1, help="seconds without the server until giving up")
+    ] = 86400.0,
+) -> None:
+    """Add up the answers of members that call over HTTPS, and send the sums to a server.
+
+    Members run `fedopl node --server` with this address. What they answer is added up here, and
+    nobody above sees any member's own answer.
+    """
+    need_https()
+    from fedopl.engines.https.https_aggregate import run_aggregator
+
+    stop_when_told()
+    run_aggregator(
+        server,
+        folder,
+        study,
+        certificates=certificates,
+        listen=listen,
+        members=members,
+        arrival=arrival,
+        patience=patience,
+        tell=say_line,
+    )
+    say_line(f"the run is over; what left: fedopl ledger {folder}")
