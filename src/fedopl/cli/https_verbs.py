@@ -85,7 +85,7 @@ def server(
     need_https()
     from fedopl.cli.following import serving_run, watch_of
     from fedopl.cli.run_summary import report_run
-    from fedopl.engines.https.https_run import run_over_https
+    from fedopl.engines.https.https_server import run_over_https
 
     stop_when_told()
     folder = out or default_folder(study)

@@ -23,13 +23,13 @@ from fedopl.simulation.worlds import (
 from fedopl.study.mixture import skewed
 from fedopl.study.policy_plans import Tree
 from fedopl.theory.bounds import (
+    Discrepancy,
     UniversalConstants,
     chi_squared_local_regret_bound,
     discrepancy_local_regret_bound,
     global_regret_bound,
     oracle_regret_bound,
 )
-from fedopl.theory.discrepancy import Discrepancy
 from fedopl.theory.entropy import finite_entropy_integral
 from fedopl.theory.skew import row_weights, skewness
 from fedopl.theory.variances import envelope_second_moment, envelope_variance
