@@ -10,7 +10,6 @@ import typer
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
     before_run,
-    cost_verb,
     flower_verbs,
     https_verbs,
     init_verb,
@@ -33,7 +32,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
     "Look first": [
         *(before_run.keys, before_run.check, before_run.preview, before_run.privacy),
-        cost_verb.cost,
+        before_run.cost,
     ],
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate, run_verbs.join, run_verbs.leave),

@@ -4,10 +4,9 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
-from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.disclosure.private_draws import public_key
 from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names, renamed
 from fedopl.demo.three_hospitals import SECRET, WEST_COLUMNS, WEST_LABELS
-from fedopl.secure.keys import Identity
 
 TREATMENTS = ("usual care", "new drug")
 SIZES = {
@@ -107,7 +106,7 @@ def hospitals(draw: int = DRAW) -> Example:
 
 def private_hospitals() -> Example:
     """The same hospitals in a study with differential privacy and secure aggregation."""
-    keys = (f'{name} = "{_public_key(name)}"\n' for name in sorted(SIZES))
+    keys = (f'{name} = "{public_key(name, SECRET)}"\n' for name in sorted(SIZES))
     clients = {name: _hospital(name, DRAW) for name in SIZES}
     return Example(study=PRIVATE_STUDY + "".join(keys), clients=clients)
 
@@ -131,10 +130,6 @@ file = "{file_name}"
             rows=renamed(rows, WEST_COLUMNS, _LABELS),
         )
     return ExampleClient(settings=settings, file_name=file_name, rows=rows)
-
-
-def _public_key(name: str) -> str:
-    return Identity(PrivateDraws(0, name, SECRET).key).public
 
 
 def patients(hospital: str, draw: int) -> ExampleTable:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
+from fedopl.base.restricted import Restricted
 from fedopl.client.aggregator_file import LEAST_MEMBERS, AggregatorFolder, RegionFolder
 from fedopl.client.client_file import AGGREGATOR_FILE, Client
 from fedopl.client.disclosure.ledger import FileLedger, Ledger
@@ -84,25 +85,17 @@ def in_regions(
 ) -> Mapping[str, Answering]:
     """Who answers the server: doors of clients, and aggregators in front of those in regions."""
     if isinstance(clients, ClientFactory):
-        return doors
-    found: dict[str, Answering] = {}
-    for name, own in clients.items():
+        return Restricted(doors, clients)
+
+    def answering(name: str, own: Any) -> Answering:
         if not isinstance(own, Mapping):
-            found[name] = doors[name]
-            continue
-        inside = (
-            SomeDoors(doors, tuple(own))
-            if isinstance(own, ClientFactory)
-            else in_regions(own, doors, study, ledger_of, minimum_members)
+            return doors[name]
+        members = InProcess(in_regions(own, doors, study, ledger_of, minimum_members))
+        return Aggregator(
+            name, study, members, minimum_members=minimum_members, ledger=ledger_of(name)
         )
-        found[name] = Aggregator(
-            name,
-            study,
-            InProcess(inside),
-            minimum_members=minimum_members,
-            ledger=ledger_of(name),
-        )
-    return found
+
+    return {name: answering(name, own) for name, own in clients.items()}
 
 
 def regions_in(parties: Mapping[str, Client | RegionFolder]) -> Iterator[RegionFolder]:
@@ -145,37 +138,20 @@ def in_folders(
     asker: str,
 ) -> dict[str, Answering]:
     """Who answers the server, by folders; each aggregator's ledger lies in its own."""
-    found: dict[str, Answering] = {}
-    for name, party in parties.items():
-        if isinstance(party, RegionFolder):
-            inside = in_folders(party.members, doors, study, name)
-            found[name] = Aggregator(
-                name,
-                study,
-                InProcess(inside),
-                minimum_members=party.settings.minimum_members,
-                ledger=FileLedger(party.ledger_path, asker),
-                store=FolderStore(party.store_path),
-            )
-        else:
-            found[name] = doors[name]
-    return found
 
+    def answering(name: str, party: Client | RegionFolder) -> Answering:
+        if not isinstance(party, RegionFolder):
+            return doors[name]
+        return Aggregator(
+            name,
+            study,
+            InProcess(in_folders(party.members, doors, study, name)),
+            minimum_members=party.settings.minimum_members,
+            ledger=FileLedger(party.ledger_path, asker),
+            store=FolderStore(party.store_path),
+        )
 
-class SomeDoors(Mapping[str, Answering]):
-    """Some of the doors, each opened when it is asked."""
-
-    def __init__(self, doors: Mapping[str, Answering], names: tuple[str, ...]) -> None:
-        self._doors, self._names = doors, names
-
-    def __getitem__(self, name: str) -> Answering:
-        return self._doors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+    return {name: answering(name, party) for name, party in parties.items()}
 
 
 def fewest_members(limits: Limits) -> int:

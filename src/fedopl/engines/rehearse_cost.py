@@ -13,19 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.base.restricted import Restricted
 from fedopl.base.seeds import generator_for
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.disclosure.private_draws import public_key
 from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.aggregator import Aggregator
 from fedopl.engines.client_factory import ClientFactory
 from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess
-from fedopl.engines.regions import SomeDoors
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree_columns import LevelColumn
-from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.repeat_splits import Begun, run_splits
 from fedopl.study.guardrail import guarded_columns
@@ -55,9 +54,7 @@ def study_for(study: Study, n_clients: int, lacking: int = 0) -> Study:
     counts = "weight" if study.mixture.counts_weight else "rows"
     others: dict[str, object] = {"mixture": Empirical(count=counts)}
     if study.privacy and study.privacy.is_secure:
-        keys = {
-            n: Identity(PrivateDraws(0, n, MADE_UP_SECRET).key).public for n in names_of(n_clients)
-        }
+        keys = {name: public_key(name, MADE_UP_SECRET) for name in names_of(n_clients)}
         plan = study.privacy.model_dump() | {"keys": keys, "dropouts": lacking}
         plan["colluders"] = min(study.privacy.colluders, 1)
         others["privacy"] = PrivacyPlan.model_validate(plan)
@@ -175,7 +172,7 @@ def rehearse_cost(
             return Door(name, data, one, limits=Limits.open(), store=kept, secret=MADE_UP_SECRET)
 
         doors = DoorsOnDemand(clients, door_to)
-        below = [_Measuring(SomeDoors(doors, own), silent) for own in groups.values()]
+        below = [_Measuring(Restricted(doors, own), silent) for own in groups.values()]
         transport = below[0]
         if group is not None:
             aggregators = {

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.simulation.worlds import Decider
+from fedopl.simulation.paper import Decider
 
 Shape = Callable[[FloatArray], FloatArray]  # contexts (n_rows, 6) → (n_rows, n_actions)
 

@@ -27,12 +27,11 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.study.caution_plan import CautionPlan
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
 from fedopl.study.personal_plan import PersonalPlan
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
-from fedopl.study.policy_plans import Linear, OracleName
+from fedopl.study.policy_plans import CautionPlan, Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget

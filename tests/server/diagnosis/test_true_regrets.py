@@ -8,18 +8,18 @@ import math
 
 import numpy as np
 import pytest
-from true_trees import deviation, true_trees
-
-from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.results.sums.any_mixture import solve_for
-from fedopl.results.sums.signed_weights import contrast_with_mixture
-from fedopl.simulation.worlds import (
+from small_worlds import (
     alike_world,
     confounded,
     covariate_shift,
     outcome_shift,
     propensity_shift,
 )
+from true_trees import deviation, true_trees
+
+from fedopl.policies.trees.nodes import Branch, Leaf
+from fedopl.results.sums.any_mixture import solve_for
+from fedopl.results.sums.signed_weights import contrast_with_mixture
 from fedopl.study.mixture import skewed
 from fedopl.study.policy_plans import Tree
 from fedopl.theory.bounds import (

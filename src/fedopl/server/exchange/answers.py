@@ -1,14 +1,25 @@
-"""The clients' answers to one query; each is in memory, or is read from a file when used."""
+"""The clients' answers to one query: how they are read, and held.
+
+A reply is read as an answer to what was asked, in the study that was agreed to. Each answer is in
+memory, or is read from a file when used.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from fedopl.base.arrays import largest_size, perhaps_beyond
+from fedopl.base.errors import WireError
 from fedopl.base.packed_arrays import PackedArrays, PackedPlace
+from fedopl.messages import codec
 from fedopl.messages.codec import ARRAYS, FIELDS
-from fedopl.messages.message import Message
+from fedopl.messages.derived_sizes import decoder_of
+from fedopl.messages.message import Message, Query, own_fields
+from fedopl.messages.refusal import Refusal
+from fedopl.messages.secure.masked_sums import MaskedSums, is_masked
+from fedopl.study.study import Study
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -64,8 +75,7 @@ class KeptMessages:
             return message
         numbers = {
             name: np.asarray(getattr(value := getattr(message, name), "value", value))
-            for name, _ in FIELDS[type(message)]
-            if name not in Message.__dataclass_fields__
+            for name in own_fields(type(message))
         }
         return partial(self._read, type(message), self._file.put(numbers))
 
@@ -77,3 +87,43 @@ class KeptMessages:
                 array = found[name]
                 values[name] = array if isinstance(field, tuple) else field(array.item())
         return kind(**self._stamp, **values)
+
+
+# Larger numbers than this cannot be squared and added up.
+LARGEST_NUMBER = 1e100
+
+
+class AnswerReader:
+    """Reads the replies of one study's clients."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._decoder, self._digest = decoder_of(study), study.digest
+
+    def read(self, query: Query[Answer], content: bytes) -> Answer | Refusal:
+        """The answer, or the refusal; an error if it is neither of this question."""
+        message = self._decoder.decode(content)
+        if message.study != self._digest:
+            raise WireError("answers for another study")
+        if isinstance(message, Refusal):
+            return message
+        _check_size(message)
+        if message.exchange != query.exchange:
+            raise WireError(f"answers exchange {message.exchange}, this is {query.exchange}")
+        if type(message) is not (MaskedSums if is_masked(query, self.study) else query.answer):
+            raise WireError(f"answers with {type(message).__name__}")
+        return cast(Answer, message)
+
+    def again(self, content: bytes) -> Any:
+        """An answer that was read before and not kept."""
+        return self._decoder.decode(content)
+
+
+def _check_size(message: Message) -> None:
+    names, held = codec.ARRAYS[type(message)], vars(message)
+    if not perhaps_beyond([held[name] for name in names], LARGEST_NUMBER):
+        return
+    for name in names:
+        largest = largest_size(held[name])
+        if largest > LARGEST_NUMBER:
+            raise WireError(f"{name}: a number as large as {largest:.0e} cannot be added up")
