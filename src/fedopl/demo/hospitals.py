@@ -5,8 +5,8 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.disclosure.private_draws import public_key
-from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names, renamed
-from fedopl.demo.three_hospitals import SECRET, WEST_COLUMNS, WEST_LABELS
+from fedopl.demo.example import Example, ExampleClient, ExampleTable
+from fedopl.demo.three_hospitals import SECRET, WEST_LABELS, client_of, client_with_own_names
 
 TREATMENTS = ("usual care", "new drug")
 SIZES = {
@@ -114,22 +114,10 @@ def private_hospitals() -> Example:
 def _hospital(name: str, draw: int) -> ExampleClient:
     file_name = "discharges.parquet" if name == "south" else "discharges.csv"
     about = _ABOUT.get(name, f"{name.capitalize()}: a small hospital that tossed coins.")
-    settings = f"""\
-# {about}
-# Made-up rows need no secret: so everybody who tries this gets the same results.
-secret = "{SECRET}"
-
-[data]
-file = "{file_name}"
-"""
     rows = patients(name, draw)
     if name == "west":
-        return ExampleClient(
-            settings=settings + own_names(WEST_COLUMNS, _LABELS),
-            file_name=file_name,
-            rows=renamed(rows, WEST_COLUMNS, _LABELS),
-        )
-    return ExampleClient(settings=settings, file_name=file_name, rows=rows)
+        return client_with_own_names(about, file_name, rows, _LABELS)
+    return client_of(about, file_name, rows)
 
 
 def patients(hospital: str, draw: int) -> ExampleTable:

@@ -24,25 +24,22 @@ Nested = Mapping[str, Any]
 
 def aggregators_in(clients: Nested) -> tuple[str, ...]:
     """The names of all regions, at every depth, sorted."""
-    return tuple(sorted(_regions(clients)))
-
-
-def _regions(clients: Nested) -> Iterator[str]:
-    if isinstance(clients, ClientFactory):
-        return
-    for name, own in clients.items():
-        if isinstance(own, Mapping):
-            yield name
-            yield from _regions(own)
+    return tuple(sorted(name for name, _ in _levels(clients) if name is not None))
 
 
 def members_of(clients: Nested) -> Mapping[str, LoggedData]:
     """All clients with rows, at every depth, by name; those of a factory are still made later."""
     if isinstance(clients, ClientFactory) or not isinstance(clients, Mapping):
         return clients
-    parts = list(_parts(clients))
+    parts: list[Mapping[str, Any]] = []
+    for name, own in _levels(clients):
+        if not own and name is not None:
+            raise OptionError(f"clients: the region '{name}' has no clients")
+        if not isinstance(own, ClientFactory):
+            own = {client: rows for client, rows in own.items() if not isinstance(rows, Mapping)}
+        parts.append(own)
     times = Counter(name for part in parts for name in part)
-    times.update(_regions(clients))
+    times.update(aggregators_in(clients))
     twice = sorted(name for name, n in times.items() if n > 1)
     if twice:
         raise OptionError(
@@ -54,16 +51,13 @@ def members_of(clients: Nested) -> Mapping[str, LoggedData]:
     return {name: rows for part in parts for name, rows in part.items()}
 
 
-def _parts(clients: Nested) -> Iterator[Mapping[str, Any]]:
-    if isinstance(clients, ClientFactory):
-        yield clients
-        return
-    yield {name: own for name, own in clients.items() if not isinstance(own, Mapping)}
-    for name, own in clients.items():
-        if isinstance(own, Mapping):
-            if not own:
-                raise OptionError(f"clients: the region '{name}' has no clients")
-            yield from _parts(own)
+def _levels(clients: Nested, name: str | None = None) -> Iterator[tuple[str | None, Nested]]:
+    """All clients without a name, then the regions at every depth, by name."""
+    yield name, clients
+    if not isinstance(clients, ClientFactory):
+        for inner, own in clients.items():
+            if isinstance(own, Mapping):
+                yield from _levels(own, inner)
 
 
 def sizes_of(clients: Nested) -> dict[str, int]:
