@@ -10,11 +10,9 @@ import typer
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
     before_run,
-    flower_verbs,
-    https_verbs,
+    federation_verbs,
     init_verb,
     ledger_verbs,
-    node_verb,
     reproduce_verb,
     result_verbs,
     run_verbs,
@@ -36,7 +34,8 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     ],
     "Learn": [
         *(run_verbs.run, run_verbs.evaluate, run_verbs.join, run_verbs.leave),
-        *(https_verbs.certificates, https_verbs.server, node_verb.node, node_verb.aggregate),
+        *(federation_verbs.certificates, federation_verbs.server),
+        *(federation_verbs.node, federation_verbs.aggregate),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
@@ -48,7 +47,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
 for panel, verbs in PANELS.items():
     for verb in verbs:
         app.command(rich_help_panel=panel)(verb)
-app.add_typer(flower_verbs.flower, name="flower", rich_help_panel="Learn")
+app.add_typer(federation_verbs.flower, name="flower", rich_help_panel="Learn")
 
 
 def _version(wanted: bool) -> None:
