@@ -26,8 +26,7 @@ from fedopl.demo.three_hospitals import three_hospitals
 from fedopl.engines.flower.flower_app_folder import WaitSeconds
 from fedopl.engines.flower.flower_up import run_over_flower
 from fedopl.engines.flower.local_federation import free_port
-from fedopl.engines.https.https_run import run_over_https
-from fedopl.engines.https.https_server import HttpsTransport
+from fedopl.engines.https.https_server import HttpsTransport, run_over_https
 from fedopl.engines.network.certificates import make_certificates, make_client_certificate
 from fedopl.results.record import Record
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import lies
 import numpy as np
 from marked_pages import write_between
+from small_worlds import World, alike_world
 
 import fedopl
 from fedopl.base.tables import text_table
 from fedopl.report.cautions import cautions
 from fedopl.results.record import Record
 from fedopl.results.value_tables import arm_name
-from fedopl.simulation.worlds import World, alike_world
 
 PAGE = Path(__file__).parents[1] / "docs" / "lying-clients.md"
 HEADERS = ["lie", "said of it", "decisions changed", "true gain", "gain claimed"]

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 import fedopl
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
-from fedopl.simulation.differing_worlds import differing_world, odd_world, saturating_world
+from fedopl.simulation.named_worlds import differing_world, odd_world, saturating_world
 from fedopl.simulation.shaped_worlds import ShapedWorld
 
 N_TEST, SHARE, N_RULES = 8_000, 0.25, 4

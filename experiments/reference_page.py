@@ -19,8 +19,7 @@ from typer.models import OptionInfo
 from fedopl.base.schema import KnownPropensity, Label
 from fedopl.cli.app import app
 from fedopl.client.client_settings import ClientFile
-from fedopl.study.feature_spec import Feature
-from fedopl.study.study_file import StudyFile
+from fedopl.study.study_file import Feature, StudyFile
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEADER = ["| key | takes | default | meaning |", "|---|---|---|---|"]

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
+from small_worlds import alike_world, outcome_shift
 
 from fedopl.analysis.advice import advise
 from fedopl.base.estimates import Estimate
 from fedopl.results.value_tables import GainTable, Row
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.theory.information import ValueOfInformation
 
 

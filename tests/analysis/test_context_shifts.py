@@ -5,6 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from small_worlds import action_missing, alike_world, covariate_shift
 
 import fedopl
 from fedopl.analysis.attribution import shifts_of
@@ -19,7 +20,6 @@ from fedopl.analysis.context_shifts import (
     why_unknown,
 )
 from fedopl.base.errors import OptionError
-from fedopl.simulation.worlds import action_missing, alike_world, covariate_shift
 from fedopl.theory.gaussian import Gaussian, gaussian_chi_squared, gaussian_kl, gaussian_tv_interval
 
 SIZES = (300, 200, 120)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_worlds import alike_world, covariate_shift, outcome_shift
 
 import fedopl
 from fedopl.analysis.attribution import ClientShift, SourceShift, shifts_of
@@ -17,7 +18,6 @@ from fedopl.analysis.modelled_gains import (
     second_moments,
 )
 from fedopl.policies.basis import Basis
-from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
 from fedopl.study.study import Study
 from fedopl.theory.entropy import (
     finite_entropy_integral,

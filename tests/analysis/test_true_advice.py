@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from scipy.stats import norm
+from small_worlds import alike_world, outcome_shift
 
 from fedopl.analysis.advice import advise
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.policy_plans import Tree
 
 LOCALLY = {"nuisances": {"kind": "local"}}

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fedopl.analysis.three_ways import LEVEL, three_ways
-from fedopl.cli.demo_summary import _left, _over_alone
+from fedopl.cli.run_summary import _left, _over_alone
 from fedopl.client.client_file import read_client
 from fedopl.demo.hospitals import ODD, SMALL
 from fedopl.demo.rand_hie import SITES

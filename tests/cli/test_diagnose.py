@@ -1,11 +1,11 @@
 """`fedopl diagnose`: what it prints, and what it says to bad input."""
 
 import pytest
+from small_worlds import alike_world, outcome_shift
 
 from fedopl import learn
 from fedopl.analysis.modelled_gains import PLAIN, global_bound
 from fedopl.engines.runs import load_run
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from tiny_study import fedopl, installed, write_tiny
 
 

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 import pytest
 
 import fedopl as library
-from fedopl.cli import https_verbs
+from fedopl.cli import federation_verbs
 from fedopl.engines.flower.local_federation import free_port
-from fedopl.engines.https.https_run import run_over_https
+from fedopl.engines.https.https_server import run_over_https
 from fedopl.engines.join_and_leave import join_folder
 from fedopl.report.figures.drawing import Drawing
 from https_federation import HOST, in_threads, nodes_of
@@ -138,7 +138,7 @@ def test_the_mixture_of_a_study_names_those_who_have_certificates(tiny, keys, tm
 @pytest.mark.parametrize("verb", ["server", "node"])
 def test_packages_that_are_not_installed_are_named(tiny, keys, verb, monkeypatch):
     monkeypatch.setattr(
-        https_verbs, "find_spec", lambda name: None if name == "uvicorn" else find_spec(name)
+        federation_verbs, "find_spec", lambda name: None if name == "uvicorn" else find_spec(name)
     )
     arguments = [tiny.study] if verb == "server" else ["--server", "https://a:1"]
     done = fedopl(verb, *arguments)

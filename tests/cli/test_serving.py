@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from fedopl.cli import serving
+from fedopl.cli import following
 from tiny_study import FEDOPL, fedopl
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/[\w-]{43}/")
@@ -86,8 +86,8 @@ def test_what_goes_wrong_is_on_the_page_in_the_words_of_the_terminal(tiny):
 
 
 def test_a_failure_that_nobody_followed_holds_no_script(tiny, monkeypatch):
-    monkeypatch.setattr(serving, "COMING_SECONDS", 0.01)
-    monkeypatch.setattr(serving, "_stay", lambda *_what: pytest.fail("waits for nobody"))
+    monkeypatch.setattr(following, "COMING_SECONDS", 0.01)
+    monkeypatch.setattr(following, "_stay", lambda *_what: pytest.fail("waits for nobody"))
     tiny.settings().write_text('approve = "ask"\n' + tiny.settings().read_text())
     done = fedopl(*run_of(tiny))
     assert done.code == 1

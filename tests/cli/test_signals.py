@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from fedopl.cli.signals import stop_when_told
+from fedopl.cli.printing import stop_when_told
 
 ENDINGS = {"SIGTERM": 143, "SIGHUP": 129}
 

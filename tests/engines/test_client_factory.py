@@ -24,7 +24,8 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.results.sums import noise_weights, term_choice
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
-from fedopl.server.exchange import conversation, kept_messages, replies
+from fedopl.server.exchange import answers as kept_answers
+from fedopl.server.exchange import conversation, replies
 from fedopl.server.exchange.answers import Answers
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -55,7 +56,7 @@ def closing(monkeypatch):
     """No door stays open, and all answers of more than ten clients are in files."""
     monkeypatch.setattr(in_process, "MOST_BYTES_OPEN", 0)
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
-    monkeypatch.setattr(kept_messages, "MOST_BYTES_KEPT", 0)
+    monkeypatch.setattr(kept_answers, "MOST_BYTES_KEPT", 0)
 
 
 def both(n, **agreed):
@@ -144,7 +145,7 @@ def test_some_answers_are_in_memory_and_others_in_a_file(monkeypatch):
 
     in_memory = run()
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
-    monkeypatch.setattr(kept_messages, "MOST_BYTES_KEPT", 6 * kept_messages.BYTES_OF_MESSAGE)
+    monkeypatch.setattr(kept_answers, "MOST_BYTES_KEPT", 6 * kept_answers.BYTES_OF_MESSAGE)
     monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
     assert numbers(run()) == numbers(in_memory)
 

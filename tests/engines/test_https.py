@@ -10,7 +10,7 @@ import pytest
 from fedopl.base.errors import FederationError, OptionError, StorageError
 from fedopl.engines.https import https_server
 from fedopl.engines.https.https_protocol import client_context
-from fedopl.engines.https.https_run import address
+from fedopl.engines.https.https_server import address
 from fedopl.engines.network.certificates import client_certificates, make_client_certificate
 from https_federation import LARGEST, SOON, caller, in_threads, listening, make_keys, node
 

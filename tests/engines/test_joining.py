@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_worlds import alike_world, covariate_shift, outcome_shift
 
 import fedopl
 from fedopl.base.errors import FederationError, OptionError
@@ -12,7 +13,6 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.results.files.table_files import diagnosis_json, search_json
 from fedopl.results.value_tables import LOCAL
 from fedopl.server.exchange_counts import expected_exchanges
-from fedopl.simulation.worlds import alike_world, covariate_shift, outcome_shift
 from fedopl.study import mixture
 
 SIZES = (700, 400, 300)

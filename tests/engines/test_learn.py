@@ -6,7 +6,7 @@ import pytest
 
 import fedopl
 from fedopl.client.apply_policy import decide_table
-from fedopl.engines.basis_for_rows import basis_for
+from fedopl.engines.learn import basis_for
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 

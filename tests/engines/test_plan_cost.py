@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedopl.base.errors import OptionError
-from fedopl.cli.cost_verb import in_bytes
-from fedopl.engines.plan_cost import plan_cost
+from fedopl.engines.plan_cost import in_bytes, plan_cost
 from fedopl.engines.rehearse_cost import rehearse_cost
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.policy_plans import Tree

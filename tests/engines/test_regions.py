@@ -13,7 +13,7 @@ from fedopl.client.client_file import read_client, read_clients
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.engines.flower.local_federation import free_port
 from fedopl.engines.https.https_aggregate import run_aggregator
-from fedopl.engines.https.https_run import run_over_https
+from fedopl.engines.https.https_server import run_over_https
 from https_federation import HOST, SOON, in_threads, make_keys, nodes_of
 from tiny_study import STUDY, Tiny, fedopl, write_tiny
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_worlds import alike_world
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
@@ -21,7 +22,6 @@ from fedopl.policies.policy import policy_json
 from fedopl.report.cautions import cautions
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
-from fedopl.simulation.worlds import alike_world
 
 WORLD = alike_world(6, seed=3)
 LIAR = "client 4"

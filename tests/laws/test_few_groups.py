@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from small_worlds import alike_world
 
 import fedopl
 from fedopl.analysis.advice import Advice
@@ -13,7 +14,6 @@ from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.report.page import render
 from fedopl.report.words.numbers import Span
 from fedopl.results.files.run_folder import load_record, save_record
-from fedopl.simulation.worlds import alike_world
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 

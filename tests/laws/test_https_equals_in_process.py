@@ -12,7 +12,7 @@ import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_client
 from fedopl.engines.flower.local_federation import free_port
-from fedopl.engines.https.https_run import run_over_https
+from fedopl.engines.https.https_server import run_over_https
 from fedopl.engines.network.remote_doors import RemoteDoors
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study_file import read_study

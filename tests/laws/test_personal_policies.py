@@ -18,7 +18,7 @@ from fedopl.report.sections.joining import joining
 from fedopl.report.who_is_in import who_is_in
 from fedopl.results.value_tables import LOCAL, PERSONAL
 from fedopl.server.aggregate.others_policies import policies_of_others
-from fedopl.simulation.differing_worlds import differing_world, odd_world, saturating_world
+from fedopl.simulation.named_worlds import differing_world, odd_world, saturating_world
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 
 PLAN = fedopl.EvaluationPlan(share=0.25, describe=False)

@@ -19,7 +19,7 @@ from fedopl.results.value_tables import PERSONAL
 from fedopl.server.aggregate.others_choices import choice_fields
 from fedopl.server.aggregate.others_leaves import leaf_fields_for_each
 from fedopl.server.aggregate.setting import Setting
-from fedopl.simulation.differing_worlds import odd_world
+from fedopl.simulation.named_worlds import odd_world
 from fedopl.solvers.personal_choice import ChoicePath
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS, OwnSums, PersonalPath, Scaling
 

@@ -3,10 +3,10 @@
 import lies
 import numpy as np
 import pytest
+from small_worlds import alike_world, outcome_shift
 
 import fedopl
 from fedopl.report.sections.mixture_weights import mixture_weights
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.mixture import Minimax
 
 WORLD = alike_world(10, seed=3)

@@ -3,6 +3,7 @@
 from functools import cache
 
 import pytest
+from small_worlds import alike_world, outcome_shift
 
 import fedopl
 from fedopl.client.disclosure.limits import as_limits
@@ -13,7 +14,6 @@ from fedopl.policies.trees.tree_plan import Restriction
 from fedopl.report.page import render
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from report_runs import (
     SCHEMA,
     TREE_ACTIONS,

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from small_worlds import alike_world, outcome_shift
 
 import fedopl
 from fedopl.analysis.advice import advise
@@ -20,7 +21,6 @@ from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.joining import joining, joining_parts, reason_in_words
 from fedopl.report.sections.mixture_weights import mixture_weights
 from fedopl.results.value_tables import LOCAL
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.plans import Declared
 
 

@@ -2,10 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from fedopl.base.errors import OptionError
-from fedopl.policies.linear import LinearPolicy, constant_policy
-from fedopl.simulation.worlds import (
+from small_worlds import (
     action_missing,
     alike_world,
     confounded,
@@ -14,6 +11,9 @@ from fedopl.simulation.worlds import (
     outcome_shift,
     propensity_shift,
 )
+
+from fedopl.base.errors import OptionError
+from fedopl.policies.linear import LinearPolicy, constant_policy
 
 WORLDS = {
     "alike": alike_world(),

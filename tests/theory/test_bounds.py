@@ -13,15 +13,16 @@ from fedopl.theory.bounds import (
     PROOF_CONSTANTS,
     UniversalConstants,
     chi_squared_local_regret_bound,
+    discrepancy,
     discrepancy_local_regret_bound,
     global_regret_bound,
     local_regret_bound,
+    oracle_discrepancy,
     oracle_regret_bound,
     outcome_local_regret_bound,
     rademacher_bound,
     shift_bound,
 )
-from fedopl.theory.discrepancy import discrepancy, oracle_discrepancy
 from fedopl.theory.rademacher import centred_scores, exact_rademacher
 from fedopl.theory.skew import row_weights, skewness
 from fedopl.theory.variances import (

@@ -27,6 +27,7 @@ from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
 from fedopl.theory import discrete
 from fedopl.theory.bounds import (
+    Discrepancy,
     UniversalConstants,
     chi_squared_local_regret_bound,
     discrepancy_local_regret_bound,
@@ -35,7 +36,6 @@ from fedopl.theory.bounds import (
     oracle_regret_bound,
     outcome_local_regret_bound,
 )
-from fedopl.theory.discrepancy import Discrepancy
 from fedopl.theory.entropy import finite_entropy_integral
 from fedopl.theory.skew import effective_sample_size, row_weights, skewness
 from fedopl.theory.variances import (

@@ -5,26 +5,24 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.covering import (
-    covering_number,
-    greedy_covering_number,
-    greedy_packing_number,
-    natarajan_log_covering_number,
-    tree_log_covering_number,
-    vc_log_covering_number,
-)
 from fedopl.theory.distances import (
     envelope_score_distances,
     hamming_distances,
     score_distances,
 )
 from fedopl.theory.entropy import (
+    covering_number,
     entropy_integral,
     entropy_integral_on_rows,
     finite_entropy_integral,
+    greedy_covering_number,
+    greedy_packing_number,
     linear_entropy_integral,
+    natarajan_log_covering_number,
     tree_entropy_integral,
+    tree_log_covering_number,
     vc_entropy_integral,
+    vc_log_covering_number,
 )
 from fedopl.theory.rademacher import (
     centred_scores,

@@ -1,6 +1,7 @@
 """The schema: the meaning of a table's columns, agreed before any table is read."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from functools import cached_property
@@ -21,7 +22,6 @@ from fedopl.base.date_rules import LABELLED, date_rule
 from fedopl.base.errors import FedoplError, SchemaError
 from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, stated_shares
 from fedopl.base.labels import label_text, quoted
-from fedopl.base.summed_outcome import fault_in_sum, sum_in_words
 from fedopl.base.validation import Checked, PlacedError
 
 Direction = Literal["higher", "lower"]
@@ -66,6 +66,29 @@ KnownPropensity = Annotated[
         }
     ),
 ]
+
+
+FEWEST_PARTS = 2
+
+
+def fault_in_sum(parts: Mapping[str, float]) -> str | None:
+    """What is wrong with the sum of these columns, each times its number; None if it is valid."""
+    if len(parts) < FEWEST_PARTS:
+        return "a sum has two columns or more; of one column, name the column"
+    nothing = [column for column, weight in parts.items() if not weight]
+    if nothing:
+        return f"'{nothing[0]}' is multiplied by 0, so it has no part in the sum; leave it out"
+    return None
+
+
+def sum_in_words(parts: Mapping[str, float]) -> str:
+    """The name of the sum: (days_home − 0.2 × pain)."""
+    words = ""
+    for column, weight in parts.items():
+        sign = ("− " if weight < 0 else "+ ") if words else ("−" if weight < 0 else "")
+        size = "" if abs(weight) == 1 else f"{abs(weight):.12g} × "
+        words += f"{' ' if words else ''}{sign}{size}{column}"
+    return f"({words})"
 
 
 class Encoding(Checked):

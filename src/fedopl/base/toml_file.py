@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fedopl.base.errors import OptionError
-from fedopl.base.gone_keys import what_became_of
-from fedopl.base.validation import in_place
+from fedopl.base.validation import in_place, what_became_of
 from fedopl.base.whole_numbers import check_64_bits, is_beyond_64_bits
 
 Parsed = TypeVar("Parsed", bound=BaseModel)

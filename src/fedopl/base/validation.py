@@ -5,8 +5,37 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedopl.base.errors import FedoplError, OptionError
-from fedopl.base.gone_keys import what_became_of
 from fedopl.base.whole_numbers import check_64_bits, shown
+
+_EXACT = "sums are exact now, and [privacy] in the study is what hides rows from a server"
+_ONCE = "a study's questions are answered once each, and how many it has is known from the study"
+GONE_LIMITS = {
+    "value_noise": _EXACT,
+    "dominance": "`fedopl check` names the column and the value instead",
+    "withheld_answers": "refusals say why, and there is nothing to unlock",
+    "value_policies": _ONCE,
+    "value_queries": _ONCE,
+    "score_queries": _ONCE,
+    "slope_queries": _ONCE,
+    "descriptions": _ONCE,
+    "count_queries": _ONCE,
+    "cell_queries": _ONCE,
+    "model_queries": _ONCE,
+    "classifier_queries": _ONCE,
+}
+GONE_KEYS = {
+    **GONE_LIMITS,
+    "new_rows": "a study is answered for the rows it was first asked about; for other rows, agree "
+    "on a new study",
+}
+
+
+def what_became_of(key: object) -> str | None:
+    """What to say of this key, if it is one of those."""
+    if key not in GONE_KEYS:
+        return None
+    return f"is no longer a setting ({GONE_KEYS[str(key)]}); delete the line"
+
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass

@@ -9,17 +9,10 @@ import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
 from fedopl.cli import (
-    aggregate_verb,
     before_run,
-    budget_verb,
-    cost_verb,
-    export_verb,
-    flower_verbs,
-    https_verbs,
+    federation_verbs,
     init_verb,
     ledger_verbs,
-    membership_verbs,
-    node_verb,
     reproduce_verb,
     result_verbs,
     run_verbs,
@@ -37,26 +30,24 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Start": [run_verbs.demo, init_verb.init, before_run.schema],
     "Look first": [
         *(before_run.keys, before_run.check, before_run.preview, before_run.privacy),
-        cost_verb.cost,
+        before_run.cost,
     ],
     "Learn": [
-        *(run_verbs.run, run_verbs.evaluate),
-        *(membership_verbs.join, membership_verbs.leave),
-        *(https_verbs.certificates, https_verbs.server, node_verb.node),
-        aggregate_verb.aggregate,
+        *(run_verbs.run, run_verbs.evaluate, run_verbs.join, run_verbs.leave),
+        *(federation_verbs.certificates, federation_verbs.server),
+        *(federation_verbs.node, federation_verbs.aggregate),
     ],
     "Use the result": [
         *(result_verbs.report, result_verbs.compare, result_verbs.diagnose),
-        *(result_verbs.explain, result_verbs.decide, export_verb.export),
-        *(result_verbs.personal, budget_verb.budget),
-        ledger_verbs.ledger,
+        *(result_verbs.explain, result_verbs.decide, result_verbs.export, result_verbs.personal),
+        *(result_verbs.budget, ledger_verbs.ledger),
     ],
     "The paper": [reproduce_verb.reproduce],
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:
         app.command(rich_help_panel=panel)(verb)
-app.add_typer(flower_verbs.flower, name="flower", rich_help_panel="Learn")
+app.add_typer(federation_verbs.flower, name="flower", rich_help_panel="Learn")
 
 
 def _version(wanted: bool) -> None:

@@ -30,3 +30,14 @@ Resume = Annotated[bool, typer.Option("--resume", help="continue with what is in
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for programs")]
 Threads = Annotated[int, typer.Option(min=1, max=1000, help="how many clients work at once")]
+Serve = Annotated[
+    bool,
+    typer.Option(
+        "--serve", help="also show the run on a page of this machine, which turns into the report"
+    ),
+]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="of the page that --serve serves; 0: a free one")
+]
+Arrival = Annotated[float, typer.Option(min=1, help="seconds to wait for clients to be there")]
+Deadline = Annotated[float, typer.Option(min=1, help="seconds to wait for answers on each trip")]

@@ -1,19 +1,14 @@
-"""Verbs that come before learning: schema, check, preview."""
+"""Verbs that come before learning: schema, check, privacy, keys, preview, cost."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from fedopl.base.errors import StudyError
+from fedopl.base.errors import OptionError, StudyError
 from fedopl.cli.arguments import AsJson, ClientPath, ClientsFolder, StudyPath
 from fedopl.cli.printing import say_json
-
-if TYPE_CHECKING:
-    from fedopl.client.inspect_table import Examined
-    from fedopl.engines.check_study import Readiness
-    from fedopl.engines.preview import FieldInWords, Leaving
-    from fedopl.study.study import Study
 
 
 def schema(
@@ -39,7 +34,7 @@ def check(
 
     checked = check_folders(study, clients)
     if as_json:
-        say_json(_check_as_json(checked))
+        say_json(checked.as_json())
     else:
         typer.echo(str(checked))
     if not checked.is_ready:
@@ -63,8 +58,9 @@ def privacy(
     as_json: AsJson = False,
 ) -> None:
     """Say what differential privacy promises and costs, from made-up rows; none is touched."""
-    from dataclasses import asdict
-
+    from fedopl.client.client_file import read_clients
+    from fedopl.client.disclosure.ledger import FileLedger
+    from fedopl.client.disclosure.lifetime import left_for, summaries
     from fedopl.engines.privacy_price import noise_table, noised, price_table, prices
     from fedopl.report.sections.privacy_promise import promise
     from fedopl.server.exchange_counts import expected_trips
@@ -75,7 +71,10 @@ def privacy(
     lacking = agreed.privacy.dropouts if agreed.privacy else 0
     # If clients may drop out, simulate as many clients as the study has.
     sizes = rows or [1000] * (len(agreed.privacy.keys) if agreed.privacy and lacking else 3)
-    left = _left_to_tell(agreed, clients) if clients else {}
+    left = {}
+    for name, own in (read_clients(clients) if clients else {}).items():
+        spent = summaries(FileLedger(own.ledger_path).entries())
+        left[name] = left_for(agreed, spent, own.settings.limits)
     found, trips = prices(agreed, sizes), expected_trips(agreed, len(sizes))
     if as_json:
         told = {"prices": [asdict(one) for one in found], "left": left, "trips": trips}
@@ -116,66 +115,15 @@ def keys(
     """
     from fedopl.base.toml_file import toml_key, toml_text
     from fedopl.client.client_file import read_clients
-    from fedopl.client.disclosure.private_draws import PrivateDraws
-    from fedopl.secure.keys import Identity
+    from fedopl.client.disclosure.private_draws import public_key
 
-    found = {
-        name: Identity(PrivateDraws(0, name, own.secret()).key).public
-        for name, own in read_clients(clients).items()
-    }
+    found = {name: public_key(name, own.secret()) for name, own in read_clients(clients).items()}
     if as_json:
         say_json(found)
         return
     typer.echo("[privacy.keys]")
     for name, key in found.items():
         typer.echo(f"{toml_key(name)} = {toml_text(key)}")
-
-
-def _left_to_tell(study: "Study", folder: Path) -> dict[str, str]:
-    from fedopl.client.client_file import read_clients
-    from fedopl.client.disclosure.ledger import FileLedger
-    from fedopl.client.disclosure.lifetime import left_for, summaries
-
-    return {
-        name: left_for(study, summaries(FileLedger(own.ledger_path).entries()), own.settings.limits)
-        for name, own in read_clients(folder).items()
-    }
-
-
-def _check_as_json(checked: "Readiness") -> dict[str, Any]:
-    return {
-        "ready": checked.is_ready,
-        "problems": checked.problems,
-        "differences": checked.differences,
-        "clients": {
-            name: {
-                "rows": found.data.n_rows if found.data else None,
-                "problems": found.problems,
-                "rules": found.rules,
-                "takes_part": found.takes_part,
-                "cautions": found.cautions,
-                "refusals": [{"query": q, "code": c} for q, c in checked.refusals[name]],
-                "support": _support_as_json(found),
-                "outcomes_missing": found.attrition.lost if found.attrition else {},
-            }
-            for name, found in checked.clients.items()
-        },
-    }
-
-
-def _support_as_json(found: "Examined") -> dict[str, Any]:
-    if found.overlap is None:
-        return {}
-    return {
-        action: {"rows": int(n), "effective_rows": float(effective), "share_below_floor": float(b)}
-        for action, n, effective, b in zip(
-            found.overlap.action_names,
-            found.overlap.rows,
-            found.overlap.effective_rows,
-            found.overlap.share_below_floor,
-            strict=True,
-        )
-    }
 
 
 def preview(
@@ -201,7 +149,7 @@ def preview(
     rows = here.pinned(agreed, here.rows_for(agreed), rehearsing=True)
     leaving = rehearse(agreed, here, rows)
     if as_json:
-        say_json([_leaving_as_json(left) for left in leaving])
+        say_json([left.as_json() for left in leaving])
         return
     typer.echo(f"{contract_of(agreed)}\n")
     if not agreed.privacy:
@@ -215,7 +163,7 @@ def preview(
                 "from all rows" if last else f"under split {split} of {agreed.evaluation.splits}"
             )
             typer.echo(f"═══ once more, {again}\n")
-        typer.echo(_leaving_as_text(left, brief=brief))
+        typer.echo(left.in_words(brief=brief))
     if brief and agreed.terms:
         found = " what screening finds;" * (not agreed.is_screened)
         typer.echo(f"Terms: {', '.join(agreed.terms.names)};{found} and an intercept.\n")
@@ -254,52 +202,38 @@ def preview(
         )
 
 
-def _leaving_as_json(left: "Leaving") -> dict[str, Any]:
-    return {
-        "split": left.split,
-        "query": left.query,
-        "answer": left.answer,
-        "refusal": left.refusal or None,
-        "bytes": left.n_bytes,
-        **left.scalars,
-        **{
-            part.name: {"axes": part.axes, "labels": part.labels, "numbers": part.numbers}
-            | ({} if part.noise is None else {"noise": part.noise})
-            for part in left.parts
-        },
-    }
+def cost(
+    study: StudyPath = Path("study.toml"),
+    *,
+    clients: Annotated[
+        int, typer.Option("--clients", min=2, help="the number of clients to plan for")
+    ] = 1000,
+    rows: Annotated[
+        int, typer.Option(min=10, max=1_000_000, help="the number of rows of each client")
+    ] = 1000,
+    dropout: Annotated[
+        float, typer.Option(help="the share of clients that never answer; under masks, in each sum")
+    ] = 0.0,
+    group: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="clients that speak to one aggregator; default: all speak to the server"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many bytes, trips and seconds a run takes; rehearses with made-up rows."""
+    from fedopl.engines.plan_cost import plan_cost
+    from fedopl.study.study_file import read_study
 
-
-def _leaving_as_text(left: "Leaving", *, brief: bool) -> str:
-    if left.refusal:
-        from fedopl.messages.refusal import in_words
-
-        return f"── {left.query} → refused ({left.refusal}): {in_words(left.refusal).why}\n"
-    lines = [f"── {left.query} → {left.answer}, {left.n_bytes:,} bytes"]
-    lines += [f"   {name} = {value:g}" for name, value in left.scalars.items()]
-    for part in left.parts:
-        noise = "" if part.noise is None else f", noise ± {part.noise:.3g}"
-        lines.append(f"   {part.name}: {' × '.join(part.axes)} {part.numbers.shape}{noise}")
-        lines += [] if brief else [_numbers_as_text(part)]
-    return "\n".join(lines) + "\n"
-
-
-def _numbers_as_text(part: "FieldInWords") -> str:
-    """A table of the last two axes for each position on the other axes, with labels."""
-    import numpy as np
-
-    from fedopl.base.tables import text_tables
-
-    *outer, columns = part.labels
-    if not outer:
-        return text_tables(columns, [[f"{number:.6g}" for number in part.numbers]], 0)
-    rows = outer.pop()
-    tables = []
-    for place in np.ndindex(*part.numbers.shape[:-2]):
-        title = ", ".join(labels[k] for labels, k in zip(outer, place, strict=True))
-        body = [
-            [row, *(f"{number:.6g}" for number in line)]
-            for row, line in zip(rows, part.numbers[place], strict=True)
-        ]
-        tables.append(text_tables([title, *columns], body))
-    return "\n\n".join(tables)
+    agreed, _ = read_study(study)
+    try:
+        plan = plan_cost(agreed, clients=clients, rows=rows, dropout=dropout, group=group)
+    except OptionError as error:
+        # The error, in which arguments of Python are called as the command calls them.
+        is_option = str(error).partition(":")[0] in ("clients", "rows", "dropout", "group")
+        raise OptionError(f"--{error}" if is_option else str(error)) from None
+    if as_json:
+        say_json(asdict(plan) | {"stops": plan.stops, "refused": plan.refused})
+    else:
+        typer.echo(str(plan))

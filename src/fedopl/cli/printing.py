@@ -1,12 +1,14 @@
-"""How verbs print: results to standard output, everything else to standard error."""
+"""How verbs print, and end: results to standard output, everything else to standard error."""
 
 import json
 import math
 import shlex
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import typer
@@ -41,6 +43,17 @@ def resumable(*command: str | Path) -> Iterator[None]:
         again = shlex.join(["fedopl", *map(str, command)])
         typer.echo(f"fedopl: stopped; the answers so far are kept. To continue: {again}", err=True)
         raise typer.Exit(130) from None
+
+
+def stop_when_told() -> None:
+    """Let SIGTERM, or a closed terminal, end the command with its usual cleaning up."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # Windows has only SIGTERM
+            signal.signal(getattr(signal, name), _stop)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _plain(content: Any) -> Any:

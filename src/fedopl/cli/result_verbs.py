@@ -1,4 +1,4 @@
-"""Verbs for the results of a run: its report and its policy."""
+"""Verbs for the results of a run: its report, its policy, and what a budget buys."""
 
 import sys
 from pathlib import Path
@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from fedopl.base.errors import OptionError
 from fedopl.cli.arguments import AsJson, ClientHere, ClientPath, PolicyPath, RunFolder, Shared
 from fedopl.cli.printing import say_json, say_paths
-from fedopl.cli.run_summary import rows_as_json
-from fedopl.cli.saved_policy import policy_here, policy_to_explain
 
 
 def report(
@@ -79,6 +78,7 @@ def personal(run: RunFolder, client: ClientPath, *, as_json: AsJson = False) -> 
 
     For runs with differential privacy: these numbers have no noise, and are for the client alone.
     """
+    from fedopl.cli.run_summary import rows_as_json
     from fedopl.client.client_file import read_client
     from fedopl.engines.home_policies import policy_at_home
     from fedopl.engines.runs import load_run
@@ -105,6 +105,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say in words what drives a policy's decisions; a tree is drawn."""
+    from fedopl.cli.saved_policy import policy_to_explain
     from fedopl.report.sections.decisions import explainer_of
     from fedopl.report.words.permission_words import permission_sentences
 
@@ -171,7 +172,7 @@ def decide(
     as_json: AsJson = False,
 ) -> None:
     """Add the action to take to every row of a table, however long it is."""
-    from fedopl.cli.saved_policy import affordable_by, ranking_of
+    from fedopl.cli.saved_policy import affordable_by, policy_here, ranking_of
     from fedopl.client.apply_policy import decide_table
 
     ranking = None
@@ -218,3 +219,92 @@ def decide(
 def _tell_rows(n_rows: int) -> None:
     if sys.stderr.isatty():
         typer.echo(f"\r{n_rows:,} rows decided ", nl=False, err=True)
+
+
+def export(
+    policy: PolicyPath,
+    *,
+    to: Annotated[
+        Literal["sql", "python", "excel", "onnx"],
+        typer.Option(help="the format or language to write"),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="where to write; default: policy.sql, .py, .xlsx or .onnx beside it"),
+    ] = None,
+    column: Annotated[str, typer.Option(help="name of the column of actions")] = "action",
+    table: Annotated[
+        str | None, typer.Option(help="name of the table in SQL; default: rows")
+    ] = None,
+    client: ClientHere = None,
+    shared: Shared = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a policy for a database, for Python alone, a spreadsheet or an ONNX runtime."""
+    from fedopl.cli.saved_policy import policy_here
+    from fedopl.policies.export.export_file import LANGUAGES
+
+    if table is not None and to != "sql":
+        raise OptionError(f"--table: only SQL names a table; leave it out with --to {to}")
+    found, settings = policy_here(policy, client, shared=shared)
+    folder = policy if policy.is_dir() else policy.parent
+    written = found.export(
+        out or folder / f"policy{LANGUAGES[to].ending}",
+        to,
+        column=column,
+        table=table or "rows",
+        columns=settings.columns if settings else None,
+        labels=settings.labels if settings else None,
+    )
+    say_paths([written], as_json=as_json)
+
+
+def budget(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of a study with a budget")],
+    *,
+    most: Annotated[
+        float | None,
+        typer.Option(help="the mean cost of a decision, or the share; default: the study's"),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="for this client alone; default: for all clients together")
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="confidence with which it holds, 0.5 to below 1; default: the study's"),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="write the policy at that price to this file")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a policy gains and spends with another budget, and write it; asks no client."""
+    from fedopl.base.labels import GLOBAL
+    from fedopl.engines.runs import load_run
+    from fedopl.results.spending.budget_words import point_as_json, point_in_words
+
+    found = load_run(run)
+    plan = found.study.budget
+    if plan is None:
+        raise OptionError(
+            f"{run}: its study has no budget, so no client reported what its policy spends"
+        )
+    if found.in_doubt:
+        raise OptionError(
+            f"{run}: {found.in_doubt}, so nothing is claimed about what a budget buys"
+        )
+    limit = plan.limit if most is None else most
+    point = found.at_budget(limit, client or GLOBAL, confidence=confidence)
+    if save and point.policy is None:
+        raise OptionError(
+            f"{run}: '{point.candidate}' is a candidate that this run does not store; use the "
+            "file that the study names"
+        )
+    if save and point.policy:
+        point.policy.save(save)
+    if as_json:
+        say_json(point_as_json(point) | ({"policy": str(save)} if save else {}))
+        return
+    typer.echo(point_in_words(found, point))
+    if save:
+        typer.echo(f"The policy is {save}")

@@ -1,36 +1,72 @@
-"""The summary of a finished run, for people or as JSON."""
+"""The summary of a finished run, for people or as JSON, and that of the demo.
+
+Verbs import this file when they are called, as its imports are slow.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from fedopl.analysis.three_ways import LEVEL, three_ways
+from fedopl.base.labels import GLOBAL
 from fedopl.cli.printing import say_json
+from fedopl.client.client_file import read_clients
+from fedopl.client.disclosure.ledger import FileLedger
+from fedopl.live.run_page import RunPage
+from fedopl.messages.refusal import in_words
+from fedopl.report.at_target import target_cautions
+from fedopl.report.explain.hardly_tried import not_identified, not_identified_cautions
+from fedopl.report.explain.learning_words import (
+    caution_words,
+    limited_weights,
+    limited_words,
+    noise_as_json,
+    noise_words,
+)
+from fedopl.report.fit_cautions import fit_cautions
+from fedopl.report.moved_by_split import decided, moved_in_words, movements
+from fedopl.report.page import write_report
+from fedopl.report.parts import Caution
+from fedopl.report.recommending import recommend
+from fedopl.report.sections.resting_on_clients import reliance_cautions
+from fedopl.report.words.numbers import Span, listed, size
+from fedopl.report.words.permission_words import arm_sentences
+from fedopl.results.model_doubts import clients_in_doubt
+from fedopl.results.record import Record
+from fedopl.results.spending.budget_words import point_as_json
+from fedopl.results.value_tables import LOCAL, GainTable, PolicyTable, ValueTable
+from fedopl.study.spending.cost_plan import net_words
 
-if TYPE_CHECKING:
-    from fedopl.report.parts import Caution
-    from fedopl.report.recommending import Recommendation
-    from fedopl.results.record import Record
-    from fedopl.results.value_tables import PolicyTable
+# The cautions about models, terms, single clients and guesses; the report has all others.
+_CAUTIONS = (fit_cautions, target_cautions, reliance_cautions, not_identified_cautions)
 
 
-def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
+def report_run(
+    finished: Record, folder: Path, *, as_json: bool, page: RunPage | None = None
+) -> None:
+    """Write the report into the run's folder, print the summary, and show the report on a page."""
+    report = write_report(finished, folder / "report.html")
+    say_run(finished, report, as_json=as_json)
+    if page is not None:
+        page.finish(report.read_text(encoding="utf-8"))
+
+
+def say_run(finished: Record, report: Path | None, *, as_json: bool) -> None:
     """Print the verdict, the tables, who did not answer and why, and where the report is."""
     if as_json:
         say_json(_as_json(finished) | ({"report": str(report)} if report else {}))
         return
-    typer.echo(f"{_recommendation(finished).sentence}\n")
+    typer.echo(f"{recommend(finished).sentence}\n")
     typer.echo(str(finished))
-    for sentence in _moved_by_split(finished):
+    for sentence in moved_in_words(finished):
         typer.echo(f"\n{sentence}")
     typer.echo(_refusals(finished))
     for sentence in _how_learned(finished):
         typer.echo(f"{sentence}\n")
     for caution in _cautions(finished):
         typer.echo(f"{caution.title}. {caution.what} {caution.advice}\n")
-    from fedopl.study.spending.cost_plan import net_words
-
     table = finished.study.table
     if table and table.direction == "lower":
         typer.echo(
@@ -41,51 +77,21 @@ def say_run(finished: "Record", report: Path | None, *, as_json: bool) -> None:
         typer.echo(f"The report is {report}")
 
 
-def _recommendation(finished: "Record") -> "Recommendation":
-    from fedopl.report.recommending import recommend
-
-    return recommend(finished)
+def _cautions(finished: Record) -> list[Caution]:
+    return [caution for found_by in _CAUTIONS for caution in found_by(finished)]
 
 
-def _cautions(finished: "Record") -> list["Caution"]:
-    """The cautions about models, terms, single clients and guesses; the report has all others."""
-    from fedopl.report.at_target import target_cautions
-    from fedopl.report.explain.hardly_tried import not_identified_cautions
-    from fedopl.report.fit_cautions import fit_cautions
-    from fedopl.report.sections.resting_on_clients import reliance_cautions
-
-    told = (
-        fit_cautions,
-        target_cautions,
-        reliance_cautions,
-        not_identified_cautions,
-    )
-    return [caution for found_by in told for caution in found_by(finished)]
-
-
-def _moved_by_split(finished: "Record") -> list[str]:
-    from fedopl.report.moved_by_split import moved_in_words
-
-    return moved_in_words(finished)
-
-
-def _how_learned(finished: "Record") -> list[str]:
+def _how_learned(finished: Record) -> list[str]:
     """Sentences on rows and clients that count less or more in learning than in values.
 
     Also on the caution of the policy.
     """
-    from fedopl.report.explain.learning_words import caution_words, limited_words, noise_words
-    from fedopl.report.words.permission_words import arm_sentences
-
     cautious, arms = caution_words(finished.policy, finished), arm_sentences(finished.study)
     said = (limited_words(finished), cautious, noise_words(finished), *arms)
     return [words for words in said if words]
 
 
-def _refusals(finished: "Record") -> str:
-    from fedopl.messages.refusal import in_words
-    from fedopl.report.words.numbers import listed
-
+def _refusals(finished: Record) -> str:
     lines = [
         f"{listed(sorted(who))} did not answer {listed(asked)} ({why}): "
         f"{in_words(why).why}. {in_words(why).remedy}"
@@ -109,16 +115,13 @@ def _refusals(finished: "Record") -> str:
     return "\n".join(["", *lines, ""] if lines else [""])
 
 
-def _as_json(finished: "Record") -> dict[str, Any]:
+def _as_json(finished: Record) -> dict[str, Any]:
     """The run as data for programs: the verdict, all values and gains, and its exchanges."""
-    from fedopl.report.explain.hardly_tried import not_identified
-    from fedopl.report.explain.learning_words import limited_weights, noise_as_json
-
     limited, unknown = limited_weights(finished), not_identified(finished)
     return {
         "study": finished.study.name,
         "digest": finished.study.before_screening.digest.hex(),
-        "recommendation": _recommendation(finished)._asdict(),
+        "recommendation": recommend(finished)._asdict(),
         "verdict": finished.verdict,
         "in_doubt": finished.in_doubt,
         "evaluation": finished.study.evaluation.kind,
@@ -153,17 +156,15 @@ def _as_json(finished: "Record") -> dict[str, Any]:
     }
 
 
-def _valued_on_all(finished: "Record") -> list[str]:
+def _valued_on_all(finished: Record) -> list[str]:
     """The policies of `values` and `improvements` that all rows value; others, held-out ones."""
-    names = dict.fromkeys(row.policy for row in finished.values.rows)
+    names = dict.fromkeys(row.policy for row in finished.values)
     is_all = finished.study.evaluation.is_cross_fitted
     return [name for name in names if is_all or name in finished.valued_on_all]
 
 
-def _membership(finished: "Record") -> dict[str, Any]:
+def _membership(finished: Record) -> dict[str, Any]:
     """Who joined or left after the run, and the clients' values of the new policy."""
-    from fedopl.results.value_tables import GainTable, ValueTable
-
     membership = finished.membership
     if membership is None:
         return {}
@@ -179,7 +180,7 @@ def _membership(finished: "Record") -> dict[str, Any]:
     }
 
 
-def _guardrails(finished: "Record") -> list[dict[str, Any]]:
+def _guardrails(finished: Record) -> list[dict[str, Any]]:
     """Each guardrail in words, and the effect of each policy on its outcome."""
     return [
         {
@@ -204,10 +205,8 @@ def _guardrails(finished: "Record") -> list[dict[str, Any]]:
     ]
 
 
-def _target(finished: "Record") -> dict[str, Any]:
+def _target(finished: Record) -> dict[str, Any]:
     """The value of the policy at a site without outcomes, and the evidence for it."""
-    from dataclasses import asdict
-
     found = finished.target
     assert found is not None  # noqa: S101  (the caller has checked)
     claimed = {} if finished.in_doubt else {"values": found.values, "gains": found.gains}
@@ -219,10 +218,8 @@ def _target(finished: "Record") -> dict[str, Any]:
     return {**asdict(found), **({"gain": None} if finished.in_doubt else {}), **told}
 
 
-def _budget(finished: "Record") -> dict[str, Any] | None:
+def _budget(finished: Record) -> dict[str, Any] | None:
     """What the policy gains and spends within its budget; None without a budget, or if in doubt."""
-    from fedopl.results.spending.budget_words import point_as_json
-
     if finished.curve is None or finished.in_doubt:
         return None
     done = finished.curve.done()[1].value
@@ -230,9 +227,8 @@ def _budget(finished: "Record") -> dict[str, Any] | None:
     return point_as_json(finished.within_budget()) | about
 
 
-def _splits(finished: "Record") -> dict[str, Any]:
+def _splits(finished: Record) -> dict[str, Any]:
     """The number of splits, and the learned policy's gains under each split and combined."""
-    from fedopl.report.moved_by_split import decided, movements
 
     def said(row: Any) -> dict[str, Any]:
         says = None if finished.in_doubt else decided(row)
@@ -253,7 +249,7 @@ def _splits(finished: "Record") -> dict[str, Any]:
     }
 
 
-def rows_as_json(table: "PolicyTable", *names: str) -> list[dict[str, Any]]:
+def rows_as_json(table: PolicyTable, *names: str) -> list[dict[str, Any]]:
     """Each row of the table with these further fields, its estimate, and the estimate's groups."""
     return [
         {
@@ -265,3 +261,66 @@ def rows_as_json(table: "PolicyTable", *names: str) -> list[dict[str, Any]]:
         }
         for row, n_groups in zip(table, table.groups_by_row(), strict=True)
     ]
+
+
+def say_demo(finished: Record, clients: Path, folder: Path) -> None:
+    """Write the report, and print the demo's gain, that over learning alone, and what left."""
+    report = write_report(finished, folder / "report.html")
+    typer.echo(f"Together: {finished.verdict}\n")
+    typer.echo(f"Over learning alone: {_over_alone(finished)}\n")
+    typer.echo(f"What left: {_left(finished, clients)}\n")
+    typer.echo(f"The report is {report}")
+
+
+def _over_alone(finished: Record) -> str:
+    """Each client's gain from the shared policy over its own, in words.
+
+    Also names the clients whose personal policy is best, as the report and `diagnose` judge it.
+    """
+    rows = [row for row in finished.gains.rows if row.against == LOCAL and row.client != GLOBAL]
+    if finished.study.privacy and finished.study.privacy.is_secure and not rows:
+        return "not known, since the server reads no numbers of a single client."
+    if finished.in_doubt or not rows:
+        return "it is not known."
+    shared = ", ".join(
+        f"{row.client} {_plus(gain)}{gain.number} ({gain.interval})"
+        for row, gain in ((row, Span.of(row.estimate)) for row in rows)
+    )
+    best = [
+        (ways.client, Span.of(ways.personal_over_shared, LEVEL))
+        for ways in three_ways(finished, clients_in_doubt(finished)).values()
+        if ways.decision == "personal"
+    ]
+    personal = [
+        f"{name} does better with its personal policy, {_plus(gain)}{gain} over the shared one"
+        for name, gain in best
+    ]
+    return "; ".join([f"{shared} (95 % intervals)", *personal]) + "."
+
+
+def _plus(gain: Span) -> str:
+    return "+" if gain.value > 0 and not gain.is_nothing else ""
+
+
+def _left(finished: Record, clients: Path) -> str:
+    """How many answers and numbers left each client in this study, by the clients' ledgers."""
+    study = finished.study.before_screening.digest.hex()
+    ledgers = [
+        [entry for entry in FileLedger(own.ledger_path).entries() if entry.counts_for == study]
+        for own in read_clients(clients).values()
+    ]
+    answers = [len(entries) for entries in ledgers]
+    numbers = [sum(entry.n_numbers for entry in entries) for entries in ledgers]
+    n_bytes = [sum(entry.n_bytes for entry in entries) for entries in ledgers]
+    privacy = finished.study.privacy
+    noise = f", with noise (ε = {privacy.epsilon:g})" if privacy else ""
+    masks = ", under masks" if privacy and privacy.is_secure else ""
+    return (
+        f"no row; from each client {_between(answers)} answers with {_between(numbers)} numbers "
+        f"in all, {size(max(n_bytes))} at most{noise}{masks}. `fedopl ledger` shows each."
+    )
+
+
+def _between(counts: list[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

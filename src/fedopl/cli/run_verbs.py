@@ -1,22 +1,26 @@
-"""Verbs that learn: demo, run, evaluate."""
+"""Verbs that learn: demo, run, evaluate, and join and leave for clients that come after a run."""
 
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from fedopl.base.errors import OptionError
-from fedopl.cli.arguments import AsJson, ClientsFolder, Resume, StudyOption, StudyPath, Threads
-from fedopl.cli.demo_summary import say_demo
-from fedopl.cli.live import watched
+from fedopl.cli.arguments import (
+    AsJson,
+    ClientPath,
+    ClientsFolder,
+    Port,
+    Resume,
+    RunFolder,
+    Serve,
+    StudyOption,
+    StudyPath,
+    Threads,
+)
 from fedopl.cli.printing import note, resumable
-from fedopl.cli.run_summary import say_run
-from fedopl.cli.serving import Port, Serve, serving_run, watch_of
-
-if TYPE_CHECKING:
-    from fedopl.engines.run import Watch
-    from fedopl.results.record import Record
 
 
 def demo(
@@ -36,7 +40,10 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Write a complete example, run it, and name the report."""
+    from fedopl.cli.following import watched
+    from fedopl.cli.run_summary import report_run, say_demo
     from fedopl.demo.writing import write_demo
+    from fedopl.engines.run import run as run_folders
 
     if private and data != "hospitals":
         raise OptionError(
@@ -45,12 +52,14 @@ def demo(
     folder = folder or Path("fedopl-demo-private" if private else "fedopl-demo")
     study = write_demo(folder, "private-hospitals" if private else data)
     note(f"The example is in {folder}: {study}, and a folder for each client.")
-    # With `resume`, the demo can be called again in the same folder.
-    finished, report = _learn(study, folder / "clients", folder / "run", resume=True)
-    if data == "hospitals" and not as_json:
-        say_demo(finished, folder / "clients", report)
-    else:
-        say_run(finished, report, as_json=as_json)
+    clients, out = folder / "clients", folder / "run"
+    with _resumable(study, clients, out):
+        # With `resume`, the demo can be called again in the same folder.
+        finished = run_folders(study, clients, out=out, resume=True, watch=watched)
+        if data == "hospitals" and not as_json:
+            say_demo(finished, clients, out)
+        else:
+            report_run(finished, out, as_json=as_json)
 
 
 def run(
@@ -67,34 +76,20 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Learn one policy from everybody's data, value it, and write a report."""
-    folder = out or default_folder(study)
-    with serving_run(study, serve=serve, port=port) as page:
-        finished, report = _learn(
-            study, clients, folder, resume=resume, threads=threads, watch=watch_of(page)
-        )
-        say_run(finished, report, as_json=as_json)
-        if page is not None:
-            page.finish(report.read_text(encoding="utf-8"))
-
-
-def _learn(
-    study: Path,
-    clients: Path,
-    folder: Path,
-    *,
-    resume: bool,
-    threads: int = 1,
-    watch: "Watch" = watched,
-) -> tuple["Record", Path]:
-    """Run the study; return the finished run and the path of its report."""
+    from fedopl.cli.following import serving_run, watch_of
+    from fedopl.cli.run_summary import report_run
     from fedopl.engines.run import run as run_folders
-    from fedopl.report.page import write_report
 
-    with resumable("run", study, "--clients", clients, "--out", folder, "--resume"):
+    folder = out or default_folder(study)
+    with serving_run(study, serve=serve, port=port) as page, _resumable(study, clients, folder):
         finished = run_folders(
-            study, clients, out=folder, resume=resume, threads=threads, watch=watch
+            study, clients, out=folder, resume=resume, threads=threads, watch=watch_of(page)
         )
-        return finished, write_report(finished, folder / "report.html")
+        report_run(finished, folder, as_json=as_json, page=page)
+
+
+def _resumable(study: Path, clients: Path, folder: Path) -> AbstractContextManager[None]:
+    return resumable("run", study, "--clients", clients, "--out", folder, "--resume")
 
 
 def default_folder(study: Path) -> Path:
@@ -120,6 +115,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Value saved policies on rows that they were not learned from, as paired differences."""
+    from fedopl.cli.following import watched
+    from fedopl.cli.run_summary import say_run
     from fedopl.engines.run import evaluate as evaluate_folders
     from fedopl.policies.kinds import load_policy
 
@@ -156,3 +153,39 @@ def _note_other_studies(policies: list[Path], study: Path) -> None:
                 "the rows that value it here. It may then look better than it is",
                 err=True,
             )
+
+
+def join(
+    run: RunFolder,
+    client: ClientPath,
+    *,
+    share: Annotated[
+        float | None,
+        typer.Option(help="of the mixture, where that gives every client a share"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="the new run's folder; default: RUN+CLIENT")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a client to a finished run; it alone is asked, and the policy is solved again."""
+    from fedopl.cli.run_summary import report_run
+    from fedopl.engines.join_and_leave import join_folder
+
+    report_run(*join_folder(run, client, share=share, out=out), as_json=as_json)
+
+
+def leave(
+    run: RunFolder,
+    client: Annotated[str, typer.Argument(metavar="CLIENT", help="the name of a client in it")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="the new run's folder; default: RUN-CLIENT")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a client out of a finished run; solves the policy again and asks no client."""
+    from fedopl.cli.run_summary import report_run
+    from fedopl.engines.join_and_leave import leave_folder
+
+    report_run(*leave_folder(run, client, out=out), as_json=as_json)

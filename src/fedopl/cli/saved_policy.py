@@ -1,27 +1,31 @@
-"""Finds the policy that a verb works on: a saved policy, or that of a finished run."""
+"""Finds the policy that a verb works on: a saved policy, or that of a finished run.
+
+Verbs import this file when they are called, as its imports are slow.
+"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:
-    from fedopl.client.client_file import Client
-    from fedopl.client.client_settings import ClientFile
-    from fedopl.client.ranked_rows import Affordable, Ranking
-    from fedopl.engines.runs import Run
-    from fedopl.policies.policy import Policy
+from fedopl.analysis.scored_policy import scored_policy
+from fedopl.base.errors import OptionError, PolicyError
+from fedopl.client.client_file import Client, read_client
+from fedopl.client.client_settings import ClientFile
+from fedopl.client.disk.personal_store import kept_personal, kept_rule
+from fedopl.client.disk.store import FolderStore
+from fedopl.client.ranked_rows import Affordable, Ranking
+from fedopl.engines.home_policies import home_policy
+from fedopl.engines.runs import Run, load_run
+from fedopl.policies.kinds import load_policy
+from fedopl.policies.policy import Policy
+from fedopl.results.files.run_folder import shared_personal
+from fedopl.study.splits import split_studies
 
 
-def policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
+def policy_and_run(path: Path) -> tuple[Policy, Run | None]:
     """The saved policy at this path, and the run if the path is a run's folder."""
-    from fedopl.base.errors import PolicyError
-    from fedopl.policies.kinds import load_policy
-
     if not path.is_dir():
         return load_policy(path), None
-    from fedopl.engines.runs import load_run
-
     run = load_run(path)
     if run.policy is None:
         raise PolicyError(f"{path}: its best candidate, {run.chosen}, is a rule in code")
@@ -29,12 +33,9 @@ def policy_and_run(path: Path) -> "tuple[Policy, Run | None]":
 
 
 def ranking_of(
-    over: str | None, places: list[str], *, fill: bool, affordable: "Affordable | None" = None
-) -> "Ranking":
+    over: str | None, places: list[str], *, fill: bool, affordable: Affordable | None = None
+) -> Ranking:
     """The ranking that these options ask for: places such as A=200, or a budget."""
-    from fedopl.base.errors import OptionError
-    from fedopl.client.ranked_rows import Ranking
-
     found: dict[str, int] = {}
     for text in places:
         action, sign, number = text.rpartition("=")
@@ -46,11 +47,8 @@ def ranking_of(
     return Ranking(over=over, places=found, fill=fill, affordable=affordable)
 
 
-def affordable_by(path: Path, most: float) -> "Affordable":
+def affordable_by(path: Path, most: float) -> Affordable:
     """A budget of `most` per decision on average, with the costs from the study of this run."""
-    from fedopl.base.errors import OptionError
-    from fedopl.client.ranked_rows import Affordable
-
     _, run = policy_and_run(path)
     if run is None:
         raise OptionError(
@@ -72,19 +70,13 @@ def policy_here(
     scored: bool = False,
     priced: bool = True,
     shared: bool = False,
-) -> "tuple[Policy, ClientFile | None]":
+) -> tuple[Policy, ClientFile | None]:
     """The policy for decisions at a client, and the client's settings if its folder is given.
 
     If `scored`, the policy's scores are the values of actions. If `priced` and the study has a
     budget, costs at the budget's price are subtracted from scores. If the client has a personal
     policy in the run, the result is that policy, unless `shared`.
     """
-    from fedopl.analysis.scored_policy import scored_policy
-    from fedopl.base.errors import OptionError
-    from fedopl.client.client_file import read_client
-    from fedopl.policies.kinds import load_policy
-    from fedopl.results.files.run_folder import shared_personal
-
     policy, run = policy_and_run(path)
     if scored and run:
         policy = scored_policy(run, priced=priced)
@@ -113,7 +105,7 @@ def policy_here(
 
 def policy_to_explain(
     path: Path, client: Path | None, *, shared: bool
-) -> "tuple[Policy, Run | None]":
+) -> tuple[Policy, Run | None]:
     """The policy for decisions at a client, and the run, if what the run says is about it."""
     policy, run = policy_and_run(path)
     if client is None:
@@ -126,7 +118,7 @@ def policy_to_explain(
     return found, run if is_measured else None
 
 
-def _why_no_personal(run: "Run", name: str) -> str:
+def _why_no_personal(run: Run, name: str) -> str:
     """Why the name of a client does not give its personal policy; empty if it can have none."""
     study = run.study
     if not (study.personalises or study.personalises_at_home):
@@ -143,15 +135,13 @@ def _why_no_personal(run: "Run", name: str) -> str:
     )
 
 
-def _personal(run: "Run", client: "Client") -> "Policy | None":
-    """The client's personal policy in this run, or None; prints which policy is used."""
-    from fedopl.base.errors import PolicyError
-    from fedopl.client.disk.personal_store import kept_personal, kept_rule
-    from fedopl.client.disk.store import FolderStore
-    from fedopl.study.splits import split_studies
+def _personal(run: Run, client: Client) -> Policy | None:
+    """The client's personal policy in this run, or None; prints which policy is used.
 
+    With differential privacy it is solved now if it was not before.
+    """
     if run.study.personalises_at_home:
-        return _personal_at_home(run, client)
+        return _said(run, client, home_policy(run, client))
     if not run.study.personalises:
         return None
     if run.membership and not run.personal:
@@ -171,14 +161,7 @@ def _personal(run: "Run", client: "Client") -> "Policy | None":
     return _said(run, client, kept_personal(store, study, client.name))
 
 
-def _personal_at_home(run: "Run", client: "Client") -> "Policy | None":
-    """The personal policy in a run with differential privacy; solved now if it was not before."""
-    from fedopl.engines.home_policies import home_policy
-
-    return _said(run, client, home_policy(run, client))
-
-
-def _said(run: "Run", client: "Client", found: "Policy | None") -> "Policy | None":
+def _said(run: Run, client: Client, found: Policy | None) -> Policy | None:
     if found is None:
         typer.echo(
             f"{client.name} has no personal policy in this run; the shared policy is used", err=True
@@ -188,7 +171,7 @@ def _said(run: "Run", client: "Client", found: "Policy | None") -> "Policy | Non
     return found
 
 
-def _say_personal(run: "Run", client: str) -> None:
+def _say_personal(run: Run, client: str) -> None:
     """Print that the personal policy decides, and whether it was surely worse than the shared."""
     typer.echo(
         f"Decided by the personal policy of {client}; --shared uses the shared policy", err=True

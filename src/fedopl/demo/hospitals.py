@@ -4,10 +4,9 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
-from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.demo.example import Example, ExampleClient, ExampleTable, own_names, renamed
-from fedopl.demo.three_hospitals import SECRET, WEST_COLUMNS, WEST_LABELS
-from fedopl.secure.keys import Identity
+from fedopl.client.disclosure.private_draws import public_key
+from fedopl.demo.example import Example, ExampleClient, ExampleTable
+from fedopl.demo.three_hospitals import SECRET, WEST_LABELS, client_of, client_with_own_names
 
 TREATMENTS = ("usual care", "new drug")
 SIZES = {
@@ -107,7 +106,7 @@ def hospitals(draw: int = DRAW) -> Example:
 
 def private_hospitals() -> Example:
     """The same hospitals in a study with differential privacy and secure aggregation."""
-    keys = (f'{name} = "{_public_key(name)}"\n' for name in sorted(SIZES))
+    keys = (f'{name} = "{public_key(name, SECRET)}"\n' for name in sorted(SIZES))
     clients = {name: _hospital(name, DRAW) for name in SIZES}
     return Example(study=PRIVATE_STUDY + "".join(keys), clients=clients)
 
@@ -115,26 +114,10 @@ def private_hospitals() -> Example:
 def _hospital(name: str, draw: int) -> ExampleClient:
     file_name = "discharges.parquet" if name == "south" else "discharges.csv"
     about = _ABOUT.get(name, f"{name.capitalize()}: a small hospital that tossed coins.")
-    settings = f"""\
-# {about}
-# Made-up rows need no secret: so everybody who tries this gets the same results.
-secret = "{SECRET}"
-
-[data]
-file = "{file_name}"
-"""
     rows = patients(name, draw)
     if name == "west":
-        return ExampleClient(
-            settings=settings + own_names(WEST_COLUMNS, _LABELS),
-            file_name=file_name,
-            rows=renamed(rows, WEST_COLUMNS, _LABELS),
-        )
-    return ExampleClient(settings=settings, file_name=file_name, rows=rows)
-
-
-def _public_key(name: str) -> str:
-    return Identity(PrivateDraws(0, name, SECRET).key).public
+        return client_with_own_names(about, file_name, rows, _LABELS)
+    return client_of(about, file_name, rows)
 
 
 def patients(hospital: str, draw: int) -> ExampleTable:

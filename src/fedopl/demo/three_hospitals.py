@@ -36,34 +36,9 @@ share = 0.3                    # of the rows are held out, and never learned fro
 values = true                  # everybody tells what policies are worth on its held-out rows
 """
 
-NORTH = f"""\
-# North: a large hospital that tossed coins. Its table is named as the study names things.
-# Made-up rows need no secret: so everybody who tries this gets the same results.
-secret = "{SECRET}"
-
-[data]
-file = "discharges.csv"
-"""
-
-SOUTH = f"""\
-# South: gave the new drug mostly to the severely ill, so its raw averages mislead.
-# Made-up rows need no secret: so everybody who tries this gets the same results.
-secret = "{SECRET}"
-
-[data]
-file = "discharges.parquet"
-
+SOUTH_LIMITS = """
 [limits]
 minimum_cell = 10              # more careful than the default
-"""
-
-THREE_WEST = f"""\
-# West: small, with older patients, and with names of its own for everything.
-# Made-up rows need no secret: so everybody who tries this gets the same results.
-secret = "{SECRET}"
-
-[data]
-file = "export.csv"
 """
 WEST_COLUMNS = {
     "age": "age_years",
@@ -82,18 +57,40 @@ WEST_LABELS = {
 def three_hospitals() -> Example:
     """The study, and each hospital's rows."""
     north, south, west = (_discharges(name) for name in THREE_SIZES)
+    usual = (
+        "North: a large hospital that tossed coins. Its table is named as the study names things."
+    )
+    leaning = "South: gave the new drug mostly to the severely ill, so its raw averages mislead."
+    own = "West: small, with older patients, and with names of its own for everything."
     return Example(
         study=THREE_STUDY,
         clients={
-            "north": ExampleClient(settings=NORTH, file_name="discharges.csv", rows=north),
-            "south": ExampleClient(settings=SOUTH, file_name="discharges.parquet", rows=south),
-            "west": ExampleClient(
-                settings=THREE_WEST + own_names(WEST_COLUMNS, WEST_LABELS),
-                file_name="export.csv",
-                rows=renamed(west, WEST_COLUMNS, WEST_LABELS),
-            ),
+            "north": client_of(usual, "discharges.csv", north),
+            "south": client_of(leaning, "discharges.parquet", south, more=SOUTH_LIMITS),
+            "west": client_with_own_names(own, "export.csv", west, WEST_LABELS),
         },
     )
+
+
+def client_of(about: str, file_name: str, rows: ExampleTable, *, more: str = "") -> ExampleClient:
+    """A hospital's folder: its rows, and settings that end with `more`."""
+    settings = f"""\
+# {about}
+# Made-up rows need no secret: so everybody who tries this gets the same results.
+secret = "{SECRET}"
+
+[data]
+file = "{file_name}"
+"""
+    return ExampleClient(settings=settings + more, file_name=file_name, rows=rows)
+
+
+def client_with_own_names(
+    about: str, file_name: str, rows: ExampleTable, labels: dict[str, dict[str, str]]
+) -> ExampleClient:
+    """The same of a hospital with names of its own for columns and labels."""
+    own = renamed(rows, WEST_COLUMNS, labels)
+    return client_of(about, file_name, own, more=own_names(WEST_COLUMNS, labels))
 
 
 def _discharges(hospital: str) -> ExampleTable:

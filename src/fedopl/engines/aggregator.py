@@ -25,7 +25,7 @@ from fedopl.messages.message import Message, Query
 from fedopl.messages.pooling import pooled_answer, why_not_pooled
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
-from fedopl.server.exchange.answer_reader import AnswerReader
+from fedopl.server.exchange.answers import AnswerReader
 from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.outlying_steps import outlying_steps
 from fedopl.server.exchange.replies import Replies, ReplyPart

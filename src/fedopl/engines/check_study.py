@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,27 @@ class Readiness:
             parts.append("Problems with all together:\n" + _marked(self.problems, "✗"))
         return "\n\n".join([*parts, READY if self.is_ready else NOT_READY])
 
+    def as_json(self) -> dict[str, Any]:
+        """The result as JSON data, for programs."""
+        return {
+            "ready": self.is_ready,
+            "problems": self.problems,
+            "differences": self.differences,
+            "clients": {
+                name: {
+                    "rows": found.data.n_rows if found.data else None,
+                    "problems": found.problems,
+                    "rules": found.rules,
+                    "takes_part": found.takes_part,
+                    "cautions": found.cautions,
+                    "refusals": [{"query": q, "code": c} for q, c in self.refusals[name]],
+                    "support": _support_as_json(found),
+                    "outcomes_missing": found.attrition.lost if found.attrition else {},
+                }
+                for name, found in self.clients.items()
+            },
+        }
+
     def _repr_html_(self) -> str:
         return html_text(str(self))
 
@@ -100,6 +122,21 @@ class Readiness:
             _marked((*found.cautions, *refusals), "!"),
         ]
         return "\n".join(part for part in parts if part)
+
+
+def _support_as_json(found: Examined) -> dict[str, Any]:
+    if found.overlap is None:
+        return {}
+    return {
+        action: {"rows": int(n), "effective_rows": float(effective), "share_below_floor": float(b)}
+        for action, n, effective, b in zip(
+            found.overlap.action_names,
+            found.overlap.rows,
+            found.overlap.effective_rows,
+            found.overlap.share_below_floor,
+            strict=True,
+        )
+    }
 
 
 READY = "Ready: the study can run with these clients."

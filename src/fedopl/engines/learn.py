@@ -1,31 +1,39 @@
 """`learn`: runs a study in one call, with all clients' rows in this process."""
 
+import math
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any, cast
 
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
-from fedopl.client.disclosure.limits import as_limits
+from fedopl.client.disclosure.limits import Limits, as_limits
+from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
+from fedopl.client.rows.row_keys import content_order
 from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.engines.aggregator import check_aggregators
-from fedopl.engines.basis_for_rows import basis_for, may_bend
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.regions import aggregators_in, members_of, sizes_of
 from fedopl.engines.run_in_memory import Running, run_in_memory, secret_for_noise, with_keys
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
 from fedopl.policies.policy import Policy
+from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
 from fedopl.study.personal_plan import why_not_personal
 from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.private_setting import most_terms
+from fedopl.study.private.private_units import likely_values
 from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
@@ -250,3 +258,56 @@ def _check_target(
             f"candidates: {quoted(rules)} is a function, which the target does not have; give a "
             "saved policy instead, or leave the target out"
         )
+
+
+MOST_ASKED = 100  # clients whose rows are used to choose knots
+IN_A_ROW = 100  # neighbouring rows that are read at once for knots
+
+
+def may_bend(study: Study) -> bool:
+    """Whether `basis="auto"` adds terms for non-linear effects.
+
+    With differential privacy, a tree's tables or candidates' scores already show non-linear
+    effects. More terms in the outcome models would only add noise.
+    """
+    return study.can_bend and (study.privacy is None or study.policy.kind == "linear")
+
+
+def basis_for(
+    clients: Mapping[str, LoggedData], kind: str, study: Study, limits: Limits
+) -> Basis | None:
+    """A basis for these rows; it is written into the study before any client is asked.
+
+    Every client must have enough rows for sums of all terms.
+    With differential privacy, the basis depends only on public ranges and sizes, not on the rows.
+    """
+    if study.privacy:
+        likely = likely_values(study.features, study.privacy.ranges)
+        learned_from = 1 - study.evaluation.share
+        sizes = [round(learned_from * own.n_rows) for own in clients.values()]
+        columns = {name: [values] for name, values in likely.items()}
+        return drafted_basis(columns, kind, most_terms(study.privacy, sizes))
+    most = math.inf
+    if math.isfinite(limits.parameter_share):
+        fewest = min(data.n_rows for data in clients.values())
+        most = fewest * (1 - study.evaluation.share) * limits.parameter_share - 1
+    names = sorted(clients)
+    some = [_spread(clients[name]) for name in names[:: -(-len(names) // MOST_ASKED)]]
+    columns = {
+        name: [contexts[:, place] for contexts in some] for place, name in enumerate(study.features)
+    }
+    plan = study.evaluation
+    may_screen = plan.splits == 1 and study.n_features <= MOST_TO_SCREEN and study.target is None
+    may_screen &= not study.aggregators
+    n_screenings = len(study.left_out) if may_screen else 0
+    return drafted_basis(columns, kind, most, n_screenings=n_screenings, seed=study.seed)
+
+
+def _spread(data: LoggedData) -> FloatArray:  # (at most MOST_SAMPLED rows, n_features)
+    """A sample of rows, whatever their order; on disk, blocks of neighbours from all parts."""
+    if data.n_rows <= MOST_SAMPLED:
+        return data.contexts[:]
+    if not data.is_on_disk:
+        return data.contexts[content_order(data)[:MOST_SAMPLED]]
+    starts = np.linspace(0, data.n_rows - IN_A_ROW, MOST_SAMPLED // IN_A_ROW).astype(int)
+    return np.concatenate([data.contexts[start : start + IN_A_ROW] for start in starts.tolist()])

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
+from fedopl.base.tables import text_table
 from fedopl.client.aggregator_file import LEAST_MEMBERS
 from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.rehearse_cost import Rehearsed, Trip, rehearse_cost
+from fedopl.report.words.numbers import plural
 from fedopl.secure.holders import is_sound
 from fedopl.secure.neighbours import MOST_WITH_ALL
 from fedopl.study.mixture import FOUND
@@ -39,7 +41,7 @@ class PartyCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The cost of a run with many clients."""
+    """The cost of a run with many clients; `print` it."""
 
     clients: int
     rows: int  # of each client
@@ -55,6 +57,9 @@ class Plan:
     rehearsed: tuple[int, int]  # clients of the rehearsals
     # Members that answer in the smallest group, and in the others; None without aggregators.
     answering: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        return _in_words(self)
 
     @property
     def stops(self) -> bool:
@@ -236,3 +241,100 @@ def _check_masks(study: Study, size: int, dropout: float) -> None:
             f"group: of {size} clients, {lacking} lacking and {colluders} colluding, the rest are "
             "too few for masks; take larger groups or a smaller --dropout (below a half)"
         )
+
+
+def _in_words(plan: Plan) -> str:
+    trips = [
+        [
+            str(place),
+            ", ".join(trip.queries),
+            in_bytes(trip.asked),
+            in_bytes(trip.answered),
+        ]
+        for place, trip in enumerate(plan.trips, start=1)
+    ]
+    parties = {"a client": plan.client}
+    if plan.aggregator:
+        parties["the aggregator of a group"] = plan.aggregator
+    one_of_many = plan.masked and plan.groups > 1
+    parties["the server of a group" if one_of_many else "the server"] = plan.server
+    costs = [_line(who, party) for who, party in parties.items()]
+    few, more = plan.rehearsed
+    return "\n".join(
+        [
+            _who(plan),
+            "",
+            text_table(["trip", "asked", "to a client", "from a client"], trips),
+            "",
+            text_table(["in the whole run", "receives", "sends", "processor seconds"], costs),
+            "",
+            _about_bytes(plan),
+            f"Seconds are estimates from rehearsals with {few} and {more} made-up clients of "
+            f"{plan.rows:,} rows, just now on this machine; waiting for a network is not counted.",
+            *_warnings(plan),
+        ]
+    )
+
+
+def _line(who: str, party: PartyCost) -> list[str]:
+    return [who, in_bytes(party.receives), in_bytes(party.sends), f"{party.seconds:,.3g}"]
+
+
+def _who(plan: Plan) -> str:
+    said = f"{plan.clients:,} clients with {plan.rows:,} rows each"
+    if plan.groups > 1:
+        said += f", in {plan.groups:,} groups of up to {plan.group:,}"
+    if plan.dropout and plan.masked:
+        said += f"; in each sum up to {plan.dropout:.3g} of a group may be lacking"
+    elif plan.dropout:
+        said += f"; a share of {plan.dropout:.3g} never answers"
+    return f"{said}. A run takes {len(plan.trips)} trips."
+
+
+def _about_bytes(plan: Plan) -> str:
+    said = "Bytes are exact: those of messages that were encoded, with what bundles add"
+    if plan.masked:
+        said += ", if nobody is lacking"
+    return (
+        f"{said}. They do not include what a transport adds. What depends on rows, such as the "
+        "leaves of a tree and how often its thresholds are counted, is that of made-up ones."
+    )
+
+
+def _warnings(plan: Plan) -> list[str]:
+    found = []
+    if plan.stops:
+        found.append(
+            f"With the study's quorum of {plan.quorum:.3g} a run with so many missing stops; "
+            "agree on a smaller one."
+        )
+    if plan.answering and plan.refused != "none":
+        found.append(_too_few_members(plan, *plan.answering))
+    if plan.masked and plan.groups > 1:
+        found.append(
+            "Under masks each group is a study of its own, with its own keys, noise and result; "
+            "nobody adds up the groups."
+        )
+    return found
+
+
+def _too_few_members(plan: Plan, in_smallest: int, in_others: int) -> str:
+    """What an aggregator of so few members refuses, and what to do."""
+    if plan.refused == "all":
+        who, n_answering = "in each group", max(in_smallest, in_others)
+        so = "so a run would stop"
+    else:
+        who, n_answering, so = "in the last group", in_smallest, "so that group takes no part"
+    return (
+        f"Only {plural(n_answering, 'member')} {who} would answer, and an aggregator releases "
+        f"nothing of fewer than {LEAST_MEMBERS} (TOO_FEW_MEMBERS), {so}. Plan larger groups, or "
+        "agree on a smaller minimum_members in aggregator.toml, with which costs are as above."
+    )
+
+
+def in_bytes(n_bytes: int) -> str:
+    """A number of bytes, in the unit that fits."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:,.{3 if n_bytes < 1000 * size else 4}g} {unit}"
+    return f"{n_bytes} B"

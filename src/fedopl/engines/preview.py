@@ -9,9 +9,10 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
+from fedopl.base.tables import text_tables
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
-from fedopl.client.disclosure.private_draws import PrivateDraws
+from fedopl.client.disclosure.private_draws import public_key
 from fedopl.client.door import Door
 from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData
@@ -29,7 +30,7 @@ from fedopl.messages.message import Axis, Message, Query, array_axes
 from fedopl.messages.private.noised_cells import SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately
 from fedopl.messages.private.residual_step import SumResiduals
-from fedopl.messages.refusal import Refusal
+from fedopl.messages.refusal import Refusal, in_words
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
@@ -41,7 +42,6 @@ from fedopl.policies.trees.grid import cell_names
 from fedopl.policies.trees.grid_rules import grid_from
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.results.round import Round
-from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.server.repeat_splits import Begun, run_splits
@@ -65,6 +65,22 @@ class FieldInWords:
     numbers: FloatArray
     noise: float | None = None  # its standard deviation, with differential privacy
 
+    def as_text(self) -> str:
+        """A table of the last two axes for each position on the other axes, with labels."""
+        *outer, columns = self.labels
+        if not outer:
+            return text_tables(columns, [[f"{number:.6g}" for number in self.numbers]], 0)
+        rows = outer.pop()
+        tables = []
+        for place in np.ndindex(*self.numbers.shape[:-2]):
+            title = ", ".join(labels[k] for labels, k in zip(outer, place, strict=True))
+            body = [
+                [row, *(f"{number:.6g}" for number in line)]
+                for row, line in zip(rows, self.numbers[place], strict=True)
+            ]
+            tables.append(text_tables([title, *columns], body))
+        return "\n\n".join(tables)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Leaving:
@@ -78,6 +94,34 @@ class Leaving:
     scalars: dict[str, float]
     n_numbers: int  # in arrays; for a symmetric matrix, one triangle
     n_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as JSON data, for programs."""
+        return {
+            "split": self.split,
+            "query": self.query,
+            "answer": self.answer,
+            "refusal": self.refusal or None,
+            "bytes": self.n_bytes,
+            **self.scalars,
+            **{
+                part.name: {"axes": part.axes, "labels": part.labels, "numbers": part.numbers}
+                | ({} if part.noise is None else {"noise": part.noise})
+                for part in self.parts
+            },
+        }
+
+    def in_words(self, *, brief: bool) -> str:
+        """The answer as text; if `brief`, only the shapes, without the numbers."""
+        if self.refusal:
+            return f"── {self.query} → refused ({self.refusal}): {in_words(self.refusal).why}\n"
+        lines = [f"── {self.query} → {self.answer}, {self.n_bytes:,} bytes"]
+        lines += [f"   {name} = {value:g}" for name, value in self.scalars.items()]
+        for part in self.parts:
+            noise = "" if part.noise is None else f", noise ± {part.noise:.3g}"
+            lines.append(f"   {part.name}: {' × '.join(part.axes)} {part.numbers.shape}{noise}")
+            lines += [] if brief else [part.as_text()]
+        return "\n".join(lines) + "\n"
 
 
 class _Listening(InProcess):
@@ -188,9 +232,7 @@ def _among_stand_ins(plan: PrivacyPlan, client: Client) -> PrivacyPlan:
     lacking = min(plan.dropouts, 1)
     others = [f"like {client.name} {place}" for place in range(1, LEAST_PARTIES + lacking)]
     secret = client.secret(rehearsing=True)
-    keys = {
-        name: Identity(PrivateDraws(0, name, secret).key).public for name in (client.name, *others)
-    }
+    keys = {name: public_key(name, secret) for name in (client.name, *others)}
     few = {"keys": keys, "colluders": min(plan.colluders, 1), "dropouts": lacking}
     return plan.model_copy(update=few)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
+from fedopl.base.restricted import Restricted
 from fedopl.client.aggregator_file import LEAST_MEMBERS, AggregatorFolder, RegionFolder
 from fedopl.client.client_file import AGGREGATOR_FILE, Client
 from fedopl.client.disclosure.ledger import FileLedger, Ledger
@@ -23,25 +24,22 @@ Nested = Mapping[str, Any]
 
 def aggregators_in(clients: Nested) -> tuple[str, ...]:
     """The names of all regions, at every depth, sorted."""
-    return tuple(sorted(_regions(clients)))
-
-
-def _regions(clients: Nested) -> Iterator[str]:
-    if isinstance(clients, ClientFactory):
-        return
-    for name, own in clients.items():
-        if isinstance(own, Mapping):
-            yield name
-            yield from _regions(own)
+    return tuple(sorted(name for name, _ in _levels(clients) if name is not None))
 
 
 def members_of(clients: Nested) -> Mapping[str, LoggedData]:
     """All clients with rows, at every depth, by name; those of a factory are still made later."""
     if isinstance(clients, ClientFactory) or not isinstance(clients, Mapping):
         return clients
-    parts = list(_parts(clients))
+    parts: list[Mapping[str, Any]] = []
+    for name, own in _levels(clients):
+        if not own and name is not None:
+            raise OptionError(f"clients: the region '{name}' has no clients")
+        if not isinstance(own, ClientFactory):
+            own = {client: rows for client, rows in own.items() if not isinstance(rows, Mapping)}
+        parts.append(own)
     times = Counter(name for part in parts for name in part)
-    times.update(_regions(clients))
+    times.update(aggregators_in(clients))
     twice = sorted(name for name, n in times.items() if n > 1)
     if twice:
         raise OptionError(
@@ -53,16 +51,13 @@ def members_of(clients: Nested) -> Mapping[str, LoggedData]:
     return {name: rows for part in parts for name, rows in part.items()}
 
 
-def _parts(clients: Nested) -> Iterator[Mapping[str, Any]]:
-    if isinstance(clients, ClientFactory):
-        yield clients
-        return
-    yield {name: own for name, own in clients.items() if not isinstance(own, Mapping)}
-    for name, own in clients.items():
-        if isinstance(own, Mapping):
-            if not own:
-                raise OptionError(f"clients: the region '{name}' has no clients")
-            yield from _parts(own)
+def _levels(clients: Nested, name: str | None = None) -> Iterator[tuple[str | None, Nested]]:
+    """All clients without a name, then the regions at every depth, by name."""
+    yield name, clients
+    if not isinstance(clients, ClientFactory):
+        for inner, own in clients.items():
+            if isinstance(own, Mapping):
+                yield from _levels(own, inner)
 
 
 def sizes_of(clients: Nested) -> dict[str, int]:
@@ -84,25 +79,17 @@ def in_regions(
 ) -> Mapping[str, Answering]:
     """Who answers the server: doors of clients, and aggregators in front of those in regions."""
     if isinstance(clients, ClientFactory):
-        return doors
-    found: dict[str, Answering] = {}
-    for name, own in clients.items():
+        return Restricted(doors, clients)
+
+    def answering(name: str, own: Any) -> Answering:
         if not isinstance(own, Mapping):
-            found[name] = doors[name]
-            continue
-        inside = (
-            SomeDoors(doors, tuple(own))
-            if isinstance(own, ClientFactory)
-            else in_regions(own, doors, study, ledger_of, minimum_members)
+            return doors[name]
+        members = InProcess(in_regions(own, doors, study, ledger_of, minimum_members))
+        return Aggregator(
+            name, study, members, minimum_members=minimum_members, ledger=ledger_of(name)
         )
-        found[name] = Aggregator(
-            name,
-            study,
-            InProcess(inside),
-            minimum_members=minimum_members,
-            ledger=ledger_of(name),
-        )
-    return found
+
+    return {name: answering(name, own) for name, own in clients.items()}
 
 
 def regions_in(parties: Mapping[str, Client | RegionFolder]) -> Iterator[RegionFolder]:
@@ -145,37 +132,20 @@ def in_folders(
     asker: str,
 ) -> dict[str, Answering]:
     """Who answers the server, by folders; each aggregator's ledger lies in its own."""
-    found: dict[str, Answering] = {}
-    for name, party in parties.items():
-        if isinstance(party, RegionFolder):
-            inside = in_folders(party.members, doors, study, name)
-            found[name] = Aggregator(
-                name,
-                study,
-                InProcess(inside),
-                minimum_members=party.settings.minimum_members,
-                ledger=FileLedger(party.ledger_path, asker),
-                store=FolderStore(party.store_path),
-            )
-        else:
-            found[name] = doors[name]
-    return found
 
+    def answering(name: str, party: Client | RegionFolder) -> Answering:
+        if not isinstance(party, RegionFolder):
+            return doors[name]
+        return Aggregator(
+            name,
+            study,
+            InProcess(in_folders(party.members, doors, study, name)),
+            minimum_members=party.settings.minimum_members,
+            ledger=FileLedger(party.ledger_path, asker),
+            store=FolderStore(party.store_path),
+        )
 
-class SomeDoors(Mapping[str, Answering]):
-    """Some of the doors, each opened when it is asked."""
-
-    def __init__(self, doors: Mapping[str, Answering], names: tuple[str, ...]) -> None:
-        self._doors, self._names = doors, names
-
-    def __getitem__(self, name: str) -> Answering:
-        return self._doors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+    return {name: answering(name, party) for name, party in parties.items()}
 
 
 def fewest_members(limits: Limits) -> int:

@@ -12,7 +12,7 @@ from fedopl.base.labels import quoted
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.packed_ledger import PackedLedgers
-from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws, kept_secret
+from fedopl.client.disclosure.private_draws import SEED_ALONE, kept_secret, public_key
 from fedopl.client.disk.store import FolderStore, Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
@@ -31,7 +31,6 @@ from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.policies.kinds import other_permissions
 from fedopl.policies.policy import Policy
 from fedopl.results.files.run_folder import writing
-from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
@@ -140,7 +139,7 @@ def _in_ledgers(ledgers: Mapping[str, Ledger]) -> str:
 
 def with_keys(privacy: PrivacyPlan, clients: Mapping[str, LoggedData], secret: str) -> PrivacyPlan:
     """The plan with keys for these clients, which are all in this process."""
-    keys = {name: Identity(PrivateDraws(0, name, secret).key).public for name in sorted(clients)}
+    keys = {name: public_key(name, secret) for name in sorted(clients)}
     return PrivacyPlan.model_validate(privacy.model_dump() | {"keys": keys})
 
 

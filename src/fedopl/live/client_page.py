@@ -8,8 +8,7 @@ from fedopl.client.client_file import Client
 from fedopl.client.disclosure.approvals import Approvals, Waiting
 from fedopl.client.disclosure.ledger import UNLOCK, Entry, FileLedger
 from fedopl.client.disclosure.lifetime import promised_in_all, summaries
-from fedopl.live.page_events import Button, PageEvents
-from fedopl.live.page_server import form_of
+from fedopl.live.page_server import Button, PageEvents, form_of
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.words.numbers import count, plural, size

@@ -1,7 +1,6 @@
 """The live page of a run: its exchanges as they happen, and in the end its report."""
 
-from fedopl.live.page_events import PageEvents
-from fedopl.live.page_server import form_of
+from fedopl.live.page_server import PageEvents, form_of
 from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.words.numbers import count, listed, plural, size

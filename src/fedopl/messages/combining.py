@@ -2,11 +2,10 @@
 
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.message import AnswerType, Message
+from fedopl.messages.message import AnswerType, Message, own_fields
 
 
 class Combination:
@@ -28,8 +27,7 @@ class PerClient(Combination):
 def combinations_of(answer: type[Message]) -> dict[str, type[Combination]]:
     """How each field of this answer combines, without the fields that every message has."""
     hints = typing.get_type_hints(answer, include_extras=True)
-    own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
-    return {name: hints[name].__metadata__[-1] for name in own}
+    return {name: hints[name].__metadata__[-1] for name in own_fields(answer)}
 
 
 def combined(answers: Mapping[str, AnswerType], weights: Mapping[str, float]) -> AnswerType:

@@ -7,7 +7,7 @@ changes its fields: it gets a successor with a new code, and `VERSION` goes up.
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -160,6 +160,12 @@ class Message:
 
 
 AnswerType = TypeVar("AnswerType", bound=Message)
+
+
+def own_fields(kind: type[Message]) -> list[str]:
+    """The fields of messages of this kind, without those that every message has."""
+    own = (field.name for field in fields(kind))
+    return [name for name in own if name not in Message.__dataclass_fields__]
 
 
 def stamped(message: AnswerType, study: bytes, exchange: int) -> AnswerType:

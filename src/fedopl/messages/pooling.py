@@ -31,7 +31,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork
-from fedopl.messages.message import AnswerType, Message
+from fedopl.messages.message import AnswerType, Message, own_fields
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
 from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.messages.trees.threshold_gains import ThresholdGains
@@ -42,16 +42,15 @@ from fedopl.study.study import Study
 PoolingRule = Callable[[Sequence[Any], FloatArray, Study], Message]
 
 
-def _enrolments(answers: Sequence[Enrolment], _shares: FloatArray, _study: Study) -> Enrolment:
-    return Enrolment(
-        clipped=sum(one.clipped for one in answers),
-        n_rows=sum(one.n_rows for one in answers),
-        rows_per_action=_added([one.rows_per_action for one in answers]),
-    )
-
-
-def _weights(answers: Sequence[TotalWeight], _shares: FloatArray, _study: Study) -> TotalWeight:
-    return TotalWeight(weight=sum(one.weight for one in answers))
+def _totals(answers: Sequence[Message], _shares: FloatArray, _study: Study) -> Message:
+    """Every field adds up; so do effective rows, since every client weighs its own rows."""
+    kind = type(answers[0])
+    by_field = {name: [getattr(one, name) for one in answers] for name in own_fields(kind)}
+    totals: dict[str, Any] = {
+        name: _added(own) if isinstance(own[0], np.ndarray) else sum(own)
+        for name, own in by_field.items()
+    }
+    return kind(**totals)
 
 
 def _score_sums(answers: Sequence[ScoreSums], shares: FloatArray, _study: Study) -> ScoreSums:
@@ -83,13 +82,10 @@ def _by_fold(
     for fold, weight in enumerate(weights):
         own = np.array([part[fold] for part in in_fold]) / (weight if weight > 0 else 1.0)
         folds.append(pooled_scores([one.of_fold(fold) for one in answers], own))
-    return ScoreSumsByFold(
-        weights=weights,
-        grams=np.stack([one.grams for one in folds]),
-        products=np.stack([one.products for one in folds]),
-        squares=np.stack([one.squares for one in folds]),
-        shares=np.stack([one.shares for one in folds]),
-    )
+    stacked: dict[str, Any] = {
+        name: np.stack([getattr(one, name) for one in folds]) for name in own_fields(ScoreSums)
+    }
+    return ScoreSumsByFold(weights=weights, **stacked)
 
 
 def _cells(answers: Sequence[CellSums], shares: FloatArray, study: Study) -> CellSums:
@@ -151,18 +147,6 @@ def _freedom(variances: FloatArray, degrees: FloatArray) -> int:
     return int(min(float(variances.sum()) ** 2 / spread * (1 + 1e-9), degrees.sum()))
 
 
-def _descriptions(
-    answers: Sequence[Description], _shares: FloatArray, _study: Study
-) -> Description:
-    """Counts add up; effective rows do, too, since every client weighs its own rows."""
-    return Description(
-        decided=_added([one.decided for one in answers]),
-        taken=_added([one.taken for one in answers]),
-        chances=_added([one.chances for one in answers]),
-        effective_rows=_added([one.effective_rows for one in answers]),
-    )
-
-
 def _leaves(answers: Sequence[LeafValues], shares: FloatArray, study: Study) -> LeafValues:
     """Members count in a leaf by their share of rows there, as clients do in a mixture."""
     inside = np.stack([s * one.likely_shares() for s, one in zip(shares, answers, strict=True)])
@@ -196,14 +180,14 @@ def _added(arrays: Sequence[FloatArray]) -> FloatArray:
 
 # Of answers with fields that have no total.
 POOLED: dict[type[Message], PoolingRule] = {
-    Enrolment: _enrolments,
-    TotalWeight: _weights,
+    Enrolment: _totals,
+    TotalWeight: _totals,
     ScoreSums: _score_sums,
     ScoreSumsByFold: _by_fold,
     CellSums: _cells,
     ThresholdGains: _gains,
     Values: _values,
-    Description: _descriptions,
+    Description: _totals,
     LeafValues: _leaves,
 }
 _OF_ONE = "it says by what one client differs from the others"

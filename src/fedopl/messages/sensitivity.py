@@ -6,13 +6,13 @@ answer fields all declare it.
 
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import largest_size
-from fedopl.messages.message import Message
+from fedopl.messages.message import Message, own_fields
 from fedopl.study.private.added_up import FARTHEST_NOISE
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
@@ -60,8 +60,7 @@ def tells_of_rows(answer: type[Message]) -> bool:
 def declared_moves(answer: type[Message]) -> dict[str, Moves | None]:
     """What each field of this answer declares; None for a field without a declaration."""
     hints = typing.get_type_hints(answer, include_extras=True)
-    own = [field.name for field in fields(answer) if field.name not in Message.__dataclass_fields__]
-    return {name: _declared(hints[name]) for name in own}
+    return {name: _declared(hints[name]) for name in own_fields(answer)}
 
 
 def _declared(hint: Any) -> Moves | None:

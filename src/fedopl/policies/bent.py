@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.export.target import Target, Term
-from fedopl.policies.linear import NEVER, LinearPolicy
+from fedopl.policies.linear import NEVER, LinearPolicy, linear_fields
 from fedopl.policies.policy import Domain
 
 
@@ -27,10 +27,7 @@ class BentPolicy(LinearPolicy):
     @classmethod
     def bending(cls, policy: LinearPolicy, knots: FloatArray, slopes: FloatArray) -> Self:
         """A linear policy whose scores go through this function."""
-        names = (policy.action_names, policy.feature_names)
-        encoding, terms, permissions = policy.encoding, policy.terms, policy.permissions
-        own = (policy.parameters, *names, encoding, terms, permissions)
-        return cls(*own, knots=knots, slopes=slopes)
+        return cls(**linear_fields(policy), knots=knots, slopes=slopes)
 
     def scores(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
         """The bent score of each action; the largest decides."""

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray
 from fedopl.policies.export.target import LARGEST_SQUARED, Target, Term
-from fedopl.policies.linear import ROWS_OF_TERMS, LinearPolicy
+from fedopl.policies.linear import ROWS_OF_TERMS, LinearPolicy, linear_fields
 from fedopl.policies.policy import Domain, checked_contexts
 
 
@@ -27,10 +27,8 @@ class CautiousPolicy(LinearPolicy):
     @classmethod
     def doubting(cls, policy: LinearPolicy, doubts: FloatArray) -> Self:
         """A linear policy with these doubts about its actions."""
-        names = (policy.action_names, policy.feature_names)
-        encoding, terms, permissions = policy.encoding, policy.terms, policy.permissions
-        doubts = doubts + 0.0  # zeros without a sign, as they are when read from a file again
-        return cls(policy.parameters, *names, encoding, terms, permissions, doubts=doubts)
+        # Adding 0 gives zeros without a sign, as they are when read from a file again.
+        return cls(**linear_fields(policy), doubts=doubts + 0.0)
 
     def on_terms_of_all_rows(self) -> Self:
         """The same policy without the terms that were found only without some fold."""

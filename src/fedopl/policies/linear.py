@@ -1,6 +1,6 @@
 """Linear policies: one score for each action; the largest score decides."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -259,6 +259,11 @@ class LinearPolicy(Policy):
     def __repr__(self) -> str:
         sizes = f"{len(self.action_names)} actions, {len(self.feature_names)} features"
         return f"{type(self).__name__}({sizes})"
+
+
+def linear_fields(policy: Policy) -> dict[str, Any]:
+    """What the policy has as a linear one, or its linear part, by name."""
+    return {field.name: getattr(policy, field.name) for field in fields(LinearPolicy)}
 
 
 def known_scores(scores: FloatArray) -> FloatArray:

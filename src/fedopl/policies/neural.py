@@ -10,7 +10,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.schema import Encoding
 from fedopl.policies.allowed.permissions import Permissions, largest_allowed
 from fedopl.policies.export.target import Target, Term
-from fedopl.policies.linear import LinearPolicy, known_scores
+from fedopl.policies.linear import LinearPolicy, known_scores, linear_fields
 from fedopl.policies.network import (
     Layer,
     Network,
@@ -51,15 +51,12 @@ class NeuralPolicy(Policy):
     @property
     def start(self) -> LinearPolicy:
         """The linear part, from which the training of the network started."""
-        names = (self.action_names, self.feature_names)
-        return LinearPolicy(self.parameters, *names, self.encoding, self.terms, self.permissions)
+        return LinearPolicy(**linear_fields(self))
 
     @classmethod
     def beside(cls, start: LinearPolicy, network: Network) -> Self:
         """A policy with this linear part and this network."""
-        names = (start.action_names, start.feature_names)
-        encoding, terms, permissions = start.encoding, start.terms, start.permissions
-        return cls(start.parameters, network, *names, encoding, terms, permissions)
+        return cls(**linear_fields(start), network=network)
 
     @property
     def hidden(self) -> tuple[int, ...]:

@@ -9,8 +9,7 @@ import numpy as np
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.learn import learn
 from fedopl.simulation.hieropo import hier_opo
-from fedopl.simulation.paper import CLIENTS, Kind, PaperWorld, Reading, paper_world
-from fedopl.simulation.worlds import Decider
+from fedopl.simulation.paper import CLIENTS, Decider, Kind, PaperWorld, Reading, paper_world
 from fedopl.study.mixture import AnyMixture, Weights, empirical, skewed
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 from fedopl.study.policy_plans import Linear

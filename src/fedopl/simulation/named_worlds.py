@@ -18,8 +18,17 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.seeds import generator_for
-from fedopl.simulation.reward_shapes import Shape, linear, smooth, steps, triples, xor
-from fedopl.simulation.shaped_worlds import N_NUMBERS, ShapedWorld, Site
+from fedopl.simulation.shaped_worlds import (
+    N_NUMBERS,
+    Shape,
+    ShapedWorld,
+    Site,
+    linear,
+    smooth,
+    steps,
+    triples,
+    xor,
+)
 
 LEAST_PROPENSITY = 0.05  # less where there are more than four actions
 
@@ -182,3 +191,41 @@ def shaped_world(name: str, seed: int = 0) -> ShapedWorld:
     if name not in SHAPED_WORLDS:
         raise OptionError(f"world: expected one of {quoted(tuple(SHAPED_WORLDS))}, came '{name}'")
     return SHAPED_WORLDS[name](seed)
+
+
+# Worlds of eight clients that are alike, differ by as much as is said, or of which one is odd.
+N_CLIENTS, N_ACTIONS = 8, 3
+SHAPES = {"linear": linear, "smooth": smooth}
+
+
+def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
+    """A world in which each client adds its own slopes to common rewards, `far` times as large."""
+    world = clients_alike(SHAPES[shape], seed, N_CLIENTS, N_ACTIONS)
+    for name in world.clients:
+        world = _adding(world, name, far)
+    return world
+
+
+def odd_world(seed: int, far: float = 1.0) -> ShapedWorld:
+    """Linear; only the first client adds slopes of its own to the common ones."""
+    world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
+    return _adding(world, world.clients[0], far)
+
+
+def saturating_world(seed: int, most: float = 0.5) -> ShapedWorld:
+    """Linear; at the first client, rewards rise with the common index up to `most`, then fall."""
+    world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
+    first = world.clients[0]
+    usual = world.sites[first].rewards
+    return changed(world, first, rewards=_bent(usual, most))
+
+
+def _adding(world: ShapedWorld, client: str, far: float) -> ShapedWorld:
+    rng = generator_for(world.seed, client=client, purpose="own slopes")
+    own, usual = linear(rng, N_ACTIONS, size=0.5 * far), world.sites[client].rewards
+    return changed(world, client, rewards=_plus(usual, own))
+
+
+def _bent(usual: Shape, most: float) -> Callable[[FloatArray], FloatArray]:
+    """Like the paper's k·sin(·/k) for the client that differs."""
+    return lambda contexts: most * np.sin(usual(contexts) / most)

@@ -10,7 +10,7 @@ under "sd", σ_c and ρ_c are 5 and 10 themselves and only ω² = 5 is a varianc
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,6 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.seeds import generator_for
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.linear import LinearPolicy
-from fedopl.simulation.worlds import Decider
 from fedopl.study.mixture import Weights
 
 Kind = Literal["homogeneous", "heterogeneous"]
@@ -28,6 +27,14 @@ Reading = Literal["variance", "sd"]
 CLIENTS = ("client 1", "client 2", "client 3")
 N_ACTIONS, N_OWN = 4, 10
 BEND = 50.0  # k in k·sin(·/k)
+
+
+class Decider(Protocol):
+    """Anything with a method `decide`."""
+
+    def decide(self, contexts: ArrayLike) -> IntArray:
+        """The code of the action to take in each context."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,7 +8,7 @@ form and read from it.
 from collections.abc import Mapping
 from typing import Any
 
-from fedopl.base.gone_keys import GONE_LIMITS
+from fedopl.base.validation import GONE_LIMITS
 from fedopl.study.policy_plans import Linear, Tree
 
 Flat = dict[str, Any]

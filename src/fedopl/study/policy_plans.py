@@ -1,7 +1,7 @@
 """The plans of a study for its policy: one plan for each kind, selected by `kind`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticKnownError
@@ -11,8 +11,10 @@ from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permission
 from fedopl.policies.tree_columns import Column, NumberColumn
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
-from fedopl.study.caution_plan import CautionPlan
 from fedopl.study.training_plans import NetworkPlan, TrainingPlan
+
+if TYPE_CHECKING:  # a study is checked by this as it is made
+    from fedopl.study.study import Study
 
 # A message has at most 1 GiB; a number has 8 bytes, and some room is left for other content.
 MOST_NUMBERS = (1 << 27) - 1024
@@ -100,6 +102,22 @@ class KindOfPlan(Checked):
     def without_candidates(self) -> Self:
         """The plan for a party without the named candidates."""
         return self
+
+
+# More standard errors than any estimate is ever wrong by.
+MOST_CAUTION = 100.0
+
+
+class CautionPlan(Checked):
+    """How much better an uncertain action has to be; part of a policy's plan."""
+
+    caution: float = Field(
+        default=0.0,
+        ge=0,
+        le=MOST_CAUTION,
+        description="how many standard errors to subtract from the score of an action, a leaf or a "
+        "candidate",
+    )
 
 
 class Linear(CautionPlan, KindOfPlan):
@@ -346,3 +364,19 @@ PolicyPlan = Annotated[
     Annotated[Linear | Tree | Finite | Neural, Field(discriminator="kind")],
     BeforeValidator(_by_kind),
 ]
+
+
+def check_caution(study: "Study") -> None:
+    """Refuse caution if no sums are released that standard errors could be computed from."""
+    if study.caution and study.privacy:
+        message = (
+            "standard errors would be computed from sums with noise, and would mean little; "
+            "set caution = 0, or agree on a study without [privacy]"
+        )
+        raise PlacedError("caution", message, ("policy", "caution"))
+    if (study.is_cautious or study.doubts_leaves) and study.nuisances.kind == "local":
+        message = (
+            "standard errors are computed from the sums that federated outcome models are fitted "
+            'from; with kind = "local" under [nuisances] there are none'
+        )
+        raise PlacedError("caution", message, ("policy", "caution"))

@@ -26,7 +26,6 @@ from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.solvers.stacked_ridge import FEWEST_FOLDS, fold_sets
 from fedopl.study.basis_check import check_basis
-from fedopl.study.caution_plan import CautionPlan, check_caution
 from fedopl.study.flat_form import flat_form, plans_of
 from fedopl.study.guardrail import Guardrail, check_guardrails
 from fedopl.study.message_sizes import check_message_sizes
@@ -43,7 +42,7 @@ from fedopl.study.plans import (
     NuisanceSetting,
     check_values,
 )
-from fedopl.study.policy_plans import Linear, PolicyPlan
+from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan, check_caution
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_check import check_private
 from fedopl.study.ranges import Ranges

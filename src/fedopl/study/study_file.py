@@ -2,15 +2,24 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from fedopl.base.date_rules import COUNTED, LABELLED, RULES_IN_WORDS, SINCE, is_date_rule
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
-from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema
+from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema, as_label
 from fedopl.base.toml_file import TomlFile
 from fedopl.base.validation import Checked, PlacedError, in_place, same_as
 from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permissions
@@ -18,13 +27,11 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.study.caution_plan import CautionPlan
-from fedopl.study.feature_spec import Feature
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
 from fedopl.study.personal_plan import PersonalPlan
 from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
-from fedopl.study.policy_plans import Linear, OracleName
+from fedopl.study.policy_plans import CautionPlan, Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
@@ -32,6 +39,58 @@ from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
 from fedopl.study.target_plan import TargetPlan
 from fedopl.study.training_plans import NetworkPlan, TrainingPlan
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What the file says of a feature: a number if nothing, its levels, or a rule for dates."""
+
+    levels: tuple[str, ...] | None = None
+    other: str | None = None  # the level that labels not listed stand for
+    date: str | None = None  # the rule
+
+
+def _feature(spec: Any) -> FeatureSpec:
+    if isinstance(spec, FeatureSpec):
+        return spec
+    if spec == "number":
+        return FeatureSpec()
+    if isinstance(spec, list | tuple):
+        return FeatureSpec(levels=tuple(map(as_label, spec)))
+    if isinstance(spec, dict) and spec.keys() == {"levels", "others"}:
+        other, levels = as_label(spec["others"]), [as_label(level) for level in spec["levels"]]
+        named = [level for level in levels if level != other]
+        return FeatureSpec(levels=(*named, other), other=other)
+    if is_date_rule(spec):
+        return FeatureSpec(levels=LABELLED.get(spec), date=spec)
+    raise ValueError(
+        f'expected "number", a list of all its levels, {{ levels = [...], others = "other" }}, or '
+        f"for dates {RULES_IN_WORDS}, came {spec!r}"
+    )
+
+
+_LABEL = {"type": ["string", "number", "boolean"]}
+_LEVELS = {"type": "array", "items": _LABEL, "minItems": 1}
+Feature = Annotated[
+    FeatureSpec,
+    PlainValidator(_feature),
+    PlainSerializer(asdict),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["number", *LABELLED, *COUNTED]},
+                {"type": "string", "pattern": f"^{SINCE.pattern}$"},
+                {**_LEVELS, "minItems": 2},
+                {
+                    "type": "object",
+                    "required": ["levels", "others"],
+                    "additionalProperties": False,
+                    "properties": {"levels": _LEVELS, "others": _LABEL},
+                },
+            ]
+        }
+    ),
+]
 
 
 class Outcome(Checked):

@@ -11,9 +11,18 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.checks import check_weights, not_negative, positive, share
-from fedopl.theory.discrepancy import Discrepancy
+from fedopl.theory.checks import (
+    check_weights,
+    not_negative,
+    policy_decisions,
+    positive,
+    score_matrix,
+    share,
+    weights_of_rows,
+)
 from fedopl.theory.inequalities import pinsker
+from fedopl.theory.rademacher import BestValue
+from fedopl.theory.skew import contrast_weights
 
 # Talagrand's inequality with the constants of Klein & Rio (2005), for rows that are independent but
 # not identically distributed. Its leading term is √(2·log(1/δ)·D), so C = 2 is enough in
@@ -169,6 +178,24 @@ def chi_squared_local_regret_bound(
     return LocalBound(shift=shift, global_regret=not_negative(global_regret, "global_regret"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Discrepancy:
+    """How far a client's values of policies differ from the mixture's, over a class of policies."""
+
+    above: float  # sup_π Q_c(π) − Q_λ(π)
+    below: float  # sup_π Q_λ(π) − Q_c(π)
+
+    @property
+    def largest(self) -> float:
+        """sup_π |Q_c(π) − Q_λ(π)|."""
+        return max(self.above, self.below)
+
+    @property
+    def regret_gap(self) -> float:
+        """The sum above + below, at most twice the largest; R_c(π) ≤ R_λ(π) + above + below."""
+        return self.above + self.below
+
+
 def discrepancy_local_regret_bound(global_regret: float, discrepancy: Discrepancy) -> LocalBound:
     """R_c(π̂_λ) ≤ sup_π[Q_c − Q_λ] + sup_π[Q_λ − Q_c] + R_λ(π̂_λ) (first lines of Theorem 2's proof).
 
@@ -220,3 +247,35 @@ def _log_term(constant: float, delta: float) -> float:
     if not 0 < delta < 1:
         raise OptionError(f"delta: expected a probability between 0 and 1, came {delta:g}")
     return constant * math.log(constant / delta)
+
+
+def discrepancy(
+    scores: ArrayLike,
+    decisions: ArrayLike,
+    weights: ArrayLike,
+    client_of_row: ArrayLike,
+    target: int,
+) -> Discrepancy:
+    """The discrepancy of one client, on scores, over an explicit class."""
+    matrix = score_matrix(scores)
+    codes = policy_decisions(decisions, *matrix.shape)
+    contrast = _contrast(weights, client_of_row, target, len(matrix))
+    gaps = matrix[np.arange(len(matrix)), codes] @ contrast
+    return Discrepancy(above=float(gaps.max()), below=float((-gaps).max()))
+
+
+def oracle_discrepancy(
+    scores: ArrayLike,
+    best_value: BestValue,
+    weights: ArrayLike,
+    client_of_row: ArrayLike,
+    target: int,
+) -> Discrepancy:
+    """The discrepancy of one client, on scores, over any class that can be searched."""
+    matrix = score_matrix(scores)
+    signed = matrix * _contrast(weights, client_of_row, target, len(matrix))[:, None]
+    return Discrepancy(above=best_value(signed), below=best_value(-signed))
+
+
+def _contrast(weights: ArrayLike, client_of_row: ArrayLike, target: int, n_rows: int) -> FloatArray:
+    return weights_of_rows(contrast_weights(weights, client_of_row, target), n_rows)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_worlds import alike_world, many_clients, outcome_shift
 
 import fedopl
 from fedopl.base.errors import FederationError, OptionError
@@ -12,7 +13,6 @@ from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LOCAL
 from fedopl.server.diagnosis.diagnose import compare_coalitions
 from fedopl.server.mixtures.value_queries import ValueQueries
-from fedopl.simulation.worlds import alike_world, many_clients, outcome_shift
 from fedopl.study.mixture import Empirical
 
 SIZES = (300, 200, 120, 90)

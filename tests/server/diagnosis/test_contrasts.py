@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_worlds import action_missing, alike_world, confounded, outcome_shift
 
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.evaluation.policy_values import Values
@@ -13,7 +14,6 @@ from fedopl.results.sums.any_mixture import contrast_with_mixture, negative
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.diagnosis.diagnose import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
-from fedopl.simulation.worlds import action_missing, alike_world, confounded, outcome_shift
 from fedopl.study.policy_plans import Linear, Tree
 
 SIGNED = {"client 1": 0.8, "client 2": -0.5, "client 3": -0.3}

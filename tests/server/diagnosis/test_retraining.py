@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_worlds import alike_world, outcome_shift
 
 import fedopl
 from fedopl.messages.message import RowSplit as Rows
@@ -9,7 +10,6 @@ from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.value_tables import LEARNED
 from fedopl.server.diagnosis.diagnose import compare_coalitions
 from fedopl.server.mixtures.value_queries import ValueQueries
-from fedopl.simulation.worlds import alike_world, outcome_shift
 
 SIZES = (300, 220, 160, 120, 90)
 WORLD = outcome_shift(alike_world(5, n_features=3), 0.7)

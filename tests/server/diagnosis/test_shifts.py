@@ -4,6 +4,14 @@ from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import pytest
+from small_worlds import (
+    action_missing,
+    alike_world,
+    confounded,
+    covariate_shift,
+    outcome_shift,
+    propensity_shift,
+)
 
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
@@ -17,14 +25,6 @@ from fedopl.server.diagnosis import diagnose
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
-from fedopl.simulation.worlds import (
-    action_missing,
-    alike_world,
-    confounded,
-    covariate_shift,
-    outcome_shift,
-    propensity_shift,
-)
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
 from fedopl.theory import discrete

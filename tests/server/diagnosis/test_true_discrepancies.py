@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from small_worlds import World, alike_world, outcome_shift
 from true_trees import true_trees
 
 from fedopl.base.estimates import Estimate
@@ -11,7 +12,6 @@ from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import contrast_with_mixture, negative
 from fedopl.server.diagnosis.diagnose import measure_discrepancies
 from fedopl.server.mixtures.value_queries import ValueQueries
-from fedopl.simulation.worlds import World, alike_world, outcome_shift
 from fedopl.study.policy_plans import Tree
 
 TREES = {"policy": Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})}

@@ -8,27 +8,27 @@ import math
 
 import numpy as np
 import pytest
-from true_trees import deviation, true_trees
-
-from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.results.sums.any_mixture import contrast_with_mixture, solve_for
-from fedopl.simulation.worlds import (
+from small_worlds import (
     alike_world,
     confounded,
     covariate_shift,
     outcome_shift,
     propensity_shift,
 )
+from true_trees import deviation, true_trees
+
+from fedopl.policies.trees.nodes import Branch, Leaf
+from fedopl.results.sums.any_mixture import contrast_with_mixture, solve_for
 from fedopl.study.mixture import skewed
 from fedopl.study.policy_plans import Tree
 from fedopl.theory.bounds import (
+    Discrepancy,
     UniversalConstants,
     chi_squared_local_regret_bound,
     discrepancy_local_regret_bound,
     global_regret_bound,
     oracle_regret_bound,
 )
-from fedopl.theory.discrepancy import Discrepancy
 from fedopl.theory.entropy import finite_entropy_integral
 from fedopl.theory.skew import row_weights, skewness
 from fedopl.theory.variances import envelope_second_moment, envelope_variance

@@ -1,4 +1,4 @@
-"""What is true of trees on a grid in `simulation.worlds`, without drawing a row.
+"""What is true of trees on a grid in `small_worlds`, without drawing a row.
 
 Contexts are independent Gaussians and rewards linear in them, so that the probability of every cell
 and the mean of every action's reward in it have closed forms. Searched as clients' sums are, these

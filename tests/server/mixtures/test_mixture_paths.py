@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_worlds import action_missing, alike_world, outcome_shift
 
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.message import RowSplit as Rows
@@ -16,7 +17,6 @@ from fedopl.server.mixtures.minimax import (
 )
 from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries
-from fedopl.simulation.worlds import action_missing, alike_world, outcome_shift
 from fedopl.study.policy_plans import Tree
 from fedopl.theory.skew import effective_sample_size, skewness
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_worlds import alike_world, outcome_shift
 from true_trees import true_trees
 
 from fedopl.results.sums.any_mixture import solve_for
@@ -12,7 +13,6 @@ from fedopl.server.mixtures.minimax import (
     regrets_at_hand,
     regrets_by_asking,
 )
-from fedopl.simulation.worlds import alike_world, outcome_shift
 from fedopl.study.policy_plans import Tree
 
 TREES = {"policy": Tree(cuts={f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)})}

@@ -6,6 +6,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 from lies import flipped
+from small_worlds import alike_world
 
 import fedopl
 from fedopl.messages.evaluation.policy_fields import most_in_query
@@ -21,7 +22,6 @@ from fedopl.server.reliance.influential import (
     gaps_to_solution,
     influential,
 )
-from fedopl.simulation.worlds import alike_world
 from report_runs import with_gains
 
 WORLD = alike_world(5, seed=3)

@@ -15,6 +15,7 @@ import numpy as np
 from fedopl.base.errors import StorageError
 from fedopl.base.files import owner_only, write_atomically
 from fedopl.base.seeds import generator_for
+from fedopl.secure.keys import Identity
 
 # In place of a secret: then anyone who knows the study can repeat all draws.
 SEED_ALONE = ""
@@ -47,6 +48,11 @@ class PrivateDraws:
             return self.seed
         digest = hashlib.sha256(f"{self.seed}\x1f{self.secret}".encode()).digest()
         return int.from_bytes(digest[:7], "little")
+
+
+def public_key(client: str, secret: str) -> str:
+    """The key by which others know a client with this secret, where answers are masked."""
+    return Identity(PrivateDraws(0, client, secret).key).public
 
 
 def is_strong(secret: str) -> bool:

@@ -28,9 +28,8 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import TermChoice, choose_terms
-from fedopl.solvers.averaged_rounds import AveragedRounds
+from fedopl.solvers.averaged_rounds import AveragedRounds, climb, surely_rises
 from fedopl.solvers.linear_solvers import never_taken, solve_pairs
-from fedopl.solvers.value_ascent import climb, surely_rises
 from fedopl.study.study import Study
 
 # Chunks with their scores; called once for every pass.

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import check_node_name
-from fedopl.engines.network.join_remotely import run_to_join, study_to_agree_to
+from fedopl.engines.network.coordinate import run_to_join, study_to_agree_to
 from fedopl.study.study_file import read_study
 
 PYPROJECT = """\

@@ -1,23 +1,21 @@
 """Runs one client's SuperNode as a child process, within a `with` block."""
 
-import os
 import secrets
 import subprocess
-import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
+from fedopl.engines.flower.federation_watcher import FINISHED, end_marked
 from fedopl.engines.flower.local_federation import (
-    HOST,
-    QUIET,
     STOP_SECONDS,
-    free_port,
+    environment_of,
+    node_arguments,
     program,
     start_watcher,
+    tell_watcher,
 )
 from fedopl.engines.flower.warm_programs import CLIENT_APP_MODULES, WarmPrograms, can_fork
 from fedopl.engines.network.early_imports import modules_for_answers
@@ -55,23 +53,17 @@ class FlowerNode:
     _opened: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        files = self.files
-        config = f'client="{files.client.resolve()}" study="{files.study.resolve()}"'
-        command = [
-            *(program("flower-supernode"), "--superlink", self.superlink),
-            *("--host", HOST, "--port", str(free_port())),
-            *("--root-certificates", str(files.ca)),
-            *("--auth-supernode-private-key", str(files.key)),
-            *("--node-config", config),
-        ]
+        own = self.files
+        arguments = node_arguments(self.superlink, own.ca, own.key, own.client, own.study)
+        command = [program("flower-supernode"), *arguments]
         self._watcher = start_watcher(self._token)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            env=self._environment(self._warm_programs()),
+            env=environment_of(self._token, self._warm_programs()),
             start_new_session=True,  # Ctrl-C goes to us; then we stop the node
         )
-        self._tell_watcher(f"+{self._process.pid}")
+        tell_watcher(self._watcher, f"+{self._process.pid}")
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -82,7 +74,7 @@ class FlowerNode:
         self._process.kill()
         self._process.wait()
         self._opened.close()
-        self._tell_watcher(FINISHED)
+        tell_watcher(self._watcher, FINISHED)
         self._watcher.communicate()
 
     def wait(self) -> None:
@@ -93,21 +85,12 @@ class FlowerNode:
             f"at {self.superlink}, and is the CA that of the server?"
         )
 
-    def _tell_watcher(self, line: str) -> None:
-        if self._watcher.stdin is not None:
-            with suppress(OSError):
-                self._watcher.stdin.write(f"{line}\n".encode())
-                self._watcher.stdin.flush()
-
     def _warm_programs(self) -> list[str]:
         """The folder of a ClientApp that has imported what it needs, if the system can fork."""
         if not can_fork():
             return []
         agreed, _ = read_study(self.files.study)
         modules = (*CLIENT_APP_MODULES, *modules_for_answers(agreed))
-        programs = WarmPrograms([Path(program("flwr-clientapp"))], modules, self._environment([]))
+        environment = environment_of(self._token, [])
+        programs = WarmPrograms([Path(program("flwr-clientapp"))], modules, environment)
         return [str(self._opened.enter_context(programs).folder)]
-
-    def _environment(self, first: list[str]) -> dict[str, str]:
-        folders = [*first, str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-        return {**os.environ, **QUIET, "PATH": os.pathsep.join(folders), MARK: self._token}

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -126,18 +126,10 @@ class LocalFederation:
 
         A node with an `environment` of its own starts Flower's programs anew for every message.
         """
-        config = (
-            f'client="{self.clients[name].resolve()}" study="{(study or self.study).resolve()}"'
-        )
-        self._start(
-            f"node-{name}",
-            "flower-supernode",
-            *("--superlink", f"{HOST}:{self.port}", "--host", HOST, "--port", str(free_port())),
-            *("--root-certificates", str(ca or self.keys / "ca.crt")),
-            *("--auth-supernode-private-key", str(self.keys / f"{name}.key")),
-            *("--node-config", config),
-            environment=environment or None,
-        )
+        ca, key = ca or self.keys / "ca.crt", self.keys / f"{name}.key"
+        own = (self.clients[name], study or self.study)
+        arguments = node_arguments(f"{HOST}:{self.port}", ca, key, *own)
+        self._start(f"node-{name}", "flower-supernode", *arguments, environment=environment or None)
 
     def kill(self, part: str) -> None:
         """Kill one part with all its descendants, as a power cut would."""
@@ -278,23 +270,13 @@ class LocalFederation:
         return [*children, *(one for child in children for one in self._descendants_of(child))]
 
     def _tell_watcher(self, line: str) -> None:
-        if self._watcher is not None and self._watcher.stdin is not None:
-            with suppress(OSError):  # the federation also works without a watcher
-                self._watcher.stdin.write(f"{line}\n".encode())
-                self._watcher.stdin.flush()
+        if self._watcher is not None:
+            tell_watcher(self._watcher, line)
 
     def _environment(self, *, warm: bool = True) -> dict[str, str]:
-        folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-        if warm and self._programs is not None:
-            folders.insert(0, str(self._programs.folder))
-        return {
-            **os.environ,
-            **QUIET,
-            **PROMPT,
-            "PATH": os.pathsep.join(folders),
-            "FLWR_HOME": str((self.folder / "home").resolve()),
-            MARK: self._token,
-        }
+        first = [str(self._programs.folder)] if warm and self._programs is not None else []
+        home = {"FLWR_HOME": str((self.folder / "home").resolve())}
+        return environment_of(self._token, first) | PROMPT | home
 
 
 def free_port() -> int:
@@ -315,6 +297,29 @@ def program(name: str) -> str:
     if not path.exists():
         raise FederationError(f"{name} is not installed here; pip install 'fedopl[flower]'")
     return str(path)
+
+
+def node_arguments(superlink: str, ca: Path, key: Path, client: Path, study: Path) -> list[str]:
+    """The arguments of the program of a client's node, which calls this SuperLink."""
+    return [
+        *("--superlink", superlink, "--host", HOST, "--port", str(free_port())),
+        *("--root-certificates", str(ca), "--auth-supernode-private-key", str(key)),
+        *("--node-config", f'client="{client.resolve()}" study="{study.resolve()}"'),
+    ]
+
+
+def environment_of(token: str, first: Sequence[str]) -> dict[str, str]:
+    """The environment of Flower's programs: our mark, and where they are found, `first` of all."""
+    folders = [*first, str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    return {**os.environ, **QUIET, "PATH": os.pathsep.join(folders), MARK: token}
+
+
+def tell_watcher(watcher: subprocess.Popen[bytes], line: str) -> None:
+    """Tell the watcher of a part, or that all have ended; all works without a watcher, too."""
+    if watcher.stdin is not None:
+        with suppress(OSError):
+            watcher.stdin.write(f"{line}\n".encode())
+            watcher.stdin.flush()
 
 
 def start_watcher(token: str) -> subprocess.Popen[bytes]:

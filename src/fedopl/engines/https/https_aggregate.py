@@ -10,8 +10,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.engines.aggregator import Aggregator, check_aggregators
 from fedopl.engines.https.https_node import LARGEST_QUESTION, HttpsNode, check_address
 from fedopl.engines.https.https_protocol import client_context
-from fedopl.engines.https.https_run import address
-from fedopl.engines.https.https_server import HttpsTransport
+from fedopl.engines.https.https_server import HttpsTransport, address
 from fedopl.engines.network.remote_doors import refused
 from fedopl.engines.regions import check_members
 from fedopl.messages import codec

@@ -8,7 +8,7 @@ from fedopl.messages.message import LARGEST_ASKED, Array, Asked, Axis, Message, 
 from fedopl.policies.linear import NEVER
 from fedopl.study.study import Study
 
-MOST_SLOPES = 15  # at each temperature of `solvers/value_ascent.py`, a few
+MOST_SLOPES = 15  # at each temperature of `solvers/averaged_rounds.py`, a few
 
 
 @message

@@ -13,12 +13,9 @@ from fedopl.messages.combining import combined
 from fedopl.messages.message import Asked, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
-from fedopl.server.exchange.answer_reader import AnswerReader
-from fedopl.server.exchange.answers import Answer, Answers
+from fedopl.server.exchange.answers import Answer, AnswerReader, Answers, KeptMessages
 from fedopl.server.exchange.cross_checks import CrossChecks
-from fedopl.server.exchange.journal import Journal
-from fedopl.server.exchange.kept_messages import KeptMessages
-from fedopl.server.exchange.ledger_heads import LedgerHeads
+from fedopl.server.exchange.journal import Journal, LedgerHeads
 from fedopl.server.exchange.outlying_steps import outlying_steps
 from fedopl.server.exchange.replies import Place, Replies, ReplyPart
 from fedopl.server.exchange.transport import AmongSources, Transport

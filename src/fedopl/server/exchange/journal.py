@@ -4,6 +4,10 @@ Each round trip has one file, which is written atomically. A file holds the hash
 of the queries it answers and of the file before it. So the server notices a file that was changed
 or that belongs to another run. Resuming replays the journal: the server computes everything again
 from the same answers and gets the same bytes.
+
+Beside the journal is how many entries clients' ledgers have. A ledger with fewer than before went
+back: a client whose whole folder was restored from an older copy cannot see that itself, and counts
+what it told since as never told. These numbers change no byte of what a run comes to.
 """
 
 import hashlib
@@ -14,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from fedopl.base.errors import StorageError
-from fedopl.base.files import replacing
+from fedopl.base.files import replacing, write_atomically
 from fedopl.server.exchange.replies import Place, Replies
 
 FORMAT = "fedopl-trip-1"
@@ -113,3 +117,38 @@ def _parsed(file: IO[bytes]) -> tuple[dict[str, object], Replies, str]:
         places.append(Place(name, start, size))
         start += size
     return header, Replies(file, tuple(places)), digest
+
+
+HEADS_FILE = "heads.json"
+
+
+class LedgerHeads:
+    """The number of entries that each client said last, in a file if the journal has a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = folder and folder / HEADS_FILE
+        # By client: the trip it answered last, and the number of entries before that trip and now.
+        self._said: dict[str, tuple[int, int, int]] = {}
+        self._lacking: dict[str, dict[str, int]] = {}
+        if self._path and self._path.exists():
+            try:
+                self._said, self._lacking = json.loads(self._path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                raise StorageError(f"{self._path}: cannot be read; delete it to go on") from None
+
+    def note(self, trip: int, heads: Mapping[str, int]) -> None:
+        """Compare what clients say with what they said before; each answer adds an entry."""
+        for name, n_entries in sorted(heads.items()):
+            last, before, latest = self._said.get(name, (trip, 0, 0))
+            if last != trip:  # a trip that is made again has the numbers from before it
+                before = latest
+            self._said[name] = (trip, before, n_entries)
+            if n_entries <= before > 0:
+                self._lacking.setdefault(str(trip), {})[name] = before + 1 - n_entries
+        if heads and self._path:
+            content = json.dumps([self._said, self._lacking])
+            write_atomically(self._path, content.encode(), mode=0o600)
+
+    def went_back(self, trip: int) -> dict[str, int]:
+        """The clients whose ledgers went back before this trip, and at least how many entries."""
+        return self._lacking.get(str(trip), {})

@@ -17,7 +17,7 @@ from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.oracles import exact
-from fedopl.solvers.value_ascent import STEPS_EACH, TEMPERATURES, climb, surely_rises
+from fedopl.solvers.averaged_rounds import STEPS_EACH, TEMPERATURES, climb, surely_rises
 from fedopl.study.study import Study
 
 

@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedopl.base.arrays import FloatArray
-from fedopl.privacy.accountant import mu_of_several, split_mu
+from fedopl.privacy.accountant import mu_of_several, noise_for, split_mu
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axes
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.solvers.private_regression import FirstNoise
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_tables import TreeTables
 from fedopl.study.private.private_units import Scales, likely_values, middles_and_units, scales_of
-from fedopl.study.private.releases import Releasable, Release
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
@@ -61,6 +60,36 @@ def most_terms(plan: PrivacyPlan, rows: Sequence[int]) -> float:
     The part of a row in sums grows about in proportion to the number of terms, and so does noise.
     """
     return plan.mu * sum(rows) / math.sqrt(len(rows)) / _ROWS_A_TERM
+
+
+class Releasable(NamedTuple):
+    """A release before its noise is known."""
+
+    what: str
+    moves: float  # what one row, or person, moves it by, in units of the study
+    share: float  # of μ², all times together
+    times: int = 1
+    of_one: bool = False  # under masks: of each client by itself, with all noise of its own
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release with noise."""
+
+    part: Releasable
+    # For all times together, as Gaussian differential privacy; with sampling, as if all rows were
+    # used.
+    mu: float
+    of_held_out: bool  # of rows that nothing is learned from, or of all others
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of its noise, in units of the study."""
+        return self.deviation_for(self.part.moves)
+
+    def deviation_for(self, moves: float) -> float:
+        """The standard deviation of its noise if a row moves it by `moves`."""
+        return noise_for(moves, self.mu / math.sqrt(self.part.times))
 
 
 class PrivateSetting:

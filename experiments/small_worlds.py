@@ -1,4 +1,4 @@
-"""Small worlds whose truth is known, for tests and for teaching.
+"""Small worlds whose truth is known, for tests and experiments.
 
 Every client has Gaussian contexts, rewards linear in them, and a softmax logging policy. In
 `alike_world` all clients are the same and log uniformly. Each other function takes a world and
@@ -11,26 +11,17 @@ Any client's parts can be inspected: `world.truths["client 1"].slopes`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, IntArray
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.seeds import generator_for
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.linear import LinearPolicy
+from fedopl.simulation.paper import Decider
 from fedopl.study.mixture import Weights
-
-
-class Decider(Protocol):
-    """Anything with a method `decide`."""
-
-    def decide(self, contexts: ArrayLike) -> IntArray:
-        """The code of the action to take in each context."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
