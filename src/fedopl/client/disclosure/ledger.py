@@ -209,7 +209,8 @@ def entry_for(
     query: Message | None, asked: str, answer: Message, content: bytes, **more: Any
 ) -> Entry:
     """The entry for an answer to the query whose SHA-256 is `asked`, with `more` of its fields."""
-    arrays: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
+    every: dict[str, Any] = {name: getattr(answer, name) for name in ARRAYS[type(answer)]}
+    arrays = {name: array for name, array in every.items() if array.size}  # others say nothing
     entry = object.__new__(Entry)  # `Entry` itself takes several times as long
     vars(entry).update(
         _UNSAID,
