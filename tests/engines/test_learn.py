@@ -7,6 +7,7 @@ import pytest
 import fedopl
 from fedopl.client.apply_policy import decide_table
 from fedopl.engines.learn import basis_for
+from fedopl.results.value_tables import LOGGING
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.simulation.paper import CLIENTS, paper_world
 
@@ -143,7 +144,9 @@ def test_a_rule_may_win_and_is_then_named(clients):
 
 def test_nothing_is_claimed_when_nothing_is_held_out(clients):
     run = fedopl.learn(clients, evaluation=0, nuisances=QUICK)
-    assert run.values.rows == run.gains.rows == ()
+    assert run.gains.rows == ()
+    known = {row.policy for row in (*run.values.rows, *run.improvements.rows)}
+    assert known == {*(f"everybody gets {action}" for action in run.study.actions), LOGGING}
     assert run.verdict.startswith("No rows were held out")
 
 
@@ -157,14 +160,12 @@ def test_no_better_than_the_best_arm_is_said_plainly():
 
 
 @pytest.mark.parametrize(("describe", "last"), [(True, DESCRIBED), (False, [])])
-def test_exchanges_are_nine_for_the_exact_oracle_and_three_more_to_describe(
-    clients, describe, last
-):
+def test_exchanges_are_ten_for_the_exact_oracle_and_three_more_to_describe(clients, describe, last):
     run = fedopl.learn(
         clients, nuisances=QUICK, evaluation=fedopl.EvaluationPlan(share=0.25, describe=describe)
     )
     asked = [latest.query for latest in run.rounds]
-    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, *CONTRASTS, "EstimateValues", *last]
+    assert asked == [*SCREEN, "TakeFound", *ENROL, *CHOOSE, *CONTRASTS, *VALUES, *last]
 
 
 def trips_of(run):
@@ -178,7 +179,8 @@ def trips_of(run):
 
 ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
 CONTRASTS = ["SumContrasts"]  # for personal policies
-END = ["EstimateValues", *DESCRIBED]
+VALUES = ["EstimateValues"] * 2  # of held-out rows, and of all rows where nothing was learned
+END = [*VALUES, *DESCRIBED]
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
 # A trip earlier, what `learn` looks for by itself.
 SCREEN, FOUND = ["Enrol", "ScreenJumps"], ["TakeFound", *ENROL]
@@ -190,14 +192,14 @@ TRIPS = {
         {"nuisances": LOCAL},
         [SCREEN, FOUND[:2], CHOOSE + CONTRASTS, END],
     ),
-    "exact without values": ({"evaluation": 0}, [SCREEN, FOUND, CHOOSE, END[1:]]),
+    "exact without values of the policy": ({"evaluation": 0}, [SCREEN, FOUND, CHOOSE, END[1:]]),
     "exact without descriptions": (
         {"evaluation": fedopl.EvaluationPlan(share=0.25, describe=False)},
-        [SCREEN, FOUND, CHOOSE + CONTRASTS, ["EstimateValues"]],
+        [SCREEN, FOUND, CHOOSE + CONTRASTS, VALUES],
     ),
     "exact without either": (
         {"evaluation": fedopl.EvaluationPlan(share=0, describe=False)},
-        [SCREEN, FOUND, CHOOSE],
+        [SCREEN, FOUND, CHOOSE, VALUES[1:]],
     ),
     "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
     "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], END]),
