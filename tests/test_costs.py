@@ -27,7 +27,7 @@ from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.rows import chunks
 from fedopl.engines import in_process, run_in_memory
 from fedopl.messages import codec, vocabulary
-from fedopl.messages.at_target import ValueAtTarget
+from fedopl.messages.about_target import ValueAtTarget
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import Axis

@@ -23,7 +23,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.scoring import scoring_pass
 from fedopl.messages import codec
-from fedopl.messages.at_target import N_REGIONS, BalanceContexts, TellContexts, ValueAtTarget
+from fedopl.messages.about_target import N_REGIONS, BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, TellModels

@@ -15,7 +15,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rules_found import alone_in_cells
 from fedopl.messages import codec
-from fedopl.messages.at_target import BalanceContexts, TellContexts, ValueAtTarget
+from fedopl.messages.about_target import BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import FoundTaken, TakeFound

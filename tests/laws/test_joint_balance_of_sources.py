@@ -21,7 +21,7 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.at_target import (
+from fedopl.messages.about_target import (
     MOST_BALANCING_STEPS,
     BalanceContexts,
     BalanceSums,

@@ -19,7 +19,7 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.folder_doors import door_of
 from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.messages import codec
-from fedopl.messages.at_target import TellContexts, ValueAtTarget
+from fedopl.messages.about_target import TellContexts, ValueAtTarget
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS

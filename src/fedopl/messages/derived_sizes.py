@@ -3,7 +3,7 @@
 from functools import lru_cache
 from math import comb
 
-from fedopl.messages.at_target import N_REGIONS
+from fedopl.messages.about_target import N_REGIONS
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
 from fedopl.messages.diagnosis.compared_models import MOST_CLIENTS, N_PARTS

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.at_target import BalanceSums, ContextMoments, TransportedValues
+from fedopl.messages.about_target import BalanceSums, ContextMoments, TransportedValues
 from fedopl.messages.combining import PerClient, combinations_of, combined
 from fedopl.messages.diagnosis.classifier_sums import ClassifierSums
 from fedopl.messages.diagnosis.compared_models import Models, ModelShifts

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
-from fedopl.messages.at_target import BalanceContexts, TellContexts, ValueAtTarget
+from fedopl.messages.about_target import BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
 from fedopl.messages.diagnosis.compared_models import CompareModels, TellModels
 from fedopl.messages.diagnosis.score_moments import TellMoments

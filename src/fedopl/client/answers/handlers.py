@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 from fedopl.client.answers import (
-    at_target,
     classify_contexts,
     compare_models,
+    compare_with_target,
     describe,
     learning,
     sum_cells,
@@ -53,12 +53,12 @@ _ANSWERING: tuple[Handler, ...] = (
     screen_terms.screen_jumps,
     value_personal.sum_contrasts,
     value_personal.answer,
-    at_target.value_as_source,
-    at_target.balance_contexts,
+    compare_with_target.value_as_source,
+    compare_with_target.balance_contexts,
 )
 _ANSWERING_AS_TARGET: tuple[Callable[[TargetWorkspace, Any], Message], ...] = (
-    at_target.tell_contexts,
-    at_target.value_as_target,
+    compare_with_target.tell_contexts,
+    compare_with_target.value_as_target,
 )
 _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.enrol_privately,

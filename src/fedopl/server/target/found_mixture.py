@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.at_target import ContextMoments
+from fedopl.messages.about_target import ContextMoments
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.server.aggregate.setting import Setting
 from fedopl.solvers.transport_sources import matching_mixture

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.decompositions import symmetric_pinv
-from fedopl.messages.at_target import ContextMoments, TransportedValues, ValueAtTarget
+from fedopl.messages.about_target import ContextMoments, TransportedValues, ValueAtTarget
 from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.refusal import in_words
 from fedopl.policies.by_fold import ByFold

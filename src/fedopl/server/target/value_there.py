@@ -14,7 +14,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.estimates import Estimate
-from fedopl.messages.at_target import (
+from fedopl.messages.about_target import (
     MOST_BALANCING_STEPS,
     BalanceContexts,
     BalanceSums,

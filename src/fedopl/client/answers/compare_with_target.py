@@ -10,7 +10,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.target_workspace import TargetWorkspace
 from fedopl.client.workspace import Workspace
-from fedopl.messages.at_target import (
+from fedopl.messages.about_target import (
     BalanceContexts,
     BalanceSums,
     ContextMoments,
