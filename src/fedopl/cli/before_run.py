@@ -133,8 +133,7 @@ def keys(
 
 def _left_to_tell(study: "Study", folder: Path) -> dict[str, str]:
     from fedopl.client.client_file import read_clients
-    from fedopl.client.disclosure.ledger import FileLedger
-    from fedopl.client.disclosure.lifetime import left_for, summaries
+    from fedopl.client.disclosure.ledger import FileLedger, left_for, summaries
 
     return {
         name: left_for(study, summaries(FileLedger(own.ledger_path).entries()), own.settings.limits)

@@ -10,8 +10,8 @@ from fedopl.base.errors import OptionError, StudyError
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.disclosure.limits import as_limits
 from fedopl.client.scoring.stacking.joined_regressors import try_out
-from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
+from fedopl.client.table.read import Contexts
 from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.basis_for_rows import basis_for, may_bend
 from fedopl.engines.in_process import check_packages

@@ -221,11 +221,8 @@ def _on_grid(steps: SampledSteps, grid: float, is_added: bool) -> _Step:
 def _loss(normal: float, steps: SampledSteps) -> float:
     """log((1 − q) + q·exp(z/σ − 1/2σ²)), if noise is z deviations."""
     shifted = normal / steps.noise - 0.5 / steps.noise**2
-    return float(np.logaddexp(_log1m(steps.rate), math.log(steps.rate) + shifted))
-
-
-def _log1m(rate: float) -> float:
-    return math.log1p(-rate) if rate < 1 else -math.inf
+    least = math.log1p(-steps.rate) if steps.rate < 1 else -math.inf
+    return float(np.logaddexp(least, math.log(steps.rate) + shifted))
 
 
 def _normal_at(losses: FloatArray, steps: SampledSteps) -> FloatArray:  # shaped as losses

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import frozen
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.fold_policies import means_by_fold
+from fedopl.client.local.local_policy import means_by_fold
 from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.local.network_steps import LOSSES, Steps, dealt, losses, trained
 from fedopl.client.local.score_means import (
@@ -14,7 +14,7 @@ from fedopl.client.local.score_means import (
     pair_means,
     value_slope,
 )
-from fedopl.client.rows.clipped import n_clipped
+from fedopl.client.rows.chunk_reader import n_clipped
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment

@@ -1,16 +1,20 @@
 """Answers in a study with differential privacy: each has noise, or no row changes it."""
 
-from typing import Any
-
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.private.party import Party
-from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.private.private_workspace import PrivateWorkspace, asked_about
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
+from fedopl.messages.message import RowSplit
+from fedopl.messages.private.noised_moments import (
+    MeasureNumbers,
+    NoisedMoments,
+    RangesTaken,
+    TakeRanges,
+)
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.private.noised_values import (
-    AsksForNoisedValues,
     NoisedValues,
     ValueApart,
     ValuePrivately,
@@ -25,7 +29,10 @@ from fedopl.messages.secure.mask_shares import (
     UnmaskingShares,
 )
 from fedopl.messages.secure.session_keys import RosterTaken, SessionKeys, TakeRoster, TellKeys
-from fedopl.policies.kinds import POLICY_FIELDS
+from fedopl.privacy.sum_grid import FINE
+from fedopl.study.private.measured_ranges import MIDDLE_SQUARE
+from fedopl.study.private.private_setting import FARTHEST_MEASURED
+from fedopl.study.private.private_units import middles_and_units
 
 
 def enrol_privately(space: PrivateWorkspace, _query: Enrol) -> Enrolment:
@@ -74,16 +81,34 @@ def sum_residuals(space: PrivateWorkspace, query: SumResiduals) -> ResidualSums:
 
 def values_privately(space: PrivateWorkspace, query: ValuePrivately) -> NoisedValues:
     """The values of policies on held-out rows, with noise."""
-    return space.noised_values(query, b"values %s" % _asked_about(query))
+    return space.noised_values(query, b"values %s" % asked_about(query))
 
 
 def values_apart(space: PrivateWorkspace, query: ValueApart) -> ValuesApart:
     """The same for this client alone, where the sums of all are under masks."""
-    return space.values_apart(query, b"values apart %s" % _asked_about(query))
+    return space.values_apart(query, b"values apart %s" % asked_about(query))
 
 
-def _asked_about(query: AsksForNoisedValues[Any]) -> bytes:
-    """The bytes that determine the noise on values: models and policies."""
-    asked_about = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
-    policies = b"".join(b"%d %s" % (len(one), one) for one in asked_about)
-    return b"%s %s" % (query.models.tobytes(), policies)
+def measure_numbers(space: PrivateWorkspace, _query: MeasureNumbers) -> NoisedMoments:
+    """Sums of numbers and of their squares over training rows, with noise."""
+    names, most = space.plan.measured, FARTHEST_MEASURED
+    middle, unit = middles_and_units(names, space.plan.ranges)
+    places = [space.study.features.index(name) for name in names]
+    sums, squares = np.zeros((2, len(names)))
+    for chunk in space.rows.chunks(RowSplit.TRAINING):
+        scaled = np.clip((chunk.contexts[:, places] - middle) / unit, -most, most)
+        sums += np.trunc(scaled * FINE).sum(axis=0)
+        squares += np.trunc((scaled**2 - MIDDLE_SQUARE) * FINE).sum(axis=0)
+    noise, setting = space.noise(b"moments"), space.setting
+    return NoisedMoments(
+        sums=noise.added(sums, setting.deviation("means"), "means"),
+        squares=noise.added(squares, setting.deviation("spreads"), "spreads"),
+    )
+
+
+def take_ranges(space: PrivateWorkspace, query: TakeRanges) -> RangesTaken:
+    """Confirm the ranges that the door's study continued with; the answer is their number."""
+    found = query.named(space.study)
+    if any(space.plan.ranges[name] != own for name, own in found.items()):
+        raise RefusedError(RefusalCode.MALFORMED)
+    return RangesTaken(n_ranges=len(found))

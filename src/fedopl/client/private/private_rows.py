@@ -2,13 +2,15 @@
 
 Who is held out, and who takes part in a step, follows from what rows hold and never from where
 they lie. Rows in memory are one chunk, rows on disk are many. Of each row on disk, six bytes stay
-in memory. Answers are the same to the last bit.
+in memory. Answers are the same to the last bit: rows are bounded and on a grid, where all sums are
+exact, whatever the order of rows and the size of blocks.
 """
 
 import hashlib
 import hmac
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,20 +20,78 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
-from fedopl.client.private.private_chunks import PrivateChunk
 from fedopl.client.private.unit_draws import UnitDraws, drawn_by_content
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit
 from fedopl.privacy.keyed_bits import KeyedBits
-from fedopl.privacy.sum_grid import FINE
-from fedopl.study.private.private_setting import PrivateSetting
-from fedopl.study.private.private_units import middles_and_units
+from fedopl.privacy.sum_grid import FINE, GRID
+from fedopl.study.private.private_setting import Bounds, PrivateSetting
+from fedopl.study.private.private_units import Scales, middles_and_units
 from fedopl.study.study import Study
 
 _FARTHEST = 1e9  # units from the middle of a range; so far out, a row counts for nothing
 # The number of values that a draw can have. A share of them is rounded down.
 _DRAWS = 2**32
+
+
+def truncated(numbers: FloatArray) -> FloatArray:  # shaped as numbers
+    """Whole steps of the grid, rounded towards zero, so that nothing gets larger."""
+    return np.trunc(numbers * GRID)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GridRows:
+    """Rows of one split, with numbers in whole steps of the grid."""
+
+    features: FloatArray  # (n_rows, n_terms + 1), an intercept last, each row times its weight
+    outcomes: FloatArray  # (n_rows,), times the same weight
+    actions: IntArray  # (n_rows,)
+    lengths: FloatArray  # (n_rows,), of features, in the study's units
+    chances: FloatArray  # (n_rows,), of the logged action, where asked for
+    whose: IntArray  # (n_rows,), each row's own number, or its person's
+
+    def bounded(self, numbers: FloatArray, largest: float) -> FloatArray:  # (n_rows,), grid steps
+        """Numbers by row, cut so that features times the number are no longer than `largest`."""
+        most = largest / np.maximum(self.lengths, 1e-12)
+        return truncated(np.clip(numbers, -most, most))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PrivateChunk:
+    """Some of the used rows of one split; all of them if rows are in memory."""
+
+    study: Study
+    scales: Scales
+    contexts: FloatArray  # (n_rows, n_features)
+    outcomes: FloatArray  # (n_rows,), measured from the middle of their range, and within it
+    actions: IntArray  # (n_rows,)
+    known_chances: FloatArray | None  # (n_rows,), of the logged action, where known
+    whose: IntArray  # (n_rows,), each row's own number, or its person's
+
+    def units(self, n_terms: int) -> FloatArray:  # (n_rows, n_terms)
+        """The first `n_terms` terms, in units of the study."""
+        terms = self.study.terms
+        return self.scales.units(
+            self.contexts if terms is None else terms.of(self.contexts, n_terms)
+        )
+
+    def on_grid(self, n_terms: int, chances: FloatArray | None = None) -> GridRows:
+        """The rows with the first `n_terms` terms, bounded and on the grid."""
+        scaled = self.units(n_terms)
+        squares = (scaled**2).sum(axis=1)
+        # Rows far out count for less, but are not moved. So what is linear stays linear.
+        radius = Bounds(n_terms, self.study.n_actions).radius
+        weights = np.minimum(1.0, radius / np.sqrt(np.maximum(squares, 1e-12)))
+        features = truncated(np.column_stack([scaled, np.ones(len(scaled))]) * weights[:, None])
+        return GridRows(
+            features=features,
+            outcomes=truncated(weights * self.outcomes / self.scales.outcome_unit),
+            actions=self.actions,
+            lengths=np.sqrt((features**2).sum(axis=1)) / GRID,
+            chances=np.empty(0) if chances is None else chances,
+            whose=self.whose,
+        )
 
 
 class PrivateRows:
@@ -47,11 +107,6 @@ class PrivateRows:
                 f'{draws.client}: unit = "person", but no column names the person of each row; '
                 "name it as group under [rows]"
             )
-
-    @property
-    def are_on_disk(self) -> bool:
-        """Whether each pass reads the rows again."""
-        return self.given.is_on_disk
 
     @property
     def fingerprint(self) -> str:
@@ -88,11 +143,6 @@ class PrivateRows:
             return held_out
         return np.concatenate([held_out[self._whose(rows)] for rows in self._slices()])
 
-    @cached_property
-    def _is_used(self) -> BoolArray:  # (n_rows,)
-        """The rows that are used: all, or a few of each person."""
-        return self._drawn.is_used
-
     def _slices(self) -> Iterable[slice]:
         return self.given.slices(ROWS_PER_CHUNK)
 
@@ -103,7 +153,7 @@ class PrivateRows:
     def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
         """Which of these rows are used in a split."""
         is_wanted = split is RowSplit.EVALUATION
-        return np.asarray(self._is_used[rows] & (self.is_held_out[rows] == is_wanted))
+        return np.asarray(self._drawn.is_used[rows] & (self.is_held_out[rows] == is_wanted))
 
     def sampled(self, asked: bytes) -> BoolArray:  # (n_units,)
         """The units whose rows take part in the answer to this question.

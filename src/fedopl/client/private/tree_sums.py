@@ -1,4 +1,4 @@
-"""Sums from which a tree is found with differential privacy; all have noise, none is suppressed.
+"""Sums from which a tree or a candidate is chosen with differential privacy; all have noise.
 
 The mean over actions is subtracted from a row's scores. Scores that are longer than agreed are made
 shorter. So a row moves each table it is in by no more than the agreed length.
@@ -8,12 +8,13 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.local.cell_tables import Binning, cell_sums
-from fedopl.client.private.private_chunks import PrivateChunk
-from fedopl.client.private.private_workspace import PrivateWorkspace
+from fedopl.client.private.private_rows import PrivateChunk
+from fedopl.client.private.private_workspace import PrivateWorkspace, asked_about
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately
 from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
+from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
 from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_yes
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 from fedopl.privacy.sum_grid import FINE
@@ -91,3 +92,19 @@ def _gains(
 def _decided(node: Node, space: PrivateWorkspace, contexts: FloatArray) -> IntArray:  # (n_rows,)
     actions = np.array([leaf.action for leaf in leaves_of(node)])
     return actions[leaf_positions(node, space.study.columns, contexts)]
+
+
+def sum_candidates(space: PrivateWorkspace, query: SumCandidates) -> NoisedScores:
+    """Scores of what each candidate decides, less their mean over candidates, with noise.
+
+    Only differences matter, and scores less their mean are shorter.
+    """
+    sums = np.zeros(query.n_policies)
+    for chunk in space.rows.chunks(RowSplit.TRAINING):
+        decided = space.decisions(query, chunk.contexts)
+        scores = contrasts(space, chunk, query.models)
+        columns = np.column_stack([scores[np.arange(len(scores)), codes] for codes in decided])
+        sums += np.trunc((columns - columns.mean(axis=1, keepdims=True)) * FINE).sum(axis=0)
+    noise = space.noise(b"scores %s" % asked_about(query), Counting.TRAINING)
+    deviation = space.setting.deviation("scores")
+    return NoisedScores(sums=noise.added(sums, deviation, "scores"))

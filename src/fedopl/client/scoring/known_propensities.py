@@ -18,7 +18,7 @@ def contradiction(data: LoggedData) -> str:
     # |Σ (1{A = a}/p − 1)| is at most √n standard errors, by Cauchy & Schwarz.
     if data.propensities is None or data.n_rows < SURELY**2:
         return ""
-    found = _Sums(data.n_actions, _n_groups(data))
+    found = _Sums(data.n_actions, data.n_groups)
     for rows in data.slices():  # no context is read
         groups = data.groups_of(rows)
         found.add(data.actions[rows].astype(np.int64), data.propensities[rows], groups)
@@ -54,12 +54,6 @@ def _advice(data: LoggedData) -> str:
 
 def _often(ratio: float) -> str:
     return f"{ratio:.1f} times as often" if ratio > 1 else f"only {ratio:.0%} as often"
-
-
-def _n_groups(data: LoggedData) -> int:
-    if data.groups is None:
-        return 0
-    return 1 + max(int(data.groups[rows].max()) for rows in data.slices())
 
 
 class _Sums:

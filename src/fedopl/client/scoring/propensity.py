@@ -11,7 +11,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.scoring.boosting.boosted_propensities import Booster
+from fedopl.client.scoring.boosted_propensities import Booster
 from fedopl.client.scoring.known_propensities import contradiction
 from fedopl.client.scoring.one_step_logistic import one_step_models
 from fedopl.solvers.least_squares import sums_of_others

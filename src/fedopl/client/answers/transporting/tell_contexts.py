@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.target_workspace import TargetWorkspace
+from fedopl.client.workspace import TargetWorkspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.target.context_moments import ContextMoments, TellContexts
 

@@ -18,8 +18,7 @@ from fedopl.client.answers.transporting.transported_rows import (
     with_policy,
 )
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.target_workspace import TargetWorkspace
-from fedopl.client.workspace import Workspace
+from fedopl.client.workspace import TargetWorkspace, Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.target.joint_values import JointValues, ValueJointly
 from fedopl.messages.target.transported_values import TransportedValues, ValueAtTarget

@@ -10,11 +10,13 @@ from fedopl.client.answers.learning import check_terms
 from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
 from fedopl.client.local.personal_policy import (
     PersonalTask,
+    PersonalTreeTask,
     chunks_without,
     client_sums,
     n_rows_without,
+    scored_actions,
+    squares_apart,
 )
-from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_values import EstimateValues, Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts

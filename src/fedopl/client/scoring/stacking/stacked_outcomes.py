@@ -105,7 +105,7 @@ class StackedOutcomes:
     def _in_terms(self, chunk: Chunk) -> Chunk:
         if self._rows is None:
             return chunk
-        return joined([part for _, part in self._rows.in_terms(chunk)])
+        return joined([part for _, part in self._rows.into_terms(chunk)])
 
 
 def _bordered(

@@ -15,7 +15,7 @@ from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.base.seeds import generator_for
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds_and_hold_out
-from fedopl.client.scoring.boosting.boosting_options import (
+from fedopl.client.scoring.sklearn_models import (
     ROUNDS,
     STILL_IMPROVING,
     TREE_OPTIONS,
