@@ -14,8 +14,8 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.private import private_rows
 from fedopl.client.private.party import SharedMasks
+from fedopl.client.private.private_rows import drawn_by_content
 from fedopl.client.private.release import NoiseOfOne
-from fedopl.client.private.unit_draws import drawn_by_content
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled

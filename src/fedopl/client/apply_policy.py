@@ -105,8 +105,7 @@ def decide_table(
             puts an apostrophe before it, "keep" leaves it as it is.
         client: where decisions are made, if clients have actions of their own.
         ranking: adds each action's score, the margin of what is decided and the rank by it, and
-            fills places or spends a budget. The table is read twice, and scores of all rows are in
-            memory.
+            fills places or spends a budget. The table is read twice; memory holds all scores.
         progress: called after each batch with how many rows are done.
 
     """
@@ -312,8 +311,7 @@ def _example(cell: str) -> str:
 
 
 def _anywhere(doubts: list[_Doubt]) -> BoolArray:
-    anywhere: BoolArray = np.logical_or.reduce([doubt.rows for doubt in doubts])
-    return anywhere
+    return np.asarray(np.logical_or.reduce([doubt.rows for doubt in doubts]))
 
 
 def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:

@@ -90,9 +90,7 @@ class Client:
     def approvals(self, asker: str = "") -> Approvals:
         """The approvals of queries from this asker, which wait for the client's owner."""
         return Approvals(
-            folder=self.path.parent / "approvals",
-            asks=self.settings.approve == "ask",
-            asker=asker,
+            folder=self.path.parent / "approvals", asks=self.settings.approve == "ask", asker=asker
         )
 
     def check_approvals(self) -> None:

@@ -82,8 +82,7 @@ class DraftedPrivacy:
     def price(self) -> str:
         """What this noise costs a study of these rows, in words.
 
-        With r times as many rows, variances are s²/r + z²/r² in place of s², for s by sampling and
-        z by noise.
+        With r times as many rows, variances are s²/r + z²/r²: s is by sampling, z by noise.
         """
         by_sampling = self.spread / math.sqrt(self.n_held_out)
         more = (1 + math.sqrt(1 + 4 * (self.noise_of_value / by_sampling) ** 2)) / 2

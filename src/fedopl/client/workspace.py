@@ -199,11 +199,7 @@ class Workspace:
         outcomes = self.outcomes.by(models) if len(models.parameters) else self.outcomes.own
         scorer = self._scorer(outcomes, few & (rule == "mask"), few)
         scores = score_chunks(
-            scorer,
-            self.study_rows,
-            self._archive.path(key),
-            self.study.evaluation,
-            key,
+            scorer, self.study_rows, self._archive.path(key), self.study.evaluation, key
         )
         # For comparison on held-out rows, or because a single party learns this policy.
         if self.study.policy.learned_by_one or self.study.evaluation.share > 0:

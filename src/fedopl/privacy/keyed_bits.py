@@ -48,8 +48,7 @@ class KeyedBits:
     def event(self, part: int, whole: int) -> bool:
         """An event of probability exactly part/whole, for numbers of any size.
 
-        A uniform number is drawn in digits of 32 bits, until a digit differs from the fraction's
-        own.
+        A uniform number is drawn in digits of 32 bits, until one differs from the fraction's.
         """
         drawn = digit = 0
         while drawn == digit:

@@ -21,7 +21,7 @@ from fedopl.client.answers.valuing import (
     value_personal,
     value_spending,
 )
-from fedopl.client.private import private_answers, tree_sums
+from fedopl.client.private import private_answers
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.screening import screen_terms
 from fedopl.client.workspace import TargetWorkspace, Workspace
@@ -71,9 +71,9 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.sum_residuals,
     private_answers.values_privately,
     private_answers.values_apart,
-    tree_sums.sum_cells_privately,
-    tree_sums.look_privately,
-    tree_sums.sum_candidates,
+    private_answers.sum_cells_privately,
+    private_answers.look_privately,
+    private_answers.sum_candidates,
     private_answers.tell_keys,
     private_answers.take_roster,
     private_answers.share_secrets,

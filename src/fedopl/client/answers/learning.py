@@ -80,7 +80,6 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
         rows,
         space.blocks,
         complete=bool(space.scored.is_complete) and not space.scored.hidden.any(),
-        squares=lambda: rows.squares_by_fold,
     )
     return found if space.adds_terms else found.without_sums()
 

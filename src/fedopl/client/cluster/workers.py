@@ -46,12 +46,7 @@ def results_in_order(
 
 
 def check_asked(
-    address: str | None,
-    workers: int | None,
-    wait: float,
-    *,
-    extra: str,
-    packages: Iterable[str],
+    address: str | None, workers: int | None, wait: float, *, extra: str, packages: Iterable[str]
 ) -> None:
     """Refuse what cannot be meant, and workers whose packages are not installed here."""
     if workers is not None and not (isinstance(workers, Integral) and workers >= 1):

@@ -225,8 +225,7 @@ def text_of(digest: bytes) -> str:
 class Questions:
     """What a study may still ask: each of its questions once; a repeated one is free.
 
-    Everything is counted from the ledger, which also has the answers of other processes, before or
-    since.
+    Everything is counted from the ledger, which also has the answers of other processes.
     """
 
     def __init__(self, study: Study, limits: Limits, ledger: Ledger) -> None:

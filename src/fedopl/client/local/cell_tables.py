@@ -179,10 +179,7 @@ class NearSums:
 
 
 def near_sums(
-    parts: Iterable[ScoredRows],
-    look: SecondLook,
-    binning: Binning,
-    known: BoolArray,
+    parts: Iterable[ScoredRows], look: SecondLook, binning: Binning, known: BoolArray
 ) -> NearSums:
     """The sums over all these rows.
 
@@ -255,5 +252,4 @@ def _with_squared_weights(rows: ScoredRows) -> ScoredRows:
 
 def inverse_chances(chances: FloatArray) -> FloatArray:  # shaped as chances
     """1/e, of propensities that are not too small."""
-    inverse: FloatArray = 1 / np.clip(chances, 1 / LARGEST_INVERSE, 1.0)
-    return inverse
+    return 1 / np.clip(chances, 1 / LARGEST_INVERSE, 1.0)

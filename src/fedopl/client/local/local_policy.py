@@ -170,14 +170,13 @@ def means_by_fold(
     columns: list[IntArray] | None,
     *,
     complete: bool,
-    squares: Callable[[], FloatArray | None],
 ) -> ScoreSumsByFold:
     """Means over each fold of these chunks, whose contexts are terms.
 
     They are `complete` if all training rows have all scores. Then one Gram matrix serves all
-    actions, and it is not summed again where `squares` by fold are known.
+    actions, and it is not summed again.
     """
-    known = squares() if complete and columns is None else None
+    known = rows.squares_by_fold if complete and columns is None else None
     folds = range(rows.folds_as_given.n_folds)
     totals = [
         ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete) for _ in folds
@@ -210,9 +209,7 @@ def _own_sums_by_fold(
         for chunk in own()
         for which, part in rows.into_terms(chunk)
     )
-    return means_by_fold(
-        in_terms, rows, columns, complete=complete, squares=lambda: rows.squares_by_fold
-    )
+    return means_by_fold(in_terms, rows, columns, complete=complete)
 
 
 def local_policies_by_fold(

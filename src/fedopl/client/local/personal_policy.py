@@ -28,12 +28,7 @@ from fedopl.policies.trees.grid_rules import forbidden_in_leaves
 from fedopl.policies.trees.growing import simplified
 from fedopl.policies.trees.nodes import Leaf, Node, branches_of, leaf_positions, leaves_of
 from fedopl.solvers.bent_index import Bend, BendSums, knots_of
-from fedopl.solvers.personal_ridge import (
-    OwnSums,
-    Scaling,
-    WeighedPath,
-    scored_in_all_rows,
-)
+from fedopl.solvers.personal_ridge import OwnSums, Scaling, WeighedPath, scored_in_all_rows
 from fedopl.study.study import Study
 
 # Scores by own outcome models are used if a policy leaves less residual variance in them. The
@@ -190,7 +185,8 @@ class PersonalTreeTask:
         chosen = least_noisy(found, self.n_rows)
         others = self._others_in_own_leaves(chosen.parts)
         own = self._found(chosen.parts, self.own_root, others)
-        searched = len(branches_of(self.own_root)) * math.log(_n_questions(self.study))
+        n_questions = len(self.study.columns) * UNLIKE_THRESHOLDS  # about how many differ
+        searched = len(branches_of(self.own_root)) * math.log(n_questions)
         if _evidence(own.weighed) > _evidence(chosen.weighed) + searched:
             return with_best_actions(self.own_root, own.weighed.mean.T, self.study)
         return with_best_actions(self.root, chosen.weighed.mean.T, self.study)
@@ -221,11 +217,6 @@ def _evidence(weighed: WeighedPath) -> float:
     if path.n_values <= 0 or path.squares <= 0:
         return 0.0
     return weighed.strengths.evidence - 0.5 * path.n_values * math.log(path.squares)
-
-
-def _n_questions(study: Study) -> int:
-    """About how many different questions a search for one question tries."""
-    return len(study.columns) * UNLIKE_THRESHOLDS
 
 
 def with_best_actions(root: Node, worth: FloatArray, study: Study) -> TreePolicy:

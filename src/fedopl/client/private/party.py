@@ -332,8 +332,7 @@ class Party:
     def masked(self, query: Query[Any], answer: Message, asked: str) -> MaskedSums:
         """The answer under masks for this very query, whose hash is `asked`.
 
-        Another query has other masks, and the same query has the same answer. So no mask is used
-        twice.
+        Another query has other masks, and the same query the same answer: no mask is used twice.
         """
         numbers = flattened(query, answer, self._study)
         self._check_sums(query, numbers)

@@ -130,8 +130,7 @@ class PrivateWorkspace:
     def _own_sums(self) -> tuple[FloatArray, FirstFit]:
         """Squares of features by action with enough noise of their own, and the fit to them.
 
-        Under masks the first sums have only a part of their noise. So these squares are drawn
-        separately.
+        Under masks the first sums have only a part of their noise: these are drawn separately.
         """
         if self.party is None:
             return self.first_sums.squares, self.own_fit

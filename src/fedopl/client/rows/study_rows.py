@@ -16,13 +16,7 @@ from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunk_reader import ChunkReader, Clip, IntoTerms, with_held
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
-from fedopl.client.rows.fold_sums import (
-    MANY_BYTES,
-    FoldSums,
-    fold_sums,
-    no_sums,
-    squares_by_fold,
-)
+from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, no_sums, squares_by_fold
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.row_keys import content_order, fingerprint_of_content
 from fedopl.client.rows.split_rule import Split, by_fold_action, split_by_rule
@@ -215,8 +209,6 @@ class StudyRows:
 
     def chunks_in_terms(self) -> Pass[Chunk]:
         """All rows with their terms, as sums are taken of them."""
-        if self.terms is None:
-            return self.chunks()
         return self.chunks().spread(self.into_terms.chunks)
 
     @computed_once

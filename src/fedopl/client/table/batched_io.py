@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from fedopl.base.errors import OptionError
+from fedopl.client.table.columns import is_text
 from fedopl.client.table.formats import TEXT_ENDINGS, check_delimiter, explained, suffix_of
 from fedopl.client.table.row_batches import RecordBatch
 from fedopl.client.table.text_files import TextFormat, check_is_text
@@ -99,11 +100,7 @@ def _write_parquet(file: BinaryIO, schema: Any) -> Iterator[Callable[[RecordBatc
 
 BATCH_WRITERS: dict[
     str, Callable[[BinaryIO, Any], AbstractContextManager[Callable[[RecordBatch], object]]]
-] = {
-    ".csv": _write_csv,
-    ".csv.gz": _write_gzip,
-    ".parquet": _write_parquet,
-}
+] = {".csv": _write_csv, ".csv.gz": _write_gzip, ".parquet": _write_parquet}
 
 
 def _lines(batch: RecordBatch) -> bytes:
@@ -157,17 +154,11 @@ def without_formulas(
     renamed = pa.schema([kind.with_name(name) for kind, name in zip(schema, names, strict=True)])
 
     def escaped(batch: RecordBatch) -> RecordBatch:
-        cells = [_escaped(cells) if _is_text(cells.type) else cells for cells in batch.columns]
+        cells = [_escaped(cells) if is_text(cells.type) else cells for cells in batch.columns]
         return pa.RecordBatch.from_arrays(cells, names=names)
 
     with BATCH_WRITERS[suffix](file, renamed) as write:
         yield lambda batch: write(escaped(batch))
-
-
-def _is_text(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _escaped(column: Any) -> Any:

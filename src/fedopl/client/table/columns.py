@@ -37,8 +37,7 @@ def numbers(column: Any, what: str) -> FloatArray:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     # Not safe: whole numbers beyond 2⁵³ lose digits instead of being refused.
-    values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy()
-    return values
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
 
 
 def check_numbers(kind: Any, what: str) -> None:
@@ -131,8 +130,7 @@ def pooled(positions: IntArray, labels: Sequence[str], other: str) -> IntArray:
 class GroupCodes:
     """Codes of groups in a table, perhaps read in batches; all labels are kept in memory.
 
-    At first codes are in the order of appearance, because the order of all labels is known only
-    after the last row.
+    At first codes are in the order of appearance: that of labels is known after the last row.
     """
 
     def __init__(self) -> None:
@@ -282,8 +280,7 @@ def numbers_of(found: Instants, rule: str) -> FloatArray:
         passed = found.astype("datetime64[Y]") - np.datetime64("0000", "Y")
     else:
         passed = found.astype("datetime64[h]") - found.astype("datetime64[D]")
-    values: FloatArray = np.where(np.isnat(found), np.nan, passed.astype(np.float64))
-    return values
+    return np.where(np.isnat(found), np.nan, passed.astype(np.float64))
 
 
 def codes_of(found: Instants, rule: str) -> IntArray:

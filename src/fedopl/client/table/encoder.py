@@ -19,8 +19,7 @@ from fedopl.client.table.gaps import Attrition, Gaps, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData, trusted
 from fedopl.messages.combining import weighted_sum
 
-# Names of columns that identify people or things. Up to the second number of different values, a
-# column is just a code.
+# Names of columns of ids, unless they have at most the second number of different values: codes.
 NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-z]I[dD])$")
 MOST_CODES = 20
 
@@ -57,12 +56,14 @@ class Encoder:
         schema = self.schema
         actions = {schema.action: self._codes(table, schema.action, schema.actions)}
         found = self.encode_contexts(table)
+        stratum, shares = schema.stratum, tuple(schema.known_shares)
+        strata = self._codes(table, stratum, shares) if stratum else None
         needed = (*schema.outcome_columns, *schema.propensity_columns)
         return replace(
             found,
             numbers={column: self._numbers(table, column) for column in needed} | found.numbers,
             labels=actions | found.labels,
-            strata=self._strata(table),
+            strata=strata,
         )
 
     def encode_contexts(self, table: Columns) -> Encoded:
@@ -78,10 +79,6 @@ class Encoder:
             labels={schema.group: self.group_codes(table[schema.group])} if schema.group else {},
             strata=None,
         )
-
-    def _strata(self, table: Columns) -> IntArray | None:
-        stratum = self.schema.stratum
-        return self._codes(table, stratum, tuple(self.schema.known_shares)) if stratum else None
 
     def _numbers(self, table: Columns, column: str) -> FloatArray:
         if rule := self.schema.dates.get(column):
@@ -253,8 +250,7 @@ def _counted(by_column: Mapping[str, int]) -> str:
 
 
 def _any(masks: list[BoolArray], n_rows: int) -> BoolArray:  # (n_rows,)
-    anywhere: BoolArray = np.logical_or.reduce([np.zeros(n_rows, np.bool_), *masks])
-    return anywhere
+    return np.asarray(np.logical_or.reduce([np.zeros(n_rows, np.bool_), *masks]))
 
 
 def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dict[str, BoolArray]:

@@ -224,11 +224,7 @@ def contexts_in(source: object, schema: Schema, form: TableForm) -> Contexts:
     weights = encoded.numbers[schema.weight][kept] if schema.weight else None
     try:
         return Contexts(
-            found,
-            feature_names=schema.feature_names,
-            weights=weights,
-            groups=groups,
-            schema=schema,
+            found, feature_names=schema.feature_names, weights=weights, groups=groups, schema=schema
         )
     except DataError as error:
         raise DataError(f"{name}: {error}") from None

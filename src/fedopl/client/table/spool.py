@@ -251,8 +251,7 @@ def write_file(
     with contextlib.ExitStack() as stack:
         with explained(source, name, TextFormat()):
             file = stack.enter_context(
-                # Without a buffer, or if all of it were filled first, whole columns would be in
-                # memory.
+                # Otherwise whole columns would be in memory.
                 parquet.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
             )
         wanted = tuple(dict.fromkeys(encoder.called.values()))

@@ -15,12 +15,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.scoring.sklearn_models import (
-    ROUNDS,
-    STILL_IMPROVING,
-    TREE_OPTIONS,
-    step_for,
-)
+from fedopl.client.scoring.sklearn_models import ROUNDS, STILL_IMPROVING, TREE_OPTIONS, step_for
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.stacked_ridge import chosen_on, fold_sets, place_without
 
