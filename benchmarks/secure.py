@@ -30,10 +30,9 @@ from fedopl.secure.double_masks import (
     without_own_masks,
     without_pair_masks,
 )
-from fedopl.secure.holders import holders_by_place, holding_of
 from fedopl.secure.keys import Identity, SessionKey, is_signed
 from fedopl.secure.masks import added_up, masked
-from fedopl.secure.neighbours import n_neighbours, neighbours_of
+from fedopl.secure.neighbours import holders_by_place, holding_of, n_neighbours, neighbours_of
 
 N_BYTES = {"2.5 KB": 2_500, "23 KB": 23_000, "4 MB": 4_000_000}
 CLIENTS, QUICK = (3, 100, 1000), (3, 10)

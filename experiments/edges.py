@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fedopl
-from fedopl.client.scoring.known_propensities import contradiction
+from fedopl.client.scoring.propensity import contradiction
 from fedopl.report.cautions import cautions
 from fedopl.report.recommending import recommend
 from fedopl.study.plans import EvaluationPlan, NuisancePlan

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
         self_normalised_ipw_scores,
     )
     from fedopl.client.scoring.values import estimate_value
-    from fedopl.client.table.contexts import Contexts, read_contexts
     from fedopl.client.table.logged_data import LoggedData
-    from fedopl.client.table.read import read_logged
+    from fedopl.client.table.read import Contexts, read_contexts, read_logged
     from fedopl.engines.check_study import check
     from fedopl.engines.client_factory import ClientFactory
     from fedopl.engines.estimator import PolicyLearner
@@ -77,11 +76,10 @@ _HOMES = {
     "fedopl.client.cluster.dask_engine": ("DaskEngine",),
     "fedopl.client.cluster.spark_engine": ("SparkEngine",),
     "fedopl.client.disclosure.limits": ("Limits",),
-    "fedopl.client.table.contexts": ("Contexts", "read_contexts"),
     "fedopl.client.table.logged_data": ("LoggedData",),
     "fedopl.client.scoring.cross_fit": ("Nuisances", "cross_fit"),
     "fedopl.client.scoring.overlap": ("Overlap", "overlap"),
-    "fedopl.client.table.read": ("read_logged",),
+    "fedopl.client.table.read": ("Contexts", "read_contexts", "read_logged"),
     "fedopl.client.scoring.scores": (
         "Scores",
         "aipw_scores",

@@ -8,10 +8,9 @@ from threadpoolctl import threadpool_info
 import fedopl
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds
-from fedopl.client.scoring import propensity
-from fedopl.client.scoring.boosting import boosted_propensities
-from fedopl.client.scoring.boosting.boosted_propensities import Booster
-from fedopl.client.scoring.boosting.boosting_options import SHORT_STEP, TREE_OPTIONS
+from fedopl.client.scoring import boosted_propensities, propensity
+from fedopl.client.scoring.boosted_propensities import Booster
+from fedopl.client.scoring.sklearn_models import SHORT_STEP, TREE_OPTIONS
 
 
 def logged(kind, seed, n_rows=300, **options):

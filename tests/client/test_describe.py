@@ -19,8 +19,8 @@ from test_door import (
 
 import fedopl
 from fedopl.client import workspace
+from fedopl.client.disclosure.held_values import merged_bins
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.scoring import outcome, scoring_pass
 from fedopl.messages.evaluation.description import CHANCE_CUTS, Describe

@@ -10,9 +10,8 @@ from pyarrow import parquet
 import fedopl
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.local import disk_examples
-from fedopl.client.local.disk_examples import DiskExamples
-from fedopl.client.local.local_steps import examples
+from fedopl.client.local import local_steps
+from fedopl.client.local.local_steps import DiskExamples, examples
 from fedopl.client.rows import study_rows
 from fedopl.client.rows.chunks import sorted_order
 from fedopl.client.rows.study_rows import StudyRows
@@ -23,7 +22,7 @@ N_ROWS, ACTIONS = 500, ("a", "b", "c")
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(study_rows, "ROWS_PER_CHUNK", 110)
-    monkeypatch.setattr(disk_examples, "ROWS_STEPPED_AT_ONCE", 64)
+    monkeypatch.setattr(local_steps, "ROWS_STEPPED_AT_ONCE", 64)
 
 
 def scored(rows, missing):
@@ -104,7 +103,7 @@ def test_rows_have_the_same_numbers_in_memory_and_on_disk(both, weight, missing)
 def test_the_copy_is_private_and_gone_with_its_user(both, tmp_path):
     _, (data, on_disk) = both()
     found = DiskExamples(on_disk, data, CENTRE, SCALE)
-    (folder,) = tmp_path.glob(f"kept/*/{disk_examples.ABANDONED}*")
+    (folder,) = tmp_path.glob(f"kept/*/{local_steps.ABANDONED}*")
     assert folder.stat().st_mode & 0o077 == 0
     assert (folder / "rows").stat().st_mode & 0o077 == 0
     del found
@@ -115,7 +114,7 @@ def test_the_copy_is_private_and_gone_with_its_user(both, tmp_path):
 def test_a_copy_that_somebody_cut_short_is_named(both, tmp_path):
     _, (data, on_disk) = both()
     found = DiskExamples(on_disk, data, CENTRE, SCALE)
-    (path,) = tmp_path.glob(f"kept/*/{disk_examples.ABANDONED}*/rows")
+    (path,) = tmp_path.glob(f"kept/*/{local_steps.ABANDONED}*/rows")
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(StorageError, match="cannot be read; start again"):
         found.gathered(np.arange(found.n_rows))
@@ -144,4 +143,4 @@ def test_a_copy_that_fails_half_way_leaves_nothing(both, tmp_path):
 
     with pytest.raises(StorageError, match="the disk is full"):
         DiskExamples(failing, data, CENTRE, SCALE)
-    assert not list(tmp_path.glob(f"kept/*/{disk_examples.ABANDONED}*"))
+    assert not list(tmp_path.glob(f"kept/*/{local_steps.ABANDONED}*"))

@@ -298,7 +298,7 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     tmp_path, monkeypatch, name, extra
 ):
     (tmp_path / name).write_bytes(b"whatever")
-    monkeypatch.setattr("fedopl.client.table.program_files.find_spec", lambda package: None)
+    monkeypatch.setattr("fedopl.client.table.formats.find_spec", lambda package: None)
     with pytest.raises(fedopl.OptionError, match=rf"pip install 'fedopl\[{extra}\]'"):
         fedopl.read_logged(tmp_path / name, SCHEMA)
 

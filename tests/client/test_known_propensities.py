@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.scoring.known_propensities import _Sums, contradiction
+from fedopl.client.scoring.propensity import _Sums, contradiction
 
 
 def trial(shares, given, n_rows=600, seed=0, groups=None):

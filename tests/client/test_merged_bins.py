@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedopl.client.disclosure.merged_bins import merged_bins
+from fedopl.client.disclosure.held_values import merged_bins
 
 COUNTS = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 50)), min_size=1, max_size=40)
 

@@ -79,7 +79,7 @@ def test_other_missing_values_go_by_their_own_rule(rules, n_kept):
 
 
 def test_rows_on_disk_are_counted_alike(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedopl.client.table.spool_writer.ROWS_PER_BATCH", 32)
+    monkeypatch.setattr("fedopl.client.table.spool.ROWS_PER_BATCH", 32)
     parquet.write_table(table((5, 30)), tmp_path / "rows.parquet")
     for _ in range(2):  # read once, then found again
         with pytest.warns(fedopl.FedoplWarning, match=r"'usual' 5 of 100 .*'new' 30 of 100"):

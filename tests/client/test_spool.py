@@ -10,7 +10,6 @@ from pyarrow import parquet
 
 import fedopl
 from fedopl.client.table import spool as spooling
-from fedopl.client.table import spool_writer
 from fedopl.client.table.encoder import Encoder
 from fedopl.client.table.logged_data import fingerprint
 
@@ -20,7 +19,7 @@ ARRAYS = ("contexts", "actions", "rewards", "propensities", "weights", "groups")
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch):
-    monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 16)
+    monkeypatch.setattr(spooling, "ROWS_PER_BATCH", 16)
 
 
 def spool(path, schema, folder, *, number="float64", **own):
@@ -227,7 +226,7 @@ def test_bad_rows_are_refused_and_located(tmp_path, columns, rule, message):
 
 @pytest.mark.parametrize(("columns", "rule", "_"), BAD.values(), ids=BAD)
 def test_one_batch_is_refused_in_the_words_of_a_table(tmp_path, monkeypatch, columns, rule, _):
-    monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 1000)
+    monkeypatch.setattr(spooling, "ROWS_PER_BATCH", 1000)
     path = stored(columns, tmp_path)
     with pytest.raises(fedopl.DataError) as ours:
         spool(path, schema(**rule), tmp_path / "spools")
@@ -398,16 +397,16 @@ def test_what_a_killed_process_left_is_removed_once_it_is_old(tmp_path):
 
 def test_the_first_of_two_writers_is_the_one_that_both_use(tmp_path, monkeypatch):
     path, folder = stored(PLAIN, tmp_path), tmp_path / "spools"
-    move = spooling._move
+    finish = spooling._finish
 
-    def meanwhile(beside, home):
-        monkeypatch.setattr(spooling, "_move", move)
+    def meanwhile(beside, home, *more):
+        monkeypatch.setattr(spooling, "_finish", finish)
         faster.append(spool(path, schema(), folder))
         written.append((home / "contexts").stat().st_ino)
-        move(beside, home)
+        finish(beside, home, *more)
 
     faster, written = [], []
-    monkeypatch.setattr(spooling, "_move", meanwhile)
+    monkeypatch.setattr(spooling, "_finish", meanwhile)
     slower = spool(path, schema(), folder)
     assert slower.contexts.path.stat().st_ino == written[0]
     assert list(folder.iterdir()) == [home_of(slower)]
@@ -416,13 +415,13 @@ def test_the_first_of_two_writers_is_the_one_that_both_use(tmp_path, monkeypatch
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = stored(PLAIN, tmp_path)
-    append = spool_writer._append
+    append = spooling._append
 
     def meanwhile(data, writers):
         os.utime(path)
         append(data, writers)
 
-    monkeypatch.setattr(spool_writer, "_append", meanwhile)
+    monkeypatch.setattr(spooling, "_append", meanwhile)
     with pytest.raises(fedopl.DataError, match="changed while it was read"):
         spool(path, schema(), tmp_path / "spools")
     assert not list((tmp_path / "spools").iterdir())
@@ -456,7 +455,7 @@ def test_the_fingerprint_changes_with_any_row(tmp_path):
 def test_the_fingerprint_is_of_rows_and_not_of_batches(tmp_path, monkeypatch):
     path = stored(PLAIN, tmp_path)
     first = fingerprint(spool(path, schema(), tmp_path / "a"))
-    monkeypatch.setattr(spool_writer, "ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(spooling, "ROWS_PER_BATCH", 7)
     assert fingerprint(spool(path, schema(), tmp_path / "b")) == first
 
 

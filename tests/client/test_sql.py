@@ -19,7 +19,7 @@ from pyarrow import csv, parquet
 
 from fedopl.base.errors import DataError, FedoplError, OptionError
 from fedopl.client.client_file import read_client
-from fedopl.client.table import spool_writer, sql
+from fedopl.client.table import spool, sql
 from fedopl.client.table.logged_data import fingerprint
 from fedopl.client.table.read import read_logged
 from fedopl.study.study_file import read_study
@@ -156,7 +156,7 @@ def test_a_sqlite_file_may_have_any_name_and_no_other_is_made(home, sqlite_file,
     data = from_query(home, f"sqlite:///{name}", "select * from logged")
     assert {one.name for one in home.iterdir()} - before <= {"client.toml"}
     assert_same(data, from_file(home))
-    address = sql._adbc_address("sqlite", f"/{name}", home / "client.toml")
+    address = f"{sql._sqlite_address(f'/{name}', home / 'client.toml')}?mode=ro"
     with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
         assert connection.execute("select count(*) from logged").fetchone() == (160,)
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -277,7 +277,7 @@ def test_no_more_of_a_query_is_in_memory_than_a_few_batches(home, monkeypatch):
     )
     seen: list[weakref.ref[pyarrow.RecordBatch]] = []
     largest = 0
-    encode = spool_writer._batch
+    encode = spool._batch
 
     def watched(batch, job):
         nonlocal largest
@@ -287,14 +287,14 @@ def test_no_more_of_a_query_is_in_memory_than_a_few_batches(home, monkeypatch):
         largest = max(largest, sum(kept.get_total_buffer_size() for kept in alive))
         return encode(batch, job)
 
-    monkeypatch.setattr(spool_writer, "_batch", watched)
+    monkeypatch.setattr(spool, "_batch", watched)
     data = on_disk(home, "duckdb", query)
     assert data.n_rows == 600_000
     assert 0 < largest < 600_000 * 8
 
 
 def test_a_mistake_in_a_later_batch_says_in_which_rows(home, duckdb_file, monkeypatch):
-    monkeypatch.setattr("fedopl.client.table.spool_writer.ROWS_PER_BATCH", 50)
+    monkeypatch.setattr("fedopl.client.table.spool.ROWS_PER_BATCH", 50)
     query = "select * replace (case when rowid = 120 then 'cake' else arm end as arm) from logged"
     with pytest.raises(DataError, match=r"client\.toml: the query: .*\(in rows 101 to 150\)"):
         on_disk(home, "rows.duckdb", query)

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 from test_door import ask, decoded, door_to, encoded_query, reason, scored, study_of
 
 import fedopl
+from fedopl.client.disclosure.held_values import merged_bins
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells

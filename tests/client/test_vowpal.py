@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedopl.client.local.local_steps import examples
-from fedopl.client.local.vowpal import Vowpal
+from fedopl.client.local.local_training import Vowpal
 from fedopl.client.rows.chunks import ScoredRows
 
 

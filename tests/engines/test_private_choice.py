@@ -10,7 +10,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.candidate_sums import sum_candidates
+from fedopl.client.private.private_answers import sum_candidates
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.private.release import Noise
 from fedopl.engines.privacy_price import noise_table, prices

@@ -12,8 +12,7 @@ import pytest
 
 import fedopl
 from fedopl.cli.run_summary import _refusals
-from fedopl.client.disclosure.ledger import FileLedger
-from fedopl.client.disclosure.lifetime import summaries
+from fedopl.client.disclosure.ledger import FileLedger, summaries
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess

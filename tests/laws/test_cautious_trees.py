@@ -11,7 +11,7 @@ from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.local.cell_doubts import inverse_chances
+from fedopl.client.local.cell_tables import inverse_chances
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis

@@ -7,7 +7,7 @@ import pytest
 
 import fedopl
 from fedopl.client import workspace
-from fedopl.client.local.fold_policies import local_policies_by_fold
+from fedopl.client.local.local_policy import local_policies_by_fold
 from fedopl.policies.trees.nodes import leaf_positions
 from fedopl.results.value_tables import LEAF_GAIN
 from fedopl.server import policy_comparison

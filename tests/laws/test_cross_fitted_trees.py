@@ -12,7 +12,7 @@ from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import estimate_values, value_leaves, value_personal
 from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
-from fedopl.client.local.personal_tree import PersonalTreeTask
+from fedopl.client.local.personal_policy import PersonalTreeTask
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.trees.leaf_values import ValueLeaves

@@ -15,7 +15,7 @@ from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.local.fold_policies import local_policies_by_fold
+from fedopl.client.local.local_policy import local_policies_by_fold
 from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_values import EstimateValues

@@ -9,8 +9,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.local.cell_tables import Binning, cell_sums
-from fedopl.client.local.near_rows import near_sums
+from fedopl.client.local.cell_tables import Binning, cell_sums, near_sums
 from fedopl.client.rows.chunks import Chunk, ScoredRows
 from fedopl.client.rows.folds import Folds
 from fedopl.client.scoring.cross_fit import fit_nuisances

@@ -8,7 +8,7 @@ import pytest
 import fedopl
 from fedopl.base.labels import GLOBAL
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.outcome_workspace import column_events
+from fedopl.client.outcome_workspace import size_of_events
 from fedopl.report.recommending import recommend
 from fedopl.results.value_tables import LEARNED, LOCAL, LOGGING, arm_name
 
@@ -60,7 +60,7 @@ def test_values_of_a_guardrail_are_those_of_a_study_of_its_column(monkeypatch):
                 assert ours.value == pytest.approx(theirs.value, rel=1e-12)
                 assert ours.n_rows == theirs.n_rows
                 if where != GLOBAL:
-                    size = 2 * column_events(clients[where], column).size / ours.n_rows
+                    size = 2 * size_of_events(clients[where], column) / ours.n_rows
                     expected = np.hypot(theirs.standard_error, size)
                     assert ours.standard_error == pytest.approx(expected, rel=1e-9)
     assert {row.policy for row in found.outcomes.rows} == {NEW, USUAL, LOGGING, LOCAL}

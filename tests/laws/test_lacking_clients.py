@@ -13,9 +13,9 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.private import private_rows
+from fedopl.client.private.party import SharedMasks
+from fedopl.client.private.private_rows import drawn_by_content
 from fedopl.client.private.release import NoiseOfOne
-from fedopl.client.private.shared_masks import SharedMasks
-from fedopl.client.private.unit_draws import drawn_by_content
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
@@ -42,9 +42,9 @@ from fedopl.secure.double_masks import (
     unsealed,
     without_pair_masks,
 )
-from fedopl.secure.holders import Holding
 from fedopl.secure.keys import Identity, SessionKey
 from fedopl.secure.masks import as_bytes, as_words, stream
+from fedopl.secure.neighbours import Holding
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.disclosure.ledger import FileLedger
-from fedopl.client.disclosure.lifetime import summaries
+from fedopl.client.disclosure.ledger import FileLedger, summaries
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
-from fedopl.client.private.number_moments import measure_numbers
+from fedopl.client.private.private_answers import measure_numbers
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.private.release import Noise
 from fedopl.engines.in_process import InProcess

@@ -16,7 +16,7 @@ from fedopl.client.answers.handlers import PRIVATE_HANDLERS
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private import private_rows, unit_draws
+from fedopl.client.private import private_rows
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.private.release import Noise
 from fedopl.messages import codec
@@ -128,7 +128,7 @@ def test_the_same_rows_in_another_order_have_the_same_answers(name, heard, tmp_p
         ordered, kept = rows.take(rng.permutation(rows.num_rows)), [{}]
         if number < 3:
             monkeypatch.setattr(private_rows, "ROWS_PER_CHUNK", 40)
-            monkeypatch.setattr(unit_draws, "RECORDS_PER_BUCKET", 20)
+            monkeypatch.setattr(private_rows, "RECORDS_PER_BUCKET", 20)
             kept.append({"on_disk": tmp_path / "rows"})
         for where in kept:
             data = read(tmp_path / f"{number}.parquet", ordered, plan, **where)

@@ -6,7 +6,7 @@ from lying_server import ACTIONS, LyingServer, rows, study_with
 from scipy.stats import multivariate_normal
 
 import fedopl
-from fedopl.client.local.personal_tree import PersonalTreeTask
+from fedopl.client.local.personal_policy import PersonalTreeTask
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal

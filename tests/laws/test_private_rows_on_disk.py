@@ -12,7 +12,7 @@ from fedopl.client.answers.handlers import PRIVATE_HANDLERS
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private import private_rows, unit_draws
+from fedopl.client.private import private_rows
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
@@ -131,7 +131,7 @@ def test_memory_grows_by_a_few_bytes_a_row(tmp_path, monkeypatch):
     options, plan, columns = STUDIES["persons, sampled"]
     study = learned(read(tmp_path, columns, 80), options, plan).study
     monkeypatch.setattr(private_rows, "ROWS_PER_CHUNK", 500)
-    monkeypatch.setattr(unit_draws, "RECORDS_PER_BUCKET", 1000)
+    monkeypatch.setattr(private_rows, "RECORDS_PER_BUCKET", 1000)
     models = np.ones((2, len(FEATURES) + 1))
     step = SumResiduals(number=0, n_terms=len(FEATURES), parameters=models)
     values = ValuePrivately(models=models, **packed([*CANDIDATES.values()], study))

@@ -19,9 +19,8 @@ from test_same_sums_by_workers import learned, rows, small_partitions, sums_of
 
 import fedopl
 from fedopl.base.errors import OptionError, StorageError
-from fedopl.client.client_file import read_client
+from fedopl.client.client_file import read_client, shared_engine
 from fedopl.client.cluster import spark_engine
-from fedopl.client.cluster.engine_kinds import shared_engine
 from fedopl.client.cluster.spark_engine import SparkEngine
 from fedopl.client.cluster.spark_session import SparkMaster, check_java
 from fedopl.client.table.logged_data import with_engine

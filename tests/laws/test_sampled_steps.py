@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.client.disclosure.ledger import MemoryLedger
-from fedopl.client.disclosure.lifetime import left_for, promised_in_all, summaries
+from fedopl.client.disclosure.ledger import MemoryLedger, left_for, promised_in_all, summaries
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door

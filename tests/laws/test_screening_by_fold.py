@@ -12,7 +12,7 @@ from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import value_personal
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.client.local.fold_policies import local_policies_by_fold
+from fedopl.client.local.local_policy import local_policies_by_fold
 from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec

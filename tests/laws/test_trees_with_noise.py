@@ -9,8 +9,8 @@ from test_differential_privacy import ACTIONS, FEATURES, N_FEATURES, OVERLAP, dr
 import fedopl
 from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.door import Door
+from fedopl.client.private.private_answers import look_privately, sum_cells_privately
 from fedopl.client.private.release import Noise
-from fedopl.client.private.tree_sums import look_privately, sum_cells_privately
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately

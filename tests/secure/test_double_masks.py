@@ -17,15 +17,15 @@ from fedopl.secure.double_masks import (
     without_own_masks,
     without_pair_masks,
 )
-from fedopl.secure.holders import (
+from fedopl.secure.keys import SessionKey
+from fedopl.secure.masks import added_up
+from fedopl.secure.neighbours import (
     holders_by_place,
     holding_of,
     is_sound,
     log2_lost,
     log2_open,
 )
-from fedopl.secure.keys import SessionKey
-from fedopl.secure.masks import added_up
 from fedopl.secure.secret_shares import PRIME, coefficients, rebuilt, shares_at
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedopl.secure.keys import Identity, SessionKey, derived, is_signed
 from fedopl.secure.masks import added_up, as_bytes, as_words, masked, stream
 from fedopl.secure.neighbours import log2_apart, n_neighbours, neighbours_of
-from fedopl.secure.whole_weights import WEIGHT_STEPS, whole_weights
+from fedopl.study.private.added_up import WEIGHT_STEPS, whole_weights
 
 
 def sessions(n_clients):

@@ -76,14 +76,21 @@ def flush_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say which file could not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a temporary file beside this one; it replaces this one if no error is raised."""
     beside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

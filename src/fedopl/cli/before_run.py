@@ -59,8 +59,7 @@ def privacy(
 ) -> None:
     """Say what differential privacy promises and costs, from made-up rows; none is touched."""
     from fedopl.client.client_file import read_clients
-    from fedopl.client.disclosure.ledger import FileLedger
-    from fedopl.client.disclosure.lifetime import left_for, summaries
+    from fedopl.client.disclosure.ledger import FileLedger, left_for, summaries
     from fedopl.engines.privacy_price import noise_table, noised, price_table, prices
     from fedopl.report.sections.privacy_promise import promise
     from fedopl.server.exchange_counts import expected_trips

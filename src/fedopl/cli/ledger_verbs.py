@@ -8,8 +8,7 @@ from fedopl.cli.arguments import AsJson, ClientPath
 from fedopl.cli.printing import say_json
 
 if TYPE_CHECKING:
-    from fedopl.client.disclosure.ledger import Entry
-    from fedopl.client.disclosure.lifetime import StudySummary
+    from fedopl.client.disclosure.ledger import Entry, StudySummary
     from fedopl.client.disclosure.limits import Limits
 
 _MOST_OF_SHAPES = 75  # characters for the shapes of arrays in a line of the ledger
@@ -29,8 +28,7 @@ def ledger(
     from fedopl.base.errors import OptionError
     from fedopl.client.aggregator_file import is_aggregator, read_aggregator
     from fedopl.client.client_file import Client, read_client
-    from fedopl.client.disclosure.ledger import FileLedger
-    from fedopl.client.disclosure.lifetime import summaries
+    from fedopl.client.disclosure.ledger import FileLedger, summaries
 
     here = read_aggregator(client) if is_aggregator(client) else read_client(client)
     entries = FileLedger(here.ledger_path).entries()
@@ -53,7 +51,7 @@ def ledger(
 
 def _lifetime_as_text(studies: "list[StudySummary]", limits: "Limits") -> str:
     from fedopl.base.tables import text_tables
-    from fedopl.client.disclosure.lifetime import promised_in_all
+    from fedopl.client.disclosure.ledger import promised_in_all
 
     headers = ["study", "name", "to", "first (UTC)", "last", "answers", "refusals", "bytes"]
     rows = [

@@ -19,11 +19,12 @@ from fedopl.client.table import columns
 from fedopl.client.table.batched_io import (
     BATCH_READERS,
     BATCH_WRITERS,
+    Formulas,
     open_batches,
+    without_formulas,
 )
-from fedopl.client.table.dates import Instants, codes_of, moments, moments_among, numbers_of
+from fedopl.client.table.columns import Instants, codes_of, moments, moments_among, numbers_of
 from fedopl.client.table.formats import check_file, check_header, suffix_of
-from fedopl.client.table.formula_cells import Formulas, without_formulas
 from fedopl.client.table.row_batches import RecordBatch
 from fedopl.client.table.text_files import TextFormat
 from fedopl.policies.policy import Policy
@@ -104,8 +105,7 @@ def decide_table(
             puts an apostrophe before it, "keep" leaves it as it is.
         client: where decisions are made, if clients have actions of their own.
         ranking: adds each action's score, the margin of what is decided and the rank by it, and
-            fills places or spends a budget. The table is read twice, and scores of all rows are in
-            memory.
+            fills places or spends a budget. The table is read twice; memory holds all scores.
         progress: called after each batch with how many rows are done.
 
     """
@@ -311,8 +311,7 @@ def _example(cell: str) -> str:
 
 
 def _anywhere(doubts: list[_Doubt]) -> BoolArray:
-    anywhere: BoolArray = np.logical_or.reduce([doubt.rows for doubt in doubts])
-    return anywhere
+    return np.asarray(np.logical_or.reduce([doubt.rows for doubt in doubts]))
 
 
 def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:

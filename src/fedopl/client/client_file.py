@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +19,21 @@ from fedopl.base.files import check_writable, refuse_link, who_else_reads, witho
 from fedopl.base.labels import check_client_name, quoted
 from fedopl.base.schema import Schema
 from fedopl.base.toml_file import TomlFile
-from fedopl.client.client_settings import ClientFile
-from fedopl.client.cluster.engine_kinds import shared_engine
+from fedopl.client.client_settings import ClientFile, EngineKind
+from fedopl.client.cluster.dask_engine import DaskEngine
+from fedopl.client.cluster.spark_engine import SparkEngine
 from fedopl.client.disclosure.approvals import Approvals
 from fedopl.client.disclosure.private_draws import is_strong, kept_secret
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.row_keys import fingerprint_of_content
-from fedopl.client.table.contexts import Contexts, contexts_in
+from fedopl.client.table.encoder import TableForm
 from fedopl.client.table.formats import FileFormat
 from fedopl.client.table.logged_data import LoggedData, check_outcomes, with_engine
-from fedopl.client.table.read import read_into_memory, read_onto_disk
+from fedopl.client.table.read import Contexts, contexts_in, read_into_memory, read_onto_disk
 from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import n_numbers
 from fedopl.client.table.sql import open_query
-from fedopl.client.table.table_form import TableForm
 from fedopl.client.table.text_files import TextFormat
 from fedopl.study.study import Study
 
@@ -40,6 +41,21 @@ FILE_NAME = "client.toml"
 AGGREGATOR_FILE = "aggregator.toml"  # in a folder of clients whose answers are added up
 # Larger contexts, as numbers, are kept on disk unless the file says otherwise.
 MOST_BYTES_IN_MEMORY = 1 << 30
+
+ENGINES: dict[EngineKind, type[DaskEngine] | type[SparkEngine]] = {
+    "dask": DaskEngine,
+    "spark": SparkEngine,
+}
+
+
+@lru_cache(8)
+def shared_engine(
+    kind: EngineKind, address: str | None, workers: int | None, wait: float
+) -> DaskEngine | SparkEngine:
+    """One engine for all clients of this process that ask for the same, connected."""
+    engine = ENGINES[kind](address, workers=workers, wait=wait)
+    engine.connect()
+    return engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +90,7 @@ class Client:
     def approvals(self, asker: str = "") -> Approvals:
         """The approvals of queries from this asker, which wait for the client's owner."""
         return Approvals(
-            folder=self.path.parent / "approvals",
-            asks=self.settings.approve == "ask",
-            asker=asker,
+            folder=self.path.parent / "approvals", asks=self.settings.approve == "ask", asker=asker
         )
 
     def check_approvals(self) -> None:

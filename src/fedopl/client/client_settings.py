@@ -5,8 +5,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fedopl.base.validation import Checked
-from fedopl.client.cluster.engine_kinds import EngineKind
 from fedopl.client.disclosure.limits import Limits
+
+EngineKind = Literal["dask", "spark"]
 
 
 class DataSection(Checked):

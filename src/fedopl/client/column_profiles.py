@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.labels import NO_LABEL
-from fedopl.client.table.columns import distinct_labels, is_text, numbers_in_text
-from fedopl.client.table.dates import moments_among
+from fedopl.client.table.columns import distinct_labels, is_text, moments_among, numbers_in_text
 from fedopl.client.table.encoder import MOST_CODES, NAMED_ID
 from fedopl.client.table.formats import Columns
 

@@ -15,15 +15,12 @@ from fedopl.client.disclosure.checked_ledger import CheckedLedger, with_checks
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, Questions, entry_for
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disclosure.sent_answers import SentAnswers
-from fedopl.client.disclosure.study_history import StudyHistory
+from fedopl.client.disclosure.study_history import SentAnswers, StudyHistory, study_gone_on_as
 from fedopl.client.disk.store import Store
-from fedopl.client.going_on import study_gone_on_as
 from fedopl.client.personal_at_home import AtHome, solve_at_home, value_at_home
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.client.target_workspace import TargetWorkspace
-from fedopl.client.workspace import Rule, Workspace
+from fedopl.client.workspace import Rule, TargetWorkspace, Workspace
 from fedopl.messages import codec
 from fedopl.messages.answer_words import answer_in_words
 from fedopl.messages.bundle import bundled, received

@@ -55,7 +55,9 @@ class DraftedPrivacy:
         if person is not None:
             mean = math.ceil(person.n_rows / len(person.labels))
             said |= {"unit": "person", "most_rows_per_person": mean}
-        plan = PrivacyPlan.model_validate(said | {"outcome": _outcome_range(outcome)})
+        plan = PrivacyPlan.model_validate(
+            said | {"outcome": _rounded(np.asarray(outcome.numbers), _NEARLY_ALL)}
+        )
         spread = float(np.std(np.asarray(outcome.numbers)))
         return cls(plan=plan, overlap=overlap, sizes=sizes, spread=spread)
 
@@ -80,8 +82,7 @@ class DraftedPrivacy:
     def price(self) -> str:
         """What this noise costs a study of these rows, in words.
 
-        With r times as many rows, variances are s²/r + z²/r² in place of s², for s by sampling and
-        z by noise.
+        With r times as many rows, variances are s²/r + z²/r²: s is by sampling, z by noise.
         """
         by_sampling = self.spread / math.sqrt(self.n_held_out)
         more = (1 + math.sqrt(1 + 4 * (self.noise_of_value / by_sampling) ** 2)) / 2
@@ -145,10 +146,6 @@ def _range_of(profile: Profile) -> Range:
     if profile.years:
         return 0.0, 366.0 * (profile.years[1] - profile.years[0] + 1)
     return _rounded(np.asarray(profile.numbers), _MOST)
-
-
-def _outcome_range(profile: Profile) -> Range:
-    return _rounded(np.asarray(profile.numbers), _NEARLY_ALL)
 
 
 def _rounded(numbers: FloatArray, quantiles: tuple[float, float]) -> Range:

@@ -2,24 +2,23 @@
 
 import math
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.errors import FedoplError
+from fedopl.base.errors import DataError, FedoplError, OptionError
 from fedopl.base.files import ANYBODY_HERE, who_else_reads
 from fedopl.client.answers.tell_moments import beyond_declared
 from fedopl.client.client_file import Client
-from fedopl.client.disclosure.ledger import FileLedger
-from fedopl.client.disclosure.lifetime import summaries
+from fedopl.client.disclosure.ledger import FileLedger, summaries
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
-from fedopl.client.far_values import dominating_values, far_values
+from fedopl.client.far_values import dominating_values, far_values, n_repeated_rows
 from fedopl.client.local.obeyed_scores import ObeyedScores
-from fedopl.client.private.range_check import private_cautions, private_problems
-from fedopl.client.repeated_rows import n_repeated_rows
+from fedopl.client.private.private_rows import PrivateRows
 from fedopl.client.rules_found import alone_in_cells, rules_found
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
@@ -30,6 +29,8 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.study.plans import Declared, EvaluationPlan
 from fedopl.study.private.added_up import adds_under_masks
+from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_units import middles_and_units
 from fedopl.study.study import Study
 
 # All rows in memory are inspected. Of rows on disk, only this many are, from the first on.
@@ -296,3 +297,59 @@ def _cautions(client: str, data: LoggedData, columns: dict[str, FloatArray]) -> 
         rows = "1 row repeats" if repeated == 1 else f"{repeated:,} rows repeat"
         cautions.append(f"{rows} another row exactly; check for duplicates")
     return cautions
+
+
+_MANY = 0.01  # a share of rows; fewer rows beyond a range change little
+
+
+def private_problems(name: str, data: LoggedData, study: Study) -> list[str]:
+    """What prevents these rows from taking part in a private study."""
+    if study.privacy is None:
+        return []
+    try:
+        PrivateRows(data, study, PrivateDraws(study.seed, name, "a look ahead"))
+    except (DataError, OptionError) as error:
+        return [str(error)]
+    return []
+
+
+def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:
+    """What the ranges change in these rows, where that is more than a little."""
+    if study.privacy is None:
+        return
+    plan, n_rows, scales = study.privacy, data.n_rows, PrivateSetting(study).scales
+    low, high = plan.outcome
+    beyond = _mean(data, lambda part: (part.rewards < scales.low) | (part.rewards > scales.high))
+    if beyond > _MANY:
+        yield (
+            f"{beyond:.1%} of {n_rows:,} outcomes lie beyond privacy.outcome, {low:g} to "
+            f"{high:g}, and are moved to its ends: values will be of outcomes limited in this "
+            "way"
+        )
+    centre, unit = middles_and_units(study.features, plan.ranges)
+    far = _mean(data, lambda part: np.abs((part.contexts - centre) / unit) > 2)
+    mean = _mean(data, lambda part: (part.contexts - centre) / unit)
+    spread = np.sqrt(_mean(data, lambda part: ((part.contexts - centre) / unit - mean) ** 2))
+    for place, feature in enumerate(study.features):
+        if feature in plan.ranges and far[place] > 0.2:
+            yield (
+                f"{far[place]:.0%} of '{feature}' lie beyond its range; rows far out count for less"
+            )
+        elif feature in plan.ranges and spread[place] < 0.2 and not plan.measures_first:
+            yield (
+                f"'{feature}' varies little in its range; a narrower range would need less noise, "
+                'or let the run find it: scales = "measured"'
+            )
+    least = study.declared.overlap
+    if data.propensities is not None and least is not None:
+        small = float(_mean(data, lambda part: np.asarray(part.propensities) < least).mean())
+        if small > 0:
+            yield (
+                f"{small:.1%} of known propensities are below declared.overlap, {least:g}, "
+                "and are raised to it: values will be biased by that"
+            )
+
+
+def _mean(data: LoggedData, of: Callable[[LoggedData], Any]) -> Any:  # (n_columns,), or a number
+    """The mean of a function of the rows, over all rows, in slices."""
+    return sum(of(data.part(rows)).sum(axis=0) for rows in data.slices()) / data.n_rows

@@ -12,7 +12,6 @@ import numpy as np
 from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.rare_events import Events
 from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.scoring.study_scores import StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
@@ -21,11 +20,19 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.policy import Policy
 
 
-def column_events(data: LoggedData, outcome: str) -> Events:
-    """The events of one of the further outcomes."""
+def size_of_events(data: LoggedData, outcome: str) -> float:
+    """How far rows with an unusual value of a further outcome are from the usual one.
+
+    As a root mean square over these rows, such as deaths; 0 if there are none.
+    """
     assert data.outcomes is not None  # noqa: S101  (callers have checked the names)
-    place, outcomes = data.outcome_names.index(outcome), data.outcomes
-    return Events.among(outcomes[rows][:, place] for rows in data.slices())
+    place, usual, count, total = data.outcome_names.index(outcome), None, 0, 0.0
+    for rows in data.slices():
+        values = data.outcomes[rows][:, place]
+        usual = float(np.median(values)) if usual is None else usual
+        squares = (values - usual) ** 2
+        count, total = count + int(np.count_nonzero(squares)), total + float(squares.sum())
+    return float(np.sqrt(total / count)) if count else 0.0
 
 
 class OutcomeWorkspace(Workspace):
@@ -44,15 +51,16 @@ class OutcomeWorkspace(Workspace):
         self.outcomes = StudyOutcomes(self.study_rows, study, space.regressor)
         self.propensities = space.propensities
         self.study = study.model_copy(update={"costs": None})  # costs belong to the first outcome
-        events = column_events(given, outcome)
-        if not events.size:
+        size = size_of_events(given, outcome)
+        if not size:
             raise RefusedError(RefusalCode.NOTHING_TO_SAY)
         # If an outcome is rare, few held-out rows, or none, have an event, and their spread says
         # too little. So an event counts, with the weight that its score has on average.
-        self.event_spread = events.least_spread(study.n_actions)
+        self.event_spread = size * study.n_actions
 
     @computed_once
-    def _scores(self) -> StudyScores:
+    def scored(self) -> StudyScores:
+        """The scores by this outcome; they are not stored, except in a file beside rows on disk."""
         main, study = self._main.scored, self.study
         few = ~self.corrected
         masked = (few & (study.nuisances.unseen_rule == "mask")) | main.hidden
@@ -65,11 +73,6 @@ class OutcomeWorkspace(Workspace):
             key,
         )
         return replace(found, local=main.local)
-
-    @property
-    def scored(self) -> StudyScores:
-        """The scores by this outcome; they are not stored, except in a file beside rows on disk."""
-        return self._scores
 
     @property
     def local_policies_by_fold(self) -> Sequence[Policy]:

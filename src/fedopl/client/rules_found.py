@@ -26,13 +26,7 @@ class Alone(NamedTuple):
 
 def rules_found(space: Workspace, n_studies: int = 0) -> list[str]:
     """A line for each rule."""
-    return [
-        _rows(space),
-        *_cell(space),
-        _share(space),
-        _splits(space),
-        _once(space, n_studies),
-    ]
+    return [_rows(space), *_cell(space), _share(space), _splits(space), _once(space, n_studies)]
 
 
 def _rows(space: Workspace) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,12 @@ from fedopl.client.disclosure.study_history import StudyHistory
 from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.personal_store import keep_candidate, keep_personal, kept_personal
 from fedopl.client.disk.store import Arrays, MemoryStore, Store
-from fedopl.client.local.fold_policies import local_policies_by_fold
-from fedopl.client.local.local_policy import LocalTask, ScoredChunks, learn_local_policy
+from fedopl.client.local.local_policy import (
+    LocalTask,
+    ScoredChunks,
+    learn_local_policy,
+    local_policies_by_fold,
+)
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining
 from fedopl.client.local.network_steps import NetworkTraining
@@ -194,11 +199,7 @@ class Workspace:
         outcomes = self.outcomes.by(models) if len(models.parameters) else self.outcomes.own
         scorer = self._scorer(outcomes, few & (rule == "mask"), few)
         scores = score_chunks(
-            scorer,
-            self.study_rows,
-            self._archive.path(key),
-            self.study.evaluation,
-            key,
+            scorer, self.study_rows, self._archive.path(key), self.study.evaluation, key
         )
         # For comparison on held-out rows, or because a single party learns this policy.
         if self.study.policy.learned_by_one or self.study.evaluation.share > 0:
@@ -354,3 +355,16 @@ class Workspace:
             self.blocks,
             complete=bool(scores.is_complete),
         )
+
+
+class TargetWorkspace(Workspace):
+    """The contexts of a target in one study.
+
+    Nothing is learned from them, so none are held out. Rare values are masked in all of them, as in
+    the training rows of other clients. Actions and rewards are zeros that no answer uses.
+    """
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        rows, cell = self.study_rows.given, self.limits.minimum_cell
+        self.study_rows = StudyRows(rows, self.study, cell, self.draws, held_out=0.0)

@@ -12,7 +12,7 @@ from typing import Any
 from fedopl.base.errors import OptionError, WireError
 from fedopl.client.aggregator_file import LEAST_MEMBERS
 from fedopl.client.disclosure.ledger import Ledger, MemoryLedger, entry_for
-from fedopl.client.disclosure.sent_answers import SentAnswers
+from fedopl.client.disclosure.study_history import SentAnswers
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received

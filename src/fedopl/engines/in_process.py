@@ -10,8 +10,7 @@ from fedopl.base.errors import OptionError
 from fedopl.base.packed_arrays import PackedArrays
 from fedopl.client.disclosure.checked_ledger import with_head
 from fedopl.client.disclosure.ledger import Ledger
-from fedopl.client.disk.packed_store import PackedStore
-from fedopl.client.disk.store import MemoryStore, Store
+from fedopl.client.disk.store import MemoryStore, PackedStore, Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.policies.linear import LinearPolicy

@@ -17,8 +17,7 @@ from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.rehearse_cost import Rehearsed, Trip, rehearse_cost
 from fedopl.report.words.numbers import plural
-from fedopl.secure.holders import is_sound
-from fedopl.secure.neighbours import MOST_WITH_ALL
+from fedopl.secure.neighbours import MOST_WITH_ALL, is_sound
 from fedopl.study.mixture import FOUND
 from fedopl.study.private.privacy_plan import LEAST_PARTIES
 from fedopl.study.study import Study

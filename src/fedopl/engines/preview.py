@@ -14,8 +14,8 @@ from fedopl.client.client_file import Client
 from fedopl.client.disclosure.ledger import FileLedger, MemoryLedger
 from fedopl.client.disclosure.private_draws import public_key
 from fedopl.client.door import Door
-from fedopl.client.table.contexts import Contexts
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.read import Contexts
 from fedopl.engines.folder_doors import door_of
 from fedopl.engines.in_process import InProcess, only_policy
 from fedopl.messages import codec

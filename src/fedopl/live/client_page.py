@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.client.client_file import Client
 from fedopl.client.disclosure.approvals import Approvals, Waiting
-from fedopl.client.disclosure.ledger import UNLOCK, Entry, FileLedger
-from fedopl.client.disclosure.lifetime import promised_in_all, summaries
+from fedopl.client.disclosure.ledger import UNLOCK, Entry, FileLedger, promised_in_all, summaries
 from fedopl.live.page_server import Button, PageEvents, form_of
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED

@@ -46,8 +46,7 @@ def discrete_gaussian(
 ) -> IntArray:
     """Independent draws from N_ℤ(0, variance), for σ up to 2⁵³ grid steps.
 
-    `variance` is σ² exactly, a whole number or a fraction; the variance of the draws is never above
-    it.
+    `variance` is σ² exactly, whole or a fraction; the variance of the draws is never above it.
     """
     if not isinstance(variance, Rational) or not 0 < variance <= MOST_STEPS**2:
         raise OptionError(
@@ -80,8 +79,7 @@ def _discrete_laplace(n_proposals: int, scale: int, bits: KeyedBits) -> IntArray
     sizes = rest + scale * _successes(len(rest), bits)
     negative = bits.many_below(2, len(sizes)) == 1
     once = ~(negative & (sizes == 0))  # or else zero would come twice as often
-    signed: IntArray = np.where(negative, -sizes, sizes)[once]
-    return signed
+    return np.asarray(np.where(negative, -sizes, sizes)[once])
 
 
 def _successes(size: int, bits: KeyedBits) -> IntArray:  # (size,)

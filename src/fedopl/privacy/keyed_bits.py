@@ -7,8 +7,6 @@ know. HMAC-SHA256 makes a key for each label, SHAKE-256 in counter mode the bits
 
 import hashlib
 import hmac
-import secrets
-from typing import Self
 
 import numpy as np
 
@@ -37,11 +35,6 @@ class KeyedBits:
         self._buffer = b""
         self._at = 0
 
-    @classmethod
-    def fresh(cls) -> Self:
-        """Bits that cannot be repeated, keyed by the operating system's generator."""
-        return cls(secrets.token_bytes(LEAST_KEY), b"")
-
     def take(self, n_bytes: int) -> bytes:
         """The next bytes of the stream."""
         end = self._at + n_bytes
@@ -52,25 +45,10 @@ class KeyedBits:
         self._at = end
         return taken
 
-    def bits(self, n_bits: int) -> int:
-        """A whole number of this many uniform bits; whole bytes are taken from the stream."""
-        n_bytes = (n_bits + 7) // 8
-        return int.from_bytes(self.take(n_bytes), "little") >> (8 * n_bytes - n_bits)
-
-    def below(self, n: int) -> int:
-        """A uniform whole number from 0 to n − 1, of any size, drawn by rejection."""
-        if n < 1:
-            raise OptionError(f"below: expected a whole number of at least 1, came {n}")
-        n_bits = (n - 1).bit_length()
-        while (drawn := self.bits(n_bits)) >= n:
-            pass
-        return drawn
-
     def event(self, part: int, whole: int) -> bool:
         """An event of probability exactly part/whole, for numbers of any size.
 
-        A uniform number is drawn in digits of 32 bits, until a digit differs from the fraction's
-        own.
+        A uniform number is drawn in digits of 32 bits, until one differs from the fraction's.
         """
         drawn = digit = 0
         while drawn == digit:

@@ -48,8 +48,7 @@ def score_axes(overlap: float, *, own: bool = True) -> FloatArray:  # (4, 4), or
 def noise_of_scores(overlap: float, *, own: bool = True) -> FloatArray:  # as the axes
     """The covariance of noise in scores, if rotated scores have noise of variance 1."""
     back = inv(score_axes(overlap, own=own))
-    found: FloatArray = back @ back.T
-    return found
+    return back @ back.T
 
 
 @cache

@@ -55,8 +55,7 @@ class PrivacyLosses:
 
     def delta(self, epsilons: FloatArray) -> FloatArray:  # shaped as epsilons, none below zero
         """For each ε, an upper bound on δ: all releases together are (ε, δ)-private."""
-        found: FloatArray = np.maximum(*(one.delta(epsilons) for one in self._both))
-        return found
+        return np.maximum(*(one.delta(epsilons) for one in self._both))
 
     def as_gaussian(self) -> float:
         """A μ such that the releases disclose no more than one Gaussian, except with `SLIP`.
@@ -174,8 +173,7 @@ class _Composed:
         """Σ over losses ℓ above ε of P(ℓ)·(1 − e^(ε − ℓ)), plus all that was left out."""
         first = np.searchsorted(self._grid * self._places, epsilons, side="right")
         own, other = self._tails
-        found: FloatArray = own[first] - np.exp(epsilons) * other[first] + self._beyond
-        return found
+        return own[first] - np.exp(epsilons) * other[first] + self._beyond
 
 
 def _sum_above(masses: FloatArray) -> FloatArray:  # one longer, the last is zero
@@ -221,11 +219,8 @@ def _on_grid(steps: SampledSteps, grid: float, is_added: bool) -> _Step:
 def _loss(normal: float, steps: SampledSteps) -> float:
     """log((1 − q) + q·exp(z/σ − 1/2σ²)), if noise is z deviations."""
     shifted = normal / steps.noise - 0.5 / steps.noise**2
-    return float(np.logaddexp(_log1m(steps.rate), math.log(steps.rate) + shifted))
-
-
-def _log1m(rate: float) -> float:
-    return math.log1p(-rate) if rate < 1 else -math.inf
+    least = math.log1p(-steps.rate) if steps.rate < 1 else -math.inf
+    return float(np.logaddexp(least, math.log(steps.rate) + shifted))
 
 
 def _normal_at(losses: FloatArray, steps: SampledSteps) -> FloatArray:  # shaped as losses
@@ -233,8 +228,7 @@ def _normal_at(losses: FloatArray, steps: SampledSteps) -> FloatArray:  # shaped
     ratio = 1 + np.expm1(losses) / steps.rate
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(ratio > 0, np.log(np.maximum(ratio, 0.0)), -math.inf)
-    found: FloatArray = steps.noise * logs + 0.5 / steps.noise
-    return found
+    return steps.noise * logs + 0.5 / steps.noise
 
 
 def _between(edges: FloatArray) -> FloatArray:  # (n_edges + 1,)
@@ -244,8 +238,7 @@ def _between(edges: FloatArray) -> FloatArray:  # (n_edges + 1,)
     wide = np.concatenate([[-math.inf], edges, [math.inf]])
     low, high = wide[:-1], wide[1:]
     # Computed from above in the upper tail, or small numbers would vanish.
-    found: FloatArray = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-    return found
+    return np.asarray(np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
 
 
 def _reach(parts: Sequence[tuple[_Step, int]], grid: float, sign: int) -> int:

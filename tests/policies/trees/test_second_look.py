@@ -9,8 +9,7 @@ import pytest
 import fedopl
 from fedopl import Tree
 from fedopl.base.errors import OptionError
-from fedopl.client.local.cell_tables import Binning
-from fedopl.client.local.near_rows import near_sums
+from fedopl.client.local.cell_tables import Binning, near_sums
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of
 from fedopl.policies.trees.second_look import window

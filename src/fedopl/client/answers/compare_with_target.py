@@ -8,8 +8,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.target_workspace import TargetWorkspace
-from fedopl.client.workspace import Workspace
+from fedopl.client.workspace import TargetWorkspace, Workspace
 from fedopl.messages.about_target import (
     BalanceContexts,
     BalanceSums,

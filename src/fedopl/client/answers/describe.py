@@ -4,8 +4,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
+from fedopl.client.disclosure.held_values import merged_bins
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.merged_bins import merged_bins
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import Chunk

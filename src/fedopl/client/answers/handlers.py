@@ -19,11 +19,10 @@ from fedopl.client.answers.valuing import (
     value_leaves,
     value_personal,
 )
-from fedopl.client.private import candidate_sums, number_moments, private_answers, tree_sums
+from fedopl.client.private import private_answers
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.screening import screen_terms
-from fedopl.client.target_workspace import TargetWorkspace
-from fedopl.client.workspace import Workspace
+from fedopl.client.workspace import TargetWorkspace, Workspace
 from fedopl.messages.message import Message, Query
 
 Handler = Callable[[Workspace, Any], Message]
@@ -66,15 +65,15 @@ _ANSWERING_PRIVATELY: tuple[Callable[[PrivateWorkspace, Any], Message], ...] = (
     private_answers.sum_residuals,
     private_answers.values_privately,
     private_answers.values_apart,
-    tree_sums.sum_cells_privately,
-    tree_sums.look_privately,
-    candidate_sums.sum_candidates,
+    private_answers.sum_cells_privately,
+    private_answers.look_privately,
+    private_answers.sum_candidates,
     private_answers.tell_keys,
     private_answers.take_roster,
     private_answers.share_secrets,
     private_answers.unmask,
-    number_moments.measure_numbers,
-    number_moments.take_ranges,
+    private_answers.measure_numbers,
+    private_answers.take_ranges,
 )
 # The key is the query that a function answers: the type of its second argument.
 HANDLERS: dict[type[Query[Any]], Handler] = {

@@ -6,11 +6,11 @@ import numpy as np
 
 from fedopl.base.arrays import frozen
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.local.fold_policies import means_by_fold
+from fedopl.client.local.local_policy import means_by_fold
 from fedopl.client.local.local_training import ScoredStudyRows
 from fedopl.client.local.network_steps import LOSSES, Steps, dealt, losses, trained
 from fedopl.client.local.score_means import pair_means, value_slope
-from fedopl.client.rows.clipped import n_clipped
+from fedopl.client.rows.chunk_reader import n_clipped
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
@@ -77,7 +77,6 @@ def sum_by_fold(space: Workspace, _query: SumByFold) -> ScoreSumsByFold:
         rows,
         space.blocks,
         complete=bool(space.scored.is_complete) and not space.scored.hidden.any(),
-        squares=lambda: rows.squares_by_fold,
     )
     return found if space.adds_terms else found.without_sums()
 

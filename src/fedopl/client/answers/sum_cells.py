@@ -4,10 +4,9 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.answers.asked_policies import tree_of
+from fedopl.client.disclosure.held_values import merged_bins
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.merged_bins import merged_bins
-from fedopl.client.local.cell_doubts import doubted_rows
-from fedopl.client.local.cell_tables import Binning, cell_sums, with_scored_weight
+from fedopl.client.local.cell_tables import Binning, cell_sums, doubted_rows, with_scored_weight
 from fedopl.client.local.local_tree import as_shares
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode

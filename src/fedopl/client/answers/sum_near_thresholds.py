@@ -4,10 +4,9 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.client.answers.sum_cells import merged_columns
+from fedopl.client.disclosure.held_values import merged_bins
 from fedopl.client.disclosure.limits import RefusedError
-from fedopl.client.disclosure.merged_bins import merged_bins
-from fedopl.client.local.cell_tables import Binning, cell_sums
-from fedopl.client.local.near_rows import near_sums
+from fedopl.client.local.cell_tables import Binning, cell_sums, near_sums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.refusal import RefusalCode
 from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains

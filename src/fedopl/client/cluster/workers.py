@@ -7,7 +7,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fedopl.base.arrays import check_positive
 from fedopl.base.errors import OptionError, StorageError
@@ -22,24 +22,14 @@ AHEAD = 2
 SAME_VERSIONS = ("fedopl", "numpy", "scipy", "scikit-learn")
 
 
-class Submitted(Protocol):
-    """Work that is under way."""
-
-    def cancel(self) -> object:
-        """Give it up."""
-
-
-_Submitted = TypeVar("_Submitted", bound=Submitted)
-
-
 def results_in_order(
-    submit: Callable[[_Item], _Submitted],
-    result: Callable[[_Submitted], _Result],
+    submit: Callable[[_Item], Any],
+    result: Callable[[Any], _Result],
     items: Iterable[_Item],
     most: int,
 ) -> Iterator[_Result]:
     """The result for each item, in their order; at most this many are under way meanwhile."""
-    coming: deque[_Submitted] = deque()
+    coming: deque[Any] = deque()
     try:
         for item in items:
             coming.append(submit(item))
@@ -56,12 +46,7 @@ def results_in_order(
 
 
 def check_asked(
-    address: str | None,
-    workers: int | None,
-    wait: float,
-    *,
-    extra: str,
-    packages: Iterable[str],
+    address: str | None, workers: int | None, wait: float, *, extra: str, packages: Iterable[str]
 ) -> None:
     """Refuse what cannot be meant, and workers whose packages are not installed here."""
     if workers is not None and not (isinstance(workers, Integral) and workers >= 1):

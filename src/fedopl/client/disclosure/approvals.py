@@ -25,8 +25,7 @@ from fedopl.base.file_lock import is_locked, locked
 from fedopl.base.files import refuse_link, write_atomically
 
 _LOOK_SECONDS = 0.2
-# A process that waits for a decision touches the query's file. After this long without a touch,
-# nobody waits any more.
+# Whoever waits for a decision touches the query's file. After this long without, nobody waits.
 WAITED_FOR_SECONDS = 10.0
 _SERVED, _PAUSED = "served", "paused"
 _WAITING, _APPROVED, _REFUSED = ".waiting", ".approved", ".refused"

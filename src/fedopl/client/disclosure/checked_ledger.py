@@ -8,7 +8,7 @@ the store knows nothing of is taken as it is, once: it is from version 0.2.0.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -67,10 +67,6 @@ class CheckedLedger:
 
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this byte on, and the byte after them."""
-        return self.file.since(position)
-
-    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
-        """The same."""
         return self.file.since(position)
 
     def check(self) -> None:

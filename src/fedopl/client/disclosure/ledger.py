@@ -7,9 +7,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,14 +17,14 @@ from typing import Any, Protocol
 from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
 from fedopl.base.file_lock import locked
-from fedopl.base.files import owner_only
+from fedopl.base.files import owner_only, writing
 from fedopl.base.timestamps import present_moment
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent
 from fedopl.messages.message import Message, Query, array_axes
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES
-from fedopl.privacy.accountant import mu_for, mu_of_several
+from fedopl.privacy.accountant import epsilon_for, mu_for, mu_of_several
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 
@@ -96,9 +96,6 @@ class Ledger(Protocol):
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from a position on, 0 at first, and the position after them."""
 
-    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
-        """The same, as far as budgets count them: times and what answers held may be lacking."""
-
     def locked(self) -> AbstractContextManager[None]:
         """A context in which no other process answers with this ledger."""
 
@@ -113,10 +110,6 @@ class MemoryLedger(list[Entry]):
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this position on, and the number of all entries."""
         return self[position:], len(self)
-
-    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
-        """The same."""
-        return self.since(position)
 
     def locked(self) -> AbstractContextManager[None]:
         """An empty context: no other process can use this ledger."""
@@ -140,7 +133,7 @@ class FileLedger:
 
     def append_line(self, line: bytes) -> None:
         """Append a line and flush it to the disk."""
-        try:
+        with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_unfinished_line()
             # Unbuffered: a line is one write, so lines of other processes cannot get in between.
@@ -151,8 +144,6 @@ class FileLedger:
                 os.fsync(file.fileno())
                 if written != len(line):
                     file.truncate(size)
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
         if written != len(line):
             raise StorageError(f"{self.path}: cannot be written: the disk is full")
 
@@ -189,10 +180,6 @@ class FileLedger:
             return [as_entry(json.loads(line)) for line in lines], read_to
         except (ValueError, TypeError):
             raise StorageError(f"{self.path}: was changed by something else") from None
-
-    def counted_since(self, position: int) -> tuple[Sequence[Entry], int]:
-        """The same."""
-        return self.since(position)
 
     def locked(self) -> AbstractContextManager[None]:
         """A context in which no other process answers with this ledger."""
@@ -239,8 +226,7 @@ def text_of(digest: bytes) -> str:
 class Questions:
     """What a study may still ask: each of its questions once; a repeated one is free.
 
-    Everything is counted from the ledger, which also has the answers of other processes, before or
-    since.
+    Everything is counted from the ledger, which also has the answers of other processes.
     """
 
     def __init__(self, study: Study, limits: Limits, ledger: Ledger) -> None:
@@ -255,7 +241,7 @@ class Questions:
         self._read_to = 0
 
     def _count_new_entries(self) -> None:
-        entries, self._read_to = self._ledger.counted_since(self._read_to)
+        entries, self._read_to = self._ledger.since(self._read_to)
         for entry in entries:
             if not entry.was_answered:
                 continue
@@ -304,3 +290,76 @@ def most_promised(limits: Limits, slip: float) -> float:
         return math.inf
     left = limits.delta - slip
     return mu_for(limits.epsilon, left) if left > 0 else 0.0
+
+
+# --- over the lifetime of the rows ----------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class StudySummary:
+    """A summary of one study's answers."""
+
+    study: str  # its digest
+    name: str = ""
+    to: list[str] = field(default_factory=list)  # everybody who asked
+    first: str = ""
+    last: str = ""
+    answers: dict[str, int] = field(default_factory=dict)  # the number of different ones, by query
+    refusals: int = 0
+    n_bytes: int = 0
+    counts: bool = False  # whether it counts toward the limit on studies
+    privacy: float = 0.0  # μ of its promise of differential privacy; 0 where it has none
+    slip: float = 0.0  # the probability with which it may disclose more than that
+
+
+def summaries(entries: Iterable[Entry]) -> list[StudySummary]:
+    """All studies in the ledger, in the order in which they were first answered."""
+    found: dict[str, StudySummary] = {}
+    seen: set[tuple[str, str]] = set()
+    for entry in entries:
+        study = entry.counts_for
+        own = found.setdefault(study, StudySummary(study=study, first=entry.when))
+        own.name, own.last = entry.study_name or own.name, entry.when
+        own.n_bytes += entry.n_bytes
+        own.to += [entry.to] if entry.to and entry.to not in own.to else []
+        own.refusals += bool(entry.reason)
+        if not entry.was_answered or (entry.study, entry.query_sha256) in seen:
+            continue  # a repeated query discloses nothing new and costs nothing
+        seen.add((entry.study, entry.query_sha256))
+        own.counts, own.privacy, own.slip = True, entry.privacy, entry.slip
+        if not entry.reason:
+            own.answers[entry.query] = own.answers.get(entry.query, 0) + 1
+    return list(found.values())
+
+
+def promised_in_all(studies: Iterable[StudySummary], limits: Limits) -> str:
+    """The epsilon that all studies together have spent of what the owner allows, in words."""
+    answered = [study for study in studies if study.counts]
+    others = sum(not one.privacy for one in answered)
+    spent = _epsilon([(one.privacy, one.slip) for one in answered], limits)
+    said = f"epsilon: {spent:.3g} of {limits.epsilon:g} spent, at delta {limits.delta:g}"
+    if not others:
+        return said
+    return f"{said}; this does not cover the {others:,} without differential privacy"
+
+
+def _epsilon(promises: Sequence[tuple[float, float]], limits: Limits) -> float:
+    """The ε of promises, each a μ and a slip, at the owner's δ; δ covers slips, too."""
+    left = limits.delta - sum(slip for _, slip in promises)
+    return epsilon_for(mu_of_several(mu for mu, _ in promises), left) if left > 0 else math.inf
+
+
+def left_for(study: Study, studies: Iterable[StudySummary], limits: Limits) -> str:
+    """How much of an owner's limit is spent, and with this study, in words."""
+    if study.privacy is None:
+        raise TypeError("the study has no differential privacy")
+    others = [
+        (one.privacy, one.slip) for one in studies if one.counts and one.study != study.digest.hex()
+    ]
+    own = PrivateSetting(study).lifetime
+    before, after = _epsilon(others, limits), _epsilon([*others, own], limits)
+    verdict = "" if after <= limits.epsilon else ", so it would be refused"
+    return (
+        f"epsilon {before:.3g} of {limits.epsilon:g} spent by other studies, {after:.3g} with this "
+        f"one, at delta {limits.delta:g}{verdict}"
+    )

@@ -11,7 +11,6 @@ from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
 
 # The form of an entry, its time in milliseconds, and the hash of its answer.
 _HEAD = struct.Struct("<Iq32s")
-_PLACE = struct.Struct("<I")
 _OWN = {"when", "sha256", "norms", "shapes"}  # fields that entries of a form do not simply share
 _shared = attrgetter(*(field.name for field in fields(Entry) if field.name not in _OWN))
 
@@ -36,13 +35,6 @@ class EntryForms:
         place = self._places[key]
         head = _HEAD.pack(place, milliseconds_of(entry.when), bytes.fromhex(entry.sha256))
         return head + self._norms[place].pack(*entry.norms.values())
-
-    def shared(self, content: bytes, position: int) -> Iterator[Entry]:
-        """What each entry from here on has in common with others."""
-        while position < len(content):
-            (place,) = _PLACE.unpack_from(content, position)
-            position += _HEAD.size + self._norms[place].size
-            yield self._forms[place]
 
     def unpacked(self, content: bytes, position: int = 0) -> Iterator[Entry]:
         """All entries from here on."""
@@ -82,10 +74,6 @@ class PackedLedger:
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this byte on, and the byte after them."""
         return list(self._forms.unpacked(self._content, position)), len(self._content)
-
-    def counted_since(self, position: int) -> tuple[list[Entry], int]:
-        """The same, without times, norms and hashes of answers."""
-        return list(self._forms.shared(self._content, position)), len(self._content)
 
     def locked(self) -> AbstractContextManager[None]:
         """An empty context: no other process can use this ledger."""

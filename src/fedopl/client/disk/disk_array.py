@@ -16,6 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
 from fedopl.base.errors import DataError, StorageError, refuse_to_leave
+from fedopl.base.files import writing
 
 # Files may hold float32 to save space; computations are in float64.
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
@@ -135,11 +136,9 @@ class DiskWriter:
     def _write(self, content: memoryview) -> None:
         self._digest.update(content)
         done = 0
-        try:
+        with writing(self._path):
             while done < len(content):
                 done += self._file.write(content[done:]) or 0
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from None
 
     def finished(self) -> DiskArray:
         """The array, flushed to the disk."""

@@ -46,8 +46,7 @@ def stable_order(keys: SortKeys) -> IntArray:
         return order
     # Faster than a stable sort of the keys: numpy has no radix sort for 64 bits.
     runs = np.concatenate([[0], np.cumsum(rises)]) * len(keys)
-    stable: IntArray = np.sort(runs + order) - runs
-    return stable
+    return np.asarray(np.sort(runs + order) - runs)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from fedopl.base.one_thread import ONE_BLAS_THREAD
 from fedopl.client.disk.prefetch import prefetched
@@ -112,11 +112,6 @@ def totals_of(
 def mapped(change: Callable[[_Item], _Other], items: Iterable[_Item]) -> Iterable[_Other]:
     """`map`, which of a pass is a pass again."""
     return items.mapped(change) if isinstance(items, Pass) else map(change, items)
-
-
-def has_partitions(items: Iterable[Any]) -> bool:
-    """Whether there are several partitions, whose totals must be about the same origin."""
-    return isinstance(items, Pass) and len(items.partitions) > 1
 
 
 # --- at module level, as workers are sent them by name ---------------------------------------

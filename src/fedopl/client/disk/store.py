@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedopl.base.errors import StorageError
 from fedopl.base.files import flush_folder, owner_only, refuse_link, write_atomically
+from fedopl.base.packed_arrays import PackedArrays, PackedPlace
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -78,3 +80,28 @@ class FolderStore:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
+
+
+class PackedStore:
+    """One client's store in a file that many share; it does not outlive the process."""
+
+    is_lasting = False
+
+    def __init__(self, file: PackedArrays) -> None:
+        self._file = file
+        self._places: dict[str, PackedPlace] = {}
+
+    def get(self, key: str) -> Arrays | None:
+        """The arrays stored under this key, None if there are none."""
+        place = self._places.get(key)
+        return None if place is None else self._file.get(place)
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Store these arrays."""
+        held = {name: np.asarray(array) for name, array in arrays.items()}
+        # The keys are the same for all clients of a study.
+        self._places[sys.intern(key)] = self._file.put(held)
+
+    def has(self, key: str) -> bool:
+        """Whether arrays are stored under this key."""
+        return key in self._places

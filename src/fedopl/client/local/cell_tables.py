@@ -6,22 +6,25 @@ to its cell, in the order of the rows, whatever the number of threads.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import FloatArray, IntArray
-from fedopl.client.disk.passes import totals_of
-from fedopl.client.rows.chunks import ScoredRows
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.client.disk.passes import mapped, totals_of
+from fedopl.client.local.obeyed_scores import ObeyedScores
+from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
+from fedopl.client.scoring.propensity import Predict
 from fedopl.policies.tree_columns import Column
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.growing import DONE, EVERYBODY
-from fedopl.policies.trees.nodes import Leaf, Node, leaf_positions, nodes_of
+from fedopl.policies.trees.nodes import Branch, Leaf, Node, leaf_positions, leaves_of, nodes_of
+from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 from fedopl.policies.trees.tree_plan import MOST_BINS
 
 ROWS_BINNED_AT_ONCE = 1 << 16
@@ -165,3 +168,88 @@ def _add_block(
         sums[:, table] += (placed @ numbers).reshape(len(sums), size, -1)
 
     list(threads.map(add, grid.tables))
+
+
+@dataclass(frozen=True, eq=False)
+class NearSums:
+    """Sums over the rows that matter for a threshold, by question and narrow bin."""
+
+    gains: FloatArray  # (n_questions, NEAR_BINS): Σ w·(Γ(yes) − Γ(no))
+    counts: IntArray  # (n_questions, NEAR_BINS): these rows
+
+
+def near_sums(
+    parts: Iterable[ScoredRows], look: SecondLook, binning: Binning, known: BoolArray
+) -> NearSums:
+    """The sums over all these rows.
+
+    Two kinds of rows do not count. For some, both answers lead to the same decision. Some lack
+    the score of a `known` action.
+    """
+    shape = (len(look.questions), NEAR_BINS)
+    gains, counts = np.zeros(shape), np.zeros(shape, np.int64)
+    for rows in parts:
+        own = rows.usable & np.isfinite(rows.scores[:, known]).all(axis=1)
+        contexts, scores = rows.contexts[own], rows.scores[own]
+        weights = np.ones(len(scores)) if rows.weights is None else rows.weights[own]
+        for place in look.moving:
+            here = np.flatnonzero(look.comes_to(place, binning.columns, contexts))
+            branch = look.questions[place][0]
+            differs, difference = _difference(branch, binning, contexts[here], scores[here])
+            decides = differs & np.isfinite(difference)
+            here, difference = here[decides], difference[decides]
+            values = binning.columns[branch.column].values(contexts[here])
+            near = np.searchsorted(look.near[place], values)
+            gains[place] += np.bincount(near, weights[here] * difference, minlength=NEAR_BINS)
+            counts[place] += np.bincount(near, minlength=NEAR_BINS)
+    return NearSums(gains, counts)
+
+
+def _difference(
+    branch: Branch, binning: Binning, contexts: FloatArray, scores: FloatArray
+) -> tuple[BoolArray, FloatArray]:
+    """Whether both sides decide differently in each row, and Γ(yes) − Γ(no)."""
+    columns, rows = tuple(binning.columns), np.arange(len(contexts))
+    yes, no = (
+        np.array([leaf.action for leaf in leaves_of(side)])[leaf_positions(side, columns, contexts)]
+        for side in (branch.yes, branch.no)
+    )
+    return yes != no, scores[rows, yes] - scores[rows, no]
+
+
+# A propensity below one in this many counts as one in this many.
+LARGEST_INVERSE = 1024.0
+
+
+def doubted_rows(
+    chunks: Callable[[], Iterable[ScoredChunk]],
+    propensities: Predict,
+    shares: FloatArray,
+    obeyed: ObeyedScores,
+    without: int | None = None,
+) -> Iterable[ScoredRows]:
+    """Training rows with doubts in place of scores, and their squared weights.
+
+    `shares` (n_actions,) of rows that took each action replace propensities that are not known.
+    Rows of a fold are left out if it is given.
+    """
+
+    def in_doubt() -> Iterable[ScoredChunk]:
+        return mapped(partial(_doubted, propensities, shares), chunks())
+
+    return mapped(_with_squared_weights, obeyed.to_sum(in_doubt, without))
+
+
+def _doubted(propensities: Predict, shares: FloatArray, chunk: ScoredChunk) -> ScoredChunk:
+    chances = propensities(chunk)
+    doubts = inverse_chances(np.where(np.isnan(chances), shares, chances))
+    return chunk.with_scores(np.where(np.isfinite(chunk.scores), doubts, np.nan))
+
+
+def _with_squared_weights(rows: ScoredRows) -> ScoredRows:
+    return rows if rows.weights is None else replace(rows, weights=rows.weights**2)
+
+
+def inverse_chances(chances: FloatArray) -> FloatArray:  # shaped as chances
+    """1/e, of propensities that are not too small."""
+    return 1 / np.clip(chances, 1 / LARGEST_INVERSE, 1.0)

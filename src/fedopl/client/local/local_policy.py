@@ -1,6 +1,6 @@
 """The local policy: what one client would learn from its own rows alone; it is never released."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -10,12 +10,11 @@ from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.base.estimates import Estimate
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.local.fold_policies import ALONE, means_by_fold
 from fedopl.client.local.local_steps import movable
 from fedopl.client.local.local_training import Batches, LocalTraining, ScoredStudyRows
 from fedopl.client.local.local_tree import best_local_tree
 from fedopl.client.local.obeyed_scores import ObeyedScores
-from fedopl.client.local.score_means import means_of, pair_means, value_slope
+from fedopl.client.local.score_means import ScoreTotals, means_of, pair_means, value_slope
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.values import JointSums
@@ -24,6 +23,7 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.linear import LinearPolicy
+from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.results.sums.score_statistics import ScoreStatistics
@@ -34,6 +34,7 @@ from fedopl.study.study import Study
 
 # Chunks with their scores; called once for every pass.
 ScoredChunks = Callable[[], Iterable[ScoredChunk]]
+ALONE = {"own": 1.0}  # a federation of one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,29 +52,13 @@ class LocalTask:
         """The sums that a server would have of this client, and the terms that they support."""
         choice: TermChoice | None = None
         if self.study.chooses_terms:
-            by_fold = self._sums_by_fold
+            by_fold = sums_by_fold(self.chunks, self.rows, self.blocks)
             sums = by_fold.of_folds(range(len(by_fold.weights)))
             choice = choose_terms(self.study, {"own": by_fold}, ALONE)
         else:
             means = means_of(self.chunks, self.rows, self.blocks, complete=True)
             sums = ScoreSums(**vars(means))
         return ScoreStatistics(study=self.study, sums={"own": sums}, rows=ALONE, choice=choice)
-
-    @property
-    def _sums_by_fold(self) -> ScoreSumsByFold:
-        complete = all(np.isfinite(one.scores[one.training]).all() for one in self.chunks())
-        return means_by_fold(
-            self._in_terms(),
-            self.rows,
-            self.blocks,
-            complete=complete,
-            squares=lambda: self.rows.squares_by_fold,
-        )
-
-    def _in_terms(self) -> Iterator[ScoredChunk]:
-        for chunk in self.chunks():
-            for own, part in self.rows.in_terms(chunk):
-                yield part.with_scores(chunk.scores[own])
 
     def chunks(self) -> Iterable[ScoredChunk]:
         """The same chunks; those in memory are scored once."""
@@ -173,3 +158,95 @@ def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
     obeyed = ObeyedScores(study, task.draws.client)
     found = task.rows.kept(partial(obeyed.to_sum, task.parts))  # used for every level
     return as_array(best_local_tree(found, study.tree, study.columns, study.actions))
+
+
+# --- without each fold ----------------------------------------------------------------------------
+
+
+def means_by_fold(
+    chunks: Iterable[ScoredChunk],
+    rows: StudyRows,
+    columns: list[IntArray] | None,
+    *,
+    complete: bool,
+) -> ScoreSumsByFold:
+    """Means over each fold of these chunks, whose contexts are terms.
+
+    They are `complete` if all training rows have all scores. Then one Gram matrix serves all
+    actions, and it is not summed again.
+    """
+    known = rows.squares_by_fold if complete and columns is None else None
+    folds = range(rows.folds_as_given.n_folds)
+    totals = [
+        ScoreTotals(rows.given.n_actions, rows.n_terms, columns, complete=complete) for _ in folds
+    ]
+    weights = np.zeros(len(folds))
+    for chunk in chunks:
+        for fold, own in enumerate(chunk.fold_slices):
+            add = totals[fold].add if known is None else totals[fold].add_without_squares
+            add(chunk.data, chunk.scores, own)
+            weights[fold] += chunk.data.weights_of(own).sum()
+    if known is not None:
+        for own, total in zip(known, totals, strict=True):
+            total.add_squares(own)
+    means = [own.means() for own in totals]
+    return ScoreSumsByFold(
+        weights=weights / weights.sum(),
+        grams=np.stack([one.grams for one in means]),
+        products=np.stack([one.products for one in means]),
+        squares=np.stack([one.squares for one in means]),
+        shares=np.stack([one.shares for one in means]),
+    )
+
+
+def sums_by_fold(
+    own: ScoredChunks, rows: StudyRows, columns: list[IntArray] | None
+) -> ScoreSumsByFold:
+    """Means over each fold of these chunks, from their terms."""
+    complete = all(np.isfinite(chunk.scores[chunk.training]).all() for chunk in own())
+    in_terms = (
+        part.with_scores(chunk.scores[which])
+        for chunk in own()
+        for which, part in rows.into_terms(chunk)
+    )
+    return means_by_fold(in_terms, rows, columns, complete=complete)
+
+
+def local_policies_by_fold(
+    own: ScoredChunks,
+    rows: StudyRows,
+    study: Study,
+    columns: list[IntArray] | None,
+    obeyed: ObeyedScores,
+) -> Sequence[Policy]:
+    """What the client would learn alone without each fold, from scores that use only its rows."""
+    if study.policy.local_kind == TreePolicy.kind:
+        return _local_trees(own, rows, study, obeyed)
+    sums = sums_by_fold(own, rows, columns)
+    n_folds = len(sums.weights)
+    policies = []
+    for fold in range(n_folds):
+        others = [other for other in range(n_folds) if other != fold]
+        statistics = ScoreStatistics(
+            study=study,
+            sums={"own": sums.of_folds(others)},
+            rows=ALONE,  # the number of rows does not matter with a single client
+            screening=fold,
+            choice=choose_terms(study, {"own": sums}, ALONE, others, screening=fold),
+        )
+        policies.append(statistics.solve(ALONE))
+    return policies
+
+
+def _local_trees(
+    own: ScoredChunks, rows: StudyRows, study: Study, obeyed: ObeyedScores
+) -> list[TreePolicy]:
+    """The same where the policy is a tree."""
+    found = rows.kept(own)  # used for every fold and level
+    trees = [
+        best_local_tree(
+            partial(obeyed.to_sum, found, fold), study.tree, study.columns, study.actions
+        )
+        for fold in range(rows.folds_as_given.n_folds)
+    ]
+    return [TreePolicy.of(root, study) for root in trees]

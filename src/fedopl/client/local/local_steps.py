@@ -1,52 +1,42 @@
-"""Local steps of the CSOAA oracle: stochastic least squares on the scores (Algorithm 2)."""
+"""Local steps of the CSOAA oracle: stochastic least squares on the scores (Algorithm 2).
 
-from collections.abc import Iterable, Iterator
+A step takes rows from anywhere in the table. Rows on disk are written once, with their scores, to a
+private file that is removed with the process, and steps read only the rows that they take.
+"""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import repeat
 from operator import iadd
-from typing import Protocol
+from pathlib import Path
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.decompositions import eigvalsh
-from fedopl.client.rows.chunks import ScoredRows
+from fedopl.base.files import writing
+from fedopl.client.disk.disk_array import (
+    DiskArray,
+    DiskWriter,
+    check_space,
+    remove_abandoned,
+    slices,
+)
+from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
+from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.study.training_plans import TrainingPlan
 
 # Rows standardised or gathered at a time: enough to outweigh the calls, and they fit in a cache.
 ROWS_STEPPED_AT_ONCE = 8192
-
+ABANDONED = ".examples-"  # begins the names of folders with copies of rows
 
 # Features (n_rows, n_features + 1), scores and emphasis of some rows. An unknown score has no
 # emphasis, a heavy row has more. None if all rows have the same.
 Batch = tuple[FloatArray, FloatArray, FloatArray | None]
-
-
-class StandardisedRows(Protocol):
-    """A client's training rows, standardised as the whole federation agreed."""
-
-    @property
-    def curvature(self) -> float:
-        """The largest eigenvalue of the mean of φφᵀ."""
-
-    @property
-    def trace(self) -> float:
-        """The trace of the same."""
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-
-    @property
-    def width(self) -> int:
-        """How many numbers a row has, including the one for the intercept."""
-
-    def gathered(self, picks: IntArray) -> Batch:
-        """The features, scores and emphasis of these rows, shaped as picks."""
-
-    def blocks(self) -> Iterable[Batch]:
-        """All rows, in blocks that fit in memory; can be iterated repeatedly."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,8 +47,8 @@ class Examples:
     scores: FloatArray  # (n_rows, n_actions), zero where unknown
     known: BoolArray | None  # (n_rows, n_actions), None if all are
     weights: FloatArray | None  # (n_rows,), of mean one
-    curvature: float
-    trace: float
+    curvature: float  # the largest eigenvalue of the mean of φφᵀ
+    trace: float  # of the same
 
     @property
     def n_rows(self) -> int:
@@ -87,14 +77,6 @@ def emphasis(weights: FloatArray | None, known: BoolArray | None) -> FloatArray 
     if weights is None:
         return None if known is None else known.astype(np.float64)
     return weights[..., None] if known is None else known.astype(np.float64) * weights[..., None]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LocalRound:
-    """The rows that the steps of one round take, and how much shorter steps are than at first."""
-
-    picks: IntArray | None  # (n_steps, n_batch_rows), None if every step takes all rows
-    decay: float
 
 
 def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Examples:
@@ -127,6 +109,152 @@ def examples(rows: ScoredRows, centre: FloatArray, scale: FloatArray) -> Example
         curvature=float(eigvalsh(gram)[-1]),
         trace=float(np.trace(gram)),
     )
+
+
+# --- rows on disk ---------------------------------------------------------------------------------
+
+
+class DiskExamples:
+    """Rows in a file: contexts, scores (NaN where unknown) and, if rows have one, their weight.
+
+    They have the numbers that they would have in memory, sorted by fold and action. So steps take
+    the same rows. In the file they are in the order of the chunks.
+    """
+
+    def __init__(
+        self,
+        chunks: Callable[[], Iterable[ScoredChunk]],
+        given: LoggedData,
+        centre: FloatArray,
+        scale: FloatArray,
+    ) -> None:
+        self._n_features, self._n_actions = given.n_features, given.n_actions
+        self._centre, self._scale = centre[:-1], scale[:-1]
+        self._file, counts = _written(chunks(), given)
+        weakref.finalize(self, shutil.rmtree, self._file.path.parent, ignore_errors=True)
+        self._places = _Places(counts)
+        self._mean_weight = 1.0
+        if self._file.shape[1] > self._n_features + self._n_actions:
+            total = sum(float(part[:, -1].sum()) for part in self._parts())
+            self._mean_weight = total / self.n_rows
+        gram = np.zeros((self.width, self.width))
+        for part in self._parts():
+            features, _, weights = self._standardised(part)
+            gram += (features if weights is None else features * weights[:, None]).T @ features
+        gram /= self.n_rows
+        self.curvature = float(eigvalsh(gram)[-1])
+        self.trace = float(np.trace(gram))
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self._file)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has, including the one for the intercept."""
+        return self._n_features + 1
+
+    def gathered(self, picks: IntArray) -> Batch:
+        """The features, scores and emphasis of these rows."""
+        rows = self._file.rows_at(self._places.in_file(picks.ravel()))
+        features, scores, weight = self._batch(rows)
+        shaped = weight if weight is None else weight.reshape(*picks.shape, -1)
+        return features.reshape(*picks.shape, -1), scores.reshape(*picks.shape, -1), shaped
+
+    def blocks(self) -> "DiskExamples":
+        """All rows, in blocks."""
+        return self
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self._batch, self._parts())
+
+    def _parts(self) -> Iterator[FloatArray]:
+        return (self._file[rows] for rows in slices(self.n_rows, ROWS_STEPPED_AT_ONCE))
+
+    def _batch(self, rows: FloatArray) -> Batch:
+        features, scores, weights = self._standardised(rows)
+        known = np.isfinite(scores)
+        if known.all():
+            return features, scores, emphasis(weights, None)
+        return features, np.where(known, scores, 0.0), emphasis(weights, known)
+
+    def _standardised(self, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Features, scores and weights of mean one, for rows as they are in the file."""
+        p, both = self._n_features, self._n_features + self._n_actions
+        features = np.ones((len(rows), p + 1))
+        np.divide(rows[:, :p] - self._centre, self._scale, out=features[:, :-1])
+        weights = rows[:, both] / self._mean_weight if rows.shape[1] > both else None
+        return features, rows[:, p:both], weights
+
+
+def _written(chunks: Iterable[ScoredChunk], given: LoggedData) -> tuple[DiskArray, IntArray]:
+    """The file, and the number of its rows by chunk and by fold and action."""
+    folder = folder_of(given)
+    remove_abandoned(folder, ABANDONED)
+    width = given.n_features + given.n_actions + (given.weights is not None)
+    check_space(folder, 8 * width * given.n_rows, "a copy of the rows for local steps")
+    with writing(folder):
+        path = Path(tempfile.mkdtemp(prefix=ABANDONED, dir=folder)) / "rows"
+    try:
+        return _copied(chunks, path, given)
+    except BaseException:
+        shutil.rmtree(path.parent, ignore_errors=True)
+        raise
+
+
+def _copied(
+    chunks: Iterable[ScoredChunk], path: Path, given: LoggedData
+) -> tuple[DiskArray, IntArray]:
+    width = given.n_features + given.n_actions + (given.weights is not None)
+    counts = []
+    with DiskWriter(path, (width,), np.float64) as writer:
+        for chunk in chunks:
+            rows = chunk.scored_rows()
+            usable = np.flatnonzero(rows.usable)
+            arrays = [rows.contexts, rows.scores]
+            arrays += [] if rows.weights is None else [rows.weights[:, None]]
+            writer.append(np.column_stack([array.take(usable, axis=0) for array in arrays]))
+            n_cells = chunk.folds.n_folds * given.n_actions
+            counts.append(np.bincount(chunk.fold_actions[usable], minlength=n_cells))
+        return writer.finished(), np.array(counts)
+
+
+class _Places:
+    """Finds the place of rows in a file of chunks, by their numbers when sorted by cell."""
+
+    def __init__(self, counts: IntArray) -> None:  # (n_chunks, n_cells)
+        self._ends = counts.cumsum(axis=0)  # counts up to each chunk, by cell
+        self._before = self._ends - counts
+        in_order = counts.ravel().cumsum().reshape(counts.shape)
+        self._starts = in_order - counts  # places in the file
+        self._cells = self._ends[-1].cumsum()
+
+    def in_file(self, numbers: IntArray) -> IntArray:  # (n_rows,)
+        """The place of each of these rows."""
+        cells = np.searchsorted(self._cells, numbers, side="right")
+        found = np.empty_like(numbers)
+        for cell in np.unique(cells):
+            own = cells == cell
+            rank = numbers[own] - (self._cells[cell] - self._ends[-1, cell])
+            chunk = np.searchsorted(self._ends[:, cell], rank, side="right")
+            found[own] = self._starts[chunk, cell] + rank - self._before[chunk, cell]
+        return found
+
+
+# A client's training rows, standardised as the whole federation agreed.
+StandardisedRows = Examples | DiskExamples
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalRound:
+    """The rows that the steps of one round take, and how much shorter steps are than at first."""
+
+    picks: IntArray | None  # (n_steps, n_batch_rows), None if every step takes all rows
+    decay: float
 
 
 def movable(

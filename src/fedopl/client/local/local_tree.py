@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from fedopl.base.arrays import FloatArray, check_finite, check_length, float_array
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import unique_names
-from fedopl.client.local.cell_tables import Binning, cell_sums
-from fedopl.client.local.near_rows import near_sums
+from fedopl.client.local.cell_tables import Binning, cell_sums, near_sums
 from fedopl.client.local.observed_tree import best_observed_tree
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.client.table.checked_arrays import checked_weights

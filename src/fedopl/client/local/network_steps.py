@@ -102,8 +102,7 @@ class Regression:
     def lessened(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows,)
         """Each row's loss, less its loss without the network."""
         missed = rows.scores - rows.linear
-        change: FloatArray = (rows.known * outputs * (outputs / 2 - missed)).sum(axis=1)
-        return change
+        return np.asarray((rows.known * outputs * (outputs / 2 - missed)).sum(axis=1))
 
 
 class Softmax:
@@ -113,23 +112,20 @@ class Softmax:
         """The gradient of each row's loss by output."""
         chances = _chances(rows, outputs)
         value = (chances * rows.scores).sum(axis=1, keepdims=True)
-        slopes: FloatArray = chances * (value - rows.scores)
-        return slopes
+        return np.asarray(chances * (value - rows.scores))
 
     def lessened(self, rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows,)
         """Each row's loss, less its loss without the network."""
         decided = np.where(rows.known, rows.linear, -np.inf).argmax(axis=1)[:, None]
         without = np.take_along_axis(rows.scores, decided, axis=1)[:, 0]
-        change: FloatArray = without - (_chances(rows, outputs) * rows.scores).sum(axis=1)
-        return change
+        return np.asarray(without - (_chances(rows, outputs) * rows.scores).sum(axis=1))
 
 
 def _chances(rows: NetworkRows, outputs: FloatArray) -> FloatArray:  # (n_rows, n_actions)
     """Softmax over the actions that a row has a score for."""
     logits = np.where(rows.known, rows.linear + outputs, -np.inf)
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    chances: FloatArray = raised / raised.sum(axis=1, keepdims=True)
-    return chances
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
 LOSSES: dict[str, Regression | Softmax] = {"regression": Regression(), "softmax": Softmax()}

@@ -92,8 +92,7 @@ def _midpoints(distinct: FloatArray) -> FloatArray:  # (n_distinct − 1,)
     """Midpoints of neighbours; the lower neighbour where a midpoint would round to the upper."""
     lower, upper = distinct[:-1], distinct[1:]
     middle = lower / 2 + upper / 2  # halved first, because the sum of large values may overflow
-    between: FloatArray = np.where((lower <= middle) & (middle < upper), middle, lower)
-    return between
+    return np.where((lower <= middle) & (middle < upper), middle, lower)
 
 
 def _best_node(
@@ -118,8 +117,7 @@ def _best_split(
 ) -> tuple[_Question, int] | None:
     """The question and rank with the largest gain, the first of equals; None if no split gains.
 
-    Gains are scores less those of the best leaf. So a split that gains nothing is no better than a
-    leaf.
+    Gains are scores less those of the best leaf, so a split without a gain is no better than that.
     """
     if depth == 0:
         return None
@@ -143,8 +141,7 @@ def _split_gains(
     counts = np.bincount(question.ranks, minlength=question.n_ranks)
     yes = _side_gains(order, counts[:-1].cumsum(), below, gains, rules)
     no = _side_gains(order[::-1], counts[:0:-1].cumsum(), below, gains, rules)[::-1]
-    gained: FloatArray = yes + no - rules.split_cost
-    return gained
+    return yes + no - rules.split_cost
 
 
 def _side_gains(
@@ -165,8 +162,7 @@ def _side_gains(
     ranks = np.stack([question.ranks[order] for question in below])
     n_ranks = np.array([question.n_ranks for question in below])
     stumps = best_stumps(ranks, n_ranks, entering, totals, ends, rules.minimum_leaf)
-    either: FloatArray = np.maximum(leaves, stumps - rules.split_cost)
-    return either
+    return np.maximum(leaves, stumps - rules.split_cost)
 
 
 def _worth(

@@ -13,12 +13,12 @@ from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.private.party import Party
-from fedopl.client.private.private_chunks import GridRows, PrivateChunk, truncated
-from fedopl.client.private.private_rows import PrivateRows
+from fedopl.client.private.private_rows import GridRows, PrivateChunk, PrivateRows, truncated
 from fedopl.client.private.release import Noise, NoiseOfOne, noised_squares
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import RowSplit
+from fedopl.messages.private.noised_scores import SumCandidates
 from fedopl.messages.private.noised_sums import NoisedSums
 from fedopl.messages.private.noised_values import (
     AsksForNoisedValues,
@@ -130,8 +130,7 @@ class PrivateWorkspace:
     def _own_sums(self) -> tuple[FloatArray, FirstFit]:
         """Squares of features by action with enough noise of their own, and the fit to them.
 
-        Under masks the first sums have only a part of their noise. So these squares are drawn
-        separately.
+        Under masks the first sums have only a part of their noise: these are drawn separately.
         """
         if self.party is None:
             return self.first_sums.squares, self.own_fit
@@ -185,7 +184,7 @@ class PrivateWorkspace:
             return self._by_terms[n_terms]
         chunks = self.rows.chunks(RowSplit.TRAINING)
         found = (chunk.on_grid(n_terms, self.chances(chunk)) for chunk in chunks)
-        if self.rows.are_on_disk:
+        if self.rows.given.is_on_disk:
             return found
         self._by_terms = {n_terms: list(found)}
         return self._by_terms[n_terms]
@@ -281,3 +280,10 @@ class PrivateWorkspace:
             # In finer steps than the squares: truncation must not move means.
             sums += np.trunc(values * FINE).sum(axis=0)
         return sums, squares
+
+
+def asked_about(query: AsksForNoisedValues[Any] | SumCandidates) -> bytes:
+    """The bytes that determine the noise on values: models and policies."""
+    asked = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
+    policies = b"".join(b"%d %s" % (len(one), one) for one in asked)
+    return b"%s %s" % (query.models.tobytes(), policies)

@@ -14,8 +14,7 @@ from fedopl.messages.refusal import RefusalCode
 from fedopl.privacy.exact_noise import discrete_gaussian, variance_on_grid
 from fedopl.privacy.keyed_bits import KeyedBits
 from fedopl.privacy.sum_grid import FINE, FINE_STEP
-from fedopl.secure.whole_weights import WholeWeights
-from fedopl.study.private.added_up import AddedUp
+from fedopl.study.private.added_up import AddedUp, WholeWeights
 
 # Sums of whole numbers below this are exact in floating point.
 LARGEST_EXACT = 2.0**53
@@ -51,8 +50,7 @@ class Noise:
 class NoiseOfOne(Noise):
     """A client's part of the noise in a total, for sums with the client's weight in that total.
 
-    The sums stay whole numbers. Their steps are so fine that a client's weight is a whole number,
-    too.
+    The sums stay whole numbers, in steps so fine that a client's weight is a whole number, too.
     """
 
     party: AddedUp

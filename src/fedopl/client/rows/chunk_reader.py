@@ -1,19 +1,65 @@
-"""What it takes to read chunks of one study's rows on disk: neither the study nor any secret."""
+"""What it takes to read chunks of one study's rows on disk: neither the study nor any secret.
+
+Rows are clipped to the study's ranges before anything else looks at them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
-from fedopl.base.arrays import IntArray
+import numpy as np
+
+from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.rows.chunks import Chunk, sorted_order
-from fedopl.client.rows.clipped import Clip
 from fedopl.client.rows.folds import Folds
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.terms import Terms
+from fedopl.study.study import Study
 
 # Many terms of these rows stay in a core's cache while they are made and summed.
 ROWS_IN_TERMS_AT_ONCE = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """The ends of what is clipped."""
+
+    low: FloatArray  # (n_features,)
+    high: FloatArray  # (n_features,)
+    outcome: tuple[float, float]  # as rewards are: a larger one is better
+
+    @classmethod
+    def of(cls, study: Study) -> Self | None:
+        """The study's; None if it has no ranges."""
+        if not study.ranges:
+            return None
+        ends = [study.ranges.features.get(name, (-np.inf, np.inf)) for name in study.features]
+        low, high = np.array(ends, np.float64).T
+        outcome = study.ranges.outcome or (-np.inf, np.inf)
+        first, last = sorted(study.reward_sign * end for end in outcome)
+        return cls(low, high, (first, last))
+
+    def __call__(self, data: LoggedData) -> LoggedData:
+        """The rows with what lies beyond at the nearer end; the same rows if nothing does."""
+        if not self.n_beyond(data):
+            return data
+        contexts = np.clip(data.contexts, self.low, self.high)
+        return data.with_contexts(contexts).with_rewards(np.clip(data.rewards, *self.outcome))
+
+    def n_beyond(self, data: LoggedData) -> int:
+        """How many numbers of these rows lie beyond."""
+        low, high = self.outcome
+        of_rewards = (data.rewards < low) | (data.rewards > high)
+        beyond = (data.contexts < self.low) | (data.contexts > self.high)
+        return int(np.count_nonzero(beyond)) + int(np.count_nonzero(of_rewards))
+
+
+def n_clipped(data: LoggedData, study: Study) -> int:
+    """How many numbers of all rows lie beyond the study's ranges."""
+    clip = Clip.of(study)
+    return 0 if clip is None else sum(clip.n_beyond(data.part(rows)) for rows in data.slices())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -70,8 +70,7 @@ def fold_sums(
     else:
         origin, sums = onto.origin, onto.sums.reshape(n_places, width + 2, width + 2)
     begun = [onto is not None] * n_places
-    # A row's place in the sums is its fold and action. Held-out rows have the last place, which is
-    # left out.
+    # A row's place in the sums is its fold and action; the last, of held-out rows, is left out.
     places = folds.of_row.astype(np.int64) * data.n_actions + data.actions
     np.minimum(places, n_places, out=places)
     rows_at_once = min(data.n_rows, ROWS_SUMMED_AT_ONCE) / n_places
@@ -196,8 +195,7 @@ def _blocks_of_sorted(
 ) -> Iterator[tuple[FloatArray, IntArray]]:
     """Blocks of rows that are already sorted by place, or that are taken in this order.
 
-    The latter reads from all over the table, which is slower, but brings the rows of a place
-    together.
+    The latter reads from all over the table: slower, but it brings the rows of a place together.
     """
     sorted_rows = np.empty((min(ROWS_SUMMED_AT_ONCE, data.n_rows), data.n_features + 2))
     bounds = places.searchsorted(np.arange(n_places + 1))

@@ -36,8 +36,7 @@ CANDIDATE = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2"), ("fold
 TRAINING = np.dtype([("key", "<u8"), ("row", "<u8"), ("stratum", "<u2")])
 TURN = np.dtype([("row", "<u8"), ("turn", "<i8")])
 HELD_OUT = -1  # instead of a turn
-# The size of the files at their largest, when half of the rows are already in buckets of the next
-# kind.
+# The files at their largest, when half of the rows are already in buckets of the next kind.
 BYTES_PER_ROW = 2 * CANDIDATE.itemsize
 # The bytes of contexts that are read at a time.
 BYTES_PER_SLICE = 1 << 24

@@ -74,8 +74,7 @@ class Folds:
     @property
     def held_out(self) -> BoolArray:  # (n_rows,)
         """The rows that nothing is learned from."""
-        held_out: BoolArray = self.of_row == self.n_folds
-        return held_out
+        return np.asarray(self.of_row == self.n_folds)
 
     @property
     def n_parts(self) -> int:
@@ -88,13 +87,11 @@ class Folds:
         """The rows of a fold, or those held out; a slice if rows are sorted by fold."""
         if self.ascend:
             return slice(self.begins[part], self.begins[part + 1])
-        rows: BoolArray = self.of_row == part
-        return rows
+        return np.asarray(self.of_row == part)
 
     def learns_from(self, part: int) -> BoolArray:  # (n_rows,)
         """The rows from which the models for this part are learned."""
-        rows: BoolArray = (self.of_row != part) & ~self.held_out
-        return rows
+        return np.asarray((self.of_row != part) & ~self.held_out)
 
 
 def assign_folds(data: LoggedData, n_folds: int, seed: int) -> Folds:

@@ -10,9 +10,10 @@ from typing import Self
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.store import Arrays
+from fedopl.client.rows.chunks import ROWS_PER_CHUNK
 from fedopl.client.rows.folds import Folds, as_agreed, assign_folds_and_hold_out, quotas_of
 from fedopl.client.table.logged_data import LoggedData
 
@@ -70,7 +71,7 @@ def split_by_rule(
         folds = assign_folds_and_hold_out(data, n_folds, share, seed, used=used, held=held)
         if cell < 2 or data.groups is None:
             break
-        found = _rows_by_fold_action(data, folds)
+        found = by_fold_action(data, folds)
         lacking = corrected & (found[:used] < cell).any(axis=0)
         lacking |= corrected & bool(share) & (found[-1] < cell)
         if not lacking.any():
@@ -98,9 +99,12 @@ def _enough(training: IntArray, held_out: IntArray, share: float, cell: int) -> 
     return enough
 
 
-def _rows_by_fold_action(data: LoggedData, folds: Folds) -> IntArray:  # (n_folds + 1, n_actions)
-    found = np.zeros((folds.n_folds + 1) * data.n_actions, np.int64)
-    for rows in data.slices():
+def by_fold_action(
+    data: LoggedData, folds: Folds, weights: FloatArray | None = None
+) -> FloatArray:  # (n_folds + 1, n_actions)
+    """The number of rows, or their weight, by fold and action; no context is read."""
+    found = np.zeros((folds.n_folds + 1) * data.n_actions)
+    for rows in data.slices(ROWS_PER_CHUNK):
         places = folds.of_row[rows].astype(np.int64) * data.n_actions + data.actions[rows]
-        found += np.bincount(places, minlength=len(found))
+        found += np.bincount(places, None if weights is None else weights[rows], len(found))
     return found.reshape(-1, data.n_actions)

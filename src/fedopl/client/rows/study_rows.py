@@ -5,29 +5,21 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.held_values import HeldValues, held_values
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disclosure.private_draws import PrivateDraws
-from fedopl.client.disk.passes import Pass, has_partitions
+from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.disk.store import Arrays
-from fedopl.client.rows.chunk_reader import ChunkReader, IntoTerms, with_held
+from fedopl.client.rows.chunk_reader import ChunkReader, Clip, IntoTerms, with_held
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
-from fedopl.client.rows.clipped import Clip
-from fedopl.client.rows.fold_sums import (
-    MANY_BYTES,
-    FoldSums,
-    fold_sums,
-    no_sums,
-    squares_by_fold,
-)
+from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, no_sums, squares_by_fold
 from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.row_keys import content_order, fingerprint_of_content
-from fedopl.client.rows.split_rule import Split, split_by_rule
+from fedopl.client.rows.split_rule import Split, by_fold_action, split_by_rule
 from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.messages.diagnosis.compared_models import N_PARTS
 from fedopl.messages.message import RowSplit, kept_back
@@ -73,14 +65,9 @@ class StudyRows:
         """The rows, some at a time where they are on disk, with what few rows have held."""
         if not self.given.is_on_disk:
             return self._in_memory
-        return self._chunks_as_given().mapped(partial(with_held, self.held))
-
-    def _chunks_as_given(self) -> Pass[Chunk]:
-        """The rows in order, with all their values."""
-        if not self.given.is_on_disk:
-            return Pass.of_one(self._sorted)
         chunks, engine = list(self.given.slices(ROWS_PER_CHUNK)), self.given.engine
-        return Pass(chunks=chunks, read=self._reader.read, engine=engine)
+        as_given = Pass(chunks=chunks, read=self._reader.read, engine=engine)
+        return as_given.mapped(partial(with_held, self.held))
 
     @property
     def _reader(self) -> ChunkReader:
@@ -154,11 +141,8 @@ class StudyRows:
     @computed_once
     def _sorted(self) -> Chunk:
         order = self.order
-        data = self._prepared(self.given.taken(order))
+        data = self._reader.prepared(self.given.taken(order))
         return Chunk(data=data, folds=self.folds_as_given.taken(order))
-
-    def _prepared(self, data: LoggedData) -> LoggedData:
-        return self._reader.prepared(data)
 
     @computed_once
     def split(self) -> Split:
@@ -205,13 +189,6 @@ class StudyRows:
 
     # --- the terms that models are linear in ---------------------------------------------------
 
-    def in_terms(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
-        """Blocks of the chunk with terms as contexts, each with the slice of its rows.
-
-        Without a basis the terms are the features, and there is one block.
-        """
-        return self.into_terms(chunk)
-
     @property
     def terms(self) -> Terms | None:
         """The terms that models are linear in, None if these are the features."""
@@ -224,8 +201,6 @@ class StudyRows:
 
     def chunks_in_terms(self) -> Pass[Chunk]:
         """All rows with their terms, as sums are taken of them."""
-        if self.terms is None:
-            return self.chunks()
         return self.chunks().spread(self.into_terms.chunks)
 
     @computed_once
@@ -242,7 +217,7 @@ class StudyRows:
     @computed_once
     def rows_by_fold_action(self) -> IntArray:  # (n_folds + 1, n_actions)
         """Rows of each fold that took each action; held-out rows come last."""
-        return self._by_fold_action(None).astype(np.int64, copy=False)
+        return by_fold_action(self.given, self.folds_as_given).astype(np.int64, copy=False)
 
     @computed_once
     def weight_by_fold_action(self) -> FloatArray:  # (n_folds + 1, n_actions)
@@ -251,17 +226,7 @@ class StudyRows:
             return self.rows_by_fold_action.astype(np.float64)
         if not self.given.is_on_disk:  # sorted: bits depend on the order in which weights are added
             return self._sorted.weight_by_fold_action
-        return self._by_fold_action(self.given.weights)
-
-    def _by_fold_action(self, weights: FloatArray | None) -> NDArray[Any]:
-        """The number of rows, or their weight, by fold and action; no context is read."""
-        given, folds = self.given, self.folds_as_given
-        found: NDArray[Any] = np.zeros((folds.n_folds + 1) * given.n_actions)
-        for rows in given.slices(ROWS_PER_CHUNK):
-            numbers = folds.of_row[rows].astype(np.int64) * given.n_actions + given.actions[rows]
-            weight = None if weights is None else weights[rows]
-            found += np.bincount(numbers, weight, len(found))
-        return found.reshape(-1, given.n_actions)
+        return by_fold_action(self.given, self.folds_as_given, self.given.weights)
 
     @property
     def training_by_chunk(self) -> list[int]:
@@ -315,8 +280,6 @@ class StudyRows:
         if self._beside is not None:
             return self._beside.held
         read = partial(_clipped_contexts, self.given, Clip.of(self._study))
-        if not self.given.is_on_disk:
-            return held_values(lambda: read(slice(None)), self.minimum_cell)
         chunks, engine = list(self.given.slices(ROWS_PER_CHUNK)), self.given.engine
         parts = lambda: Pass(chunks=chunks, read=read, engine=engine)  # noqa: E731
         return held_values(parts, self.minimum_cell)
@@ -327,7 +290,7 @@ class StudyRows:
             return self._kept
         chunks = self.chunks_in_terms()
         nothing = None
-        if has_partitions(chunks):
+        if len(chunks.partitions) > 1:  # whose totals must be about the same origin
             first = next(iter(chunks))
             nothing = no_sums(first.data, first.folds)
         total: Any = None  # until the first partition, and there is one

@@ -16,7 +16,7 @@ from fedopl.client.table.logged_data import LoggedData
 
 PRESETS: dict[str, tuple[str, str]] = {
     # "we decided to estimate the μ with linear regression and e with logistic regression"
-    "paper": ("ols", "logistic"),
+    "paper": ("ols", "logistic")
 }
 
 

@@ -95,15 +95,11 @@ def sampled_rows(counts: Sequence[int]) -> list[slice]:  # of each chunk
 
 def joined_rows(parts: Sequence[FittedRows]) -> FittedRows:
     """All these rows."""
-    first, *others = parts
-    return _joined(first, others) if others else first
-
-
-def _joined(first: FittedRows, others: list[FittedRows]) -> FittedRows:
-    parts = [vars(part) for part in (first, *others)]
+    if len(parts) == 1:
+        return parts[0]
     together: dict[str, Any] = {
-        name: None if array is None else np.concatenate([part[name] for part in parts])
-        for name, array in vars(first).items()
+        name: None if array is None else np.concatenate([vars(part)[name] for part in parts])
+        for name, array in vars(parts[0]).items()
     }
     return FittedRows(**together)
 

@@ -29,8 +29,7 @@ def net_rewards(data: LoggedData, rows: slice, study: Study) -> FloatArray:  # (
     if parameters is None:
         return rewards
     costs = costs_in(data.contexts[rows], parameters)
-    net: FloatArray = rewards - costs[np.arange(len(costs)), data.actions[rows]]
-    return net
+    return rewards - costs[np.arange(len(costs)), data.actions[rows]]
 
 
 def check_cost_columns(client: str, data: LoggedData, study: Study) -> None:

@@ -178,12 +178,7 @@ def _linear(models: LinearModels, rows: "StudyRows | None", chosen: str, reason:
         found = [predict(part.data, part.folds, models) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    return Outcomes(
-        of=predicted,
-        supported=models.supported,
-        chosen=chosen,
-        reason=reason,
-    )
+    return Outcomes(of=predicted, supported=models.supported, chosen=chosen, reason=reason)
 
 
 def action_blocks(data: LoggedData) -> list[IntArray]:

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.base.errors import StorageError
+from fedopl.base.files import writing
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.disk.passes import Pass
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
@@ -119,30 +119,23 @@ class ScoreFile:
 
     def prepare(self) -> None:
         """Make a file of that size, which only its owner can read."""
-        try:
+        with writing(self.path):
             descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(8 * self.shape[0] * self.shape[1])
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def write(self, start: int, scores: FloatArray) -> None:
         """Write the scores of the rows from this one on; the same ones again change nothing."""
-        try:
-            with self._beside.open("r+b") as file:
-                file.seek(8 * start * self.shape[1])
-                file.write(np.ascontiguousarray(scores, np.float64).reshape(-1).view(np.uint8).data)
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
+        with writing(self.path), self._beside.open("r+b") as file:
+            file.seek(8 * start * self.shape[1])
+            file.write(np.ascontiguousarray(scores, np.float64).reshape(-1).view(np.uint8).data)
 
     def finished(self) -> DiskArray:
         """The scores, flushed to the disk; renamed when complete: whoever finds them finds all."""
-        try:
+        with writing(self.path):
             with self._beside.open("r+b") as file:
                 os.fsync(file.fileno())
             self._beside.replace(self.path)
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from None
         return DiskArray(self.path, self.shape, np.dtype(np.float64))
 
 
@@ -205,10 +198,9 @@ def scored_chunks(
     if file:
         file.prepare()
     task = _Scoring(scorer=scorer, file=file, sampled=sampled, describes=plan.describe)
-    return reduce(ScoredPart.plus, chunks.by_rows(task.scored).totals(_together))
-
-
-def _together(parts: Iterable[ScoredPart]) -> ScoredPart:
+    parts: Iterator[ScoredPart] = chunks.by_rows(task.scored).totals(
+        partial(reduce, ScoredPart.plus)
+    )
     return reduce(ScoredPart.plus, parts)
 
 

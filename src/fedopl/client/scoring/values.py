@@ -37,8 +37,7 @@ class JointEstimate:
 class JointSums:
     """Sums from which joint estimates are computed, chunk by chunk.
 
-    Rows of a group vary together. With groups, sums are kept by group, and their squares are
-    summed.
+    Rows of a group vary together: sums are kept by group, and their squares are summed.
     """
 
     def __init__(self) -> None:

@@ -3,15 +3,16 @@
 import contextlib
 import gzip
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from fedopl.base.errors import OptionError
+from fedopl.client.table.columns import is_text
 from fedopl.client.table.formats import TEXT_ENDINGS, check_delimiter, explained, suffix_of
 from fedopl.client.table.row_batches import RecordBatch
 from fedopl.client.table.text_files import TextFormat, check_is_text
@@ -99,11 +100,7 @@ def _write_parquet(file: BinaryIO, schema: Any) -> Iterator[Callable[[RecordBatc
 
 BATCH_WRITERS: dict[
     str, Callable[[BinaryIO, Any], AbstractContextManager[Callable[[RecordBatch], object]]]
-] = {
-    ".csv": _write_csv,
-    ".csv.gz": _write_gzip,
-    ".parquet": _write_parquet,
-}
+] = {".csv": _write_csv, ".csv.gz": _write_gzip, ".parquet": _write_parquet}
 
 
 def _lines(batch: RecordBatch) -> bytes:
@@ -136,3 +133,39 @@ def _joined(texts: Any, between: str) -> bytes:
     whole = pa.ListArray.from_arrays([0, len(texts)], texts)
     joined: bytes = pc.binary_join(whole, between)[0].as_buffer().to_pybytes()
     return joined
+
+
+Formulas = Literal["escape", "keep"]
+# How a formula begins. Spreadsheets skip a tab or a line break before it.
+BEGINS_FORMULA = r"^[=+\-@\t\r\n]"
+IS_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$|^(?i:[+-]?(?:inf|infinity|nan))$"
+
+
+@contextmanager
+def without_formulas(
+    file: BinaryIO, schema: Any, suffix: str
+) -> Iterator[Callable[[RecordBatch], object]]:
+    """A function that writes batches with an apostrophe before every such text.
+
+    Spreadsheets show what follows an apostrophe as text. Numbers stay as they are, and the names of
+    columns are text, too.
+    """
+    names = _escaped(pa.array(schema.names, pa.string())).to_pylist()
+    renamed = pa.schema([kind.with_name(name) for kind, name in zip(schema, names, strict=True)])
+
+    def escaped(batch: RecordBatch) -> RecordBatch:
+        cells = [_escaped(cells) if is_text(cells.type) else cells for cells in batch.columns]
+        return pa.RecordBatch.from_arrays(cells, names=names)
+
+    with BATCH_WRITERS[suffix](file, renamed) as write:
+        yield lambda batch: write(escaped(batch))
+
+
+def _escaped(column: Any) -> Any:
+    texts = column.cast(pa.string())
+    begins = pc.match_substring_regex(texts, BEGINS_FORMULA)
+    # In most columns, everything that begins like a formula is a number.
+    if pc.all(pc.match_substring_regex(texts.filter(begins), IS_NUMBER)).as_py():
+        return texts
+    harmful = pc.and_not(begins, pc.match_substring_regex(texts, IS_NUMBER))
+    return pc.if_else(harmful, pc.binary_join_element_wise("'", texts, ""), texts)

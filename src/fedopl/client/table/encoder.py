@@ -2,24 +2,24 @@
 
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
-from fedopl.base.errors import DataError
+from fedopl.base.errors import DataError, OptionError
 from fedopl.base.schema import Schema
 from fedopl.client.table import columns
 from fedopl.client.table.checked_arrays import check_propensities, checked_weights
-from fedopl.client.table.dates import codes_of, moments, numbers_of
-from fedopl.client.table.formats import Columns
+from fedopl.client.table.columns import codes_of, moments, numbers_of
+from fedopl.client.table.formats import Columns, FileFormat, table_name
 from fedopl.client.table.gaps import Attrition, Gaps, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData, trusted
 from fedopl.messages.combining import weighted_sum
 
-# Names of columns that identify people or things. Up to the second number of different values, a
-# column is just a code.
+# Names of columns of ids, unless they have at most the second number of different values: codes.
 NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-z]I[dD])$")
 MOST_CODES = 20
 
@@ -54,20 +54,16 @@ class Encoder:
     def encode(self, table: Columns) -> Encoded:
         """All columns as numbers; an error where a column holds anything else."""
         schema = self.schema
-        labels = {schema.action: self._codes(table, schema.action, schema.actions)}
-        if schema.group:
-            labels[schema.group] = self.group_codes(table[schema.group])
-        needed = [*schema.outcome_columns, *schema.propensity_columns]
-        needed += [schema.weight] if schema.weight else []
-        return Encoded(
-            numeric={column: self._feature(table, column) for column in schema.numeric},
-            categorical={
-                column: self._codes(table, column, levels)
-                for column, levels in schema.categorical.items()
-            },
-            numbers={column: self._numbers(table, column) for column in needed},
-            labels=labels,
-            strata=self._strata(table),
+        actions = {schema.action: self._codes(table, schema.action, schema.actions)}
+        found = self.encode_contexts(table)
+        stratum, shares = schema.stratum, tuple(schema.known_shares)
+        strata = self._codes(table, stratum, shares) if stratum else None
+        needed = (*schema.outcome_columns, *schema.propensity_columns)
+        return replace(
+            found,
+            numbers={column: self._numbers(table, column) for column in needed} | found.numbers,
+            labels=actions | found.labels,
+            strata=strata,
         )
 
     def encode_contexts(self, table: Columns) -> Encoded:
@@ -83,10 +79,6 @@ class Encoder:
             labels={schema.group: self.group_codes(table[schema.group])} if schema.group else {},
             strata=None,
         )
-
-    def _strata(self, table: Columns) -> IntArray | None:
-        stratum = self.schema.stratum
-        return self._codes(table, stratum, tuple(self.schema.known_shares)) if stratum else None
 
     def _numbers(self, table: Columns, column: str) -> FloatArray:
         if rule := self.schema.dates.get(column):
@@ -258,10 +250,44 @@ def _counted(by_column: Mapping[str, int]) -> str:
 
 
 def _any(masks: list[BoolArray], n_rows: int) -> BoolArray:  # (n_rows,)
-    anywhere: BoolArray = np.logical_or.reduce([np.zeros(n_rows, np.bool_), *masks])
-    return anywhere
+    return np.asarray(np.logical_or.reduce([np.zeros(n_rows, np.bool_), *masks]))
 
 
 def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dict[str, BoolArray]:
     masks = {column: np.isnan(values) for column, values in numbers.items()}
     return masks | {column: values < 0 for column, values in labels.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableForm:
+    """The names of a table, its columns and its labels, and the format of its file."""
+
+    name: str  # in errors
+    columns: Mapping[str, str] = field(default_factory=dict)  # by the schema's name, if it differs
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    file: FileFormat = field(default_factory=FileFormat)
+
+    @classmethod
+    def of(
+        cls,
+        source: object,
+        *,
+        name: str | None,
+        columns: Mapping[str, str] | None,
+        labels: Mapping[str, Mapping[str, str]] | None,
+        file: FileFormat,
+    ) -> Self:
+        """The form of a path or a frame, which gives its name if there is none."""
+        named = name or table_name(source)
+        return cls(name=named, columns=columns or {}, labels=labels or {}, file=file)
+
+    def encoder(self, schema: Schema, needed: Iterable[str]) -> Encoder:
+        """An encoder for these columns of the schema as the table has them."""
+        called = {column: self.columns.get(column, column) for column in dict.fromkeys(needed)}
+        return Encoder(schema=schema, name=self.name, called=called, labels=self.labels)
+
+
+def check_schema(schema: object) -> None:
+    """Refuse anything that is no schema."""
+    if not isinstance(schema, Schema):
+        raise OptionError(f"schema: expected a fedopl.Schema, came {type(schema).__name__}")

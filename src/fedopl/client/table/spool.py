@@ -3,6 +3,7 @@
 A folder holds one spool for each table and way of reading it. A spool is written in another place
 and renamed when it is complete. So a spool with its final name is complete. Two processes that
 write the same spool cannot disturb each other: both use the one that was finished first.
+One thread reads the next batch and one writes the last, while a batch is encoded between them.
 """
 
 import contextlib
@@ -11,30 +12,45 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from fedopl.base.errors import DataError, OptionError, StorageError
-from fedopl.base.files import write_atomically
-from fedopl.client.disk.disk_array import DiskArray, remove_abandoned
+from fedopl.base.files import write_atomically, writing
+from fedopl.client.disk.disk_array import (
+    DiskArray,
+    DiskWriter,
+    check_space,
+    remove_abandoned,
+    slices,
+)
+from fedopl.client.table.batched_io import BUFFER_BYTES
+from fedopl.client.table.columns import GroupCodes
 from fedopl.client.table.encoder import Encoder
-from fedopl.client.table.formats import check_file, suffix_of
+from fedopl.client.table.formats import check_file, check_header, explained, suffix_of
 from fedopl.client.table.gaps import Gaps
 from fedopl.client.table.logged_data import LoggedData, trusted
 from fedopl.client.table.row_batches import RowBatches
-from fedopl.client.table.spool_writer import Number, SpooledArrays, write_batches, write_file
+from fedopl.client.table.text_files import TextFormat
 
+Number = Literal["float64", "float32"]
+SpooledArrays = dict[str, DiskArray]
 Spooled = tuple[SpooledArrays, Gaps]
 
 # Raised whenever the way changes in which rows are read or stored.
 SPOOL_FORMAT = 1
 UNFINISHED_SPOOL = ".writing-"
 ABOUT = "about.json"
+ROWS_PER_BATCH = 1 << 16
+# The size of a batch as numbers; up to four batches are in memory.
+BATCH_BYTES = 1 << 25
 
 
 def spool(
@@ -57,13 +73,11 @@ def spool(
         "labels": {column: dict(own) for column, own in encoder.labels.items()},
         "number": number,
     }
-    try:
+    with writing(folder):
         if isinstance(source, RowBatches):
             arrays, gaps = _of_batches(source, encoder, folder, settings)
         else:
             arrays, gaps = _of_file(source, encoder, folder, settings)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be written: {error.strerror or error}") from None
     encoder.warn_of_gaps(gaps)
     schema = encoder.schema
     return trusted(arrays, schema.actions, schema.feature_names, schema)
@@ -187,15 +201,181 @@ def _finish(beside: Path, home: Path, settings: dict[str, Any], written: Spooled
         },
     }
     write_atomically(beside / ABOUT, json.dumps(about).encode(), mode=0o600)
-    _move(beside, home)
-
-
-def _move(beside: Path, home: Path) -> None:
-    """Rename the folder, unless another process was faster."""
     if home.exists() and _found(home) is None:
         shutil.rmtree(home, ignore_errors=True)
     try:
         beside.rename(home)
-    except OSError:
+    except OSError:  # perhaps another process was faster
         if _found(home) is None:
             raise
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A table to write, and the format."""
+
+    encoder: Encoder
+    number: Number
+    n_rows: int | None  # None if not known before the last row
+
+    @property
+    def columns(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """For each array, the shape of a row and the type in which its numbers are stored."""
+        schema, real = self.encoder.schema, np.dtype(np.float64)
+        columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+            "contexts": ((len(schema.feature_names),), np.dtype(self.number)),
+            "actions": ((), np.min_scalar_type(len(schema.actions) - 1)),
+            "rewards": ((), real),
+        }
+        if schema.propensity is not None:
+            columns["propensities"] = (schema.propensity_shape, real)
+        if schema.outcomes:
+            columns["outcomes"] = ((len(schema.outcomes),), real)
+        if schema.weight:
+            columns["weights"] = ((), real)
+        if schema.group:
+            # There are at most as many groups as rows.
+            most = np.dtype(np.int64) if self.n_rows is None else np.min_scalar_type(self.n_rows)
+            columns["groups"] = ((), most)
+        return columns
+
+
+def write_file(
+    source: Path, encoder: Encoder, folder: Path, number: Number
+) -> tuple[SpooledArrays, Gaps]:
+    """Write the rows of a Parquet file to one file for each array, and count missing values."""
+    name = encoder.name
+    with contextlib.ExitStack() as stack:
+        with explained(source, name, TextFormat()):
+            file = stack.enter_context(
+                # Otherwise whole columns would be in memory.
+                parquet.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
+            )
+        wanted = tuple(dict.fromkeys(encoder.called.values()))
+        check_header(file.schema_arrow.names, wanted, name)
+        n_rows = file.metadata.num_rows
+        if not n_rows:
+            raise DataError(f"{name}: no rows; expected a header and at least one row")
+        job = _Job(encoder, number, n_rows)
+        check_space(folder, n_rows * _bytes_per_row(job.columns), f"a copy of {name}")
+        each = file.iter_batches(_rows_at_once(encoder), columns=list(wanted), use_threads=True)
+        return _write(_explained(each, source, name), job, folder)
+
+
+def _explained(batches: Iterable[Any], source: Path, name: str) -> Iterator[Any]:
+    with explained(source, name, TextFormat()):
+        yield from batches
+
+
+def write_batches(
+    source: RowBatches, encoder: Encoder, folder: Path, number: Number
+) -> tuple[SpooledArrays, Gaps]:
+    """Write rows that come in batches to one file for each array, and count missing values."""
+    wanted = tuple(dict.fromkeys(encoder.called.values()))
+    check_header(source.names, wanted, encoder.name)
+    at_once = _rows_at_once(encoder)
+    # The sender decides how large a batch is.
+    each = (
+        batch.select(list(wanted)).slice(start, at_once)
+        for batch in source
+        for start in range(0, batch.num_rows, at_once)
+    )
+    return _write(each, _Job(encoder, number, None), folder)
+
+
+def _rows_at_once(encoder: Encoder) -> int:
+    width = len(set(encoder.called.values())) + len(encoder.schema.feature_names)
+    return max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
+
+
+def _write(batches: Iterable[Any], job: _Job, folder: Path) -> tuple[SpooledArrays, Gaps]:
+    with contextlib.ExitStack() as stack:
+        writers = {
+            column: stack.enter_context(DiskWriter(folder / column, width, stored))
+            for column, (width, stored) in job.columns.items()
+        }
+        coming = stack.enter_context(contextlib.closing(_prefetched(iter(batches))))
+        gaps = _write_batches(coming, writers, job)
+        job.encoder.refuse_gaps(gaps)
+        arrays = {column: writer.finished() for column, writer in writers.items()}
+    if "groups" in arrays:
+        arrays["groups"] = _renumbered(arrays["groups"], job.encoder.group_codes)
+    return arrays, gaps
+
+
+def _bytes_per_row(columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    sizes = {name: stored.itemsize * int(np.prod(w)) for name, (w, stored) in columns.items()}
+    return sum(sizes.values()) + sizes.get("groups", 0)  # groups are written twice
+
+
+def _prefetched(batches: Iterator[Any]) -> Generator[Any, None, None]:
+    """Batches of the table; the next one is read while one is used."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+def _write_batches(batches: Iterator[Any], writers: dict[str, DiskWriter], job: _Job) -> Gaps:
+    """Encode each batch while the one before is written."""
+    gaps: Gaps | None = None
+    start = 0
+    with ThreadPoolExecutor(1) as pool:
+        writing: Future[None] | None = None
+        for batch in batches:
+            stop = start + batch.num_rows
+            try:
+                data, found = _batch(batch, job)
+            except DataError as error:
+                if stop - start == job.n_rows:
+                    raise
+                raise DataError(f"{error} (in rows {start + 1:,} to {stop:,})") from None
+            gaps = found if gaps is None else gaps + found
+            if writing:
+                writing.result()
+            if data is not None:
+                writing = pool.submit(_append, data, writers)
+            start = stop
+        if writing:
+            writing.result()
+    if gaps is None:
+        raise DataError(f"{job.encoder.name}: no rows; expected a header and at least one row")
+    if job.n_rows not in (None, start):
+        raise DataError(f"{job.encoder.name}: expected {job.n_rows:,} rows, came {start:,}")
+    return gaps
+
+
+def _batch(batch: Any, job: _Job) -> tuple[LoggedData | None, Gaps]:
+    """The usable rows of a batch, if any; gaps that will be refused are only counted."""
+    encoder = job.encoder
+    table = pa.Table.from_batches([batch])
+    encoded = encoder.encode({column: table[own] for column, own in encoder.called.items()})
+    kept, gaps = encoder.usable(encoded)
+    if gaps.n_refused or gaps.n_missing == gaps.n_rows:
+        return None, gaps
+    data = encoder.logged(encoded, kept)
+    if job.number == "float32" and np.abs(data.contexts).max() > np.finfo(np.float32).max:
+        raise DataError(f"{encoder.name}: features are too large for float32; keep them as float64")
+    return data, gaps
+
+
+def _append(data: LoggedData, writers: dict[str, DiskWriter]) -> None:
+    for name, writer in writers.items():
+        writer.append(getattr(data, name))
+
+
+def _renumbered(groups: DiskArray, codes: GroupCodes) -> DiskArray:
+    """The groups numbered in the order of their labels, which is known only after the last row."""
+    final = codes.final(groups[rows] for rows in slices(len(groups)))
+    first = groups.path.rename(groups.path.with_name("groups by appearance"))
+    by_appearance = dataclasses.replace(groups, path=first)
+    with DiskWriter(groups.path, (), groups.stored) as writer:
+        for rows in slices(len(groups)):
+            writer.append(final[by_appearance[rows]])
+        renumbered = writer.finished()
+    first.unlink()
+    return renumbered

@@ -13,8 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.base.labels import quoted
-from fedopl.client.table.formats import first_line
+from fedopl.client.table.formats import check_header, first_line
 from fedopl.client.table.row_batches import RecordBatch, RowBatches
 
 ROWS_PER_FETCH = 50_000
@@ -43,17 +42,9 @@ def open_query(database: str, query: str, path: Path) -> Iterator[RowBatches]:
         )
     reading: Callable[[str, str, Path], AbstractContextManager[QueryAnswer]] = opened
     with reading(database, query, path) as (names, batches):
-        _check_names(names, path)
         where = f"{path}: the query"
+        check_header(names, names, where)
         yield RowBatches(names, batches, name=where, origin=f"{path.resolve()}: the query")
-
-
-def _check_names(names: list[str], path: Path) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(
-            f"{path}: the query: more than one column is called {quoted(repeated)}; rename them"
-        )
 
 
 @contextlib.contextmanager
@@ -106,7 +97,10 @@ def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
     dbapi = import_module(f"{package}.dbapi")  # a module of the drivers' table
     with contextlib.ExitStack() as stack:
         with _explained(path, dbapi.Error):
-            connection = stack.enter_context(dbapi.connect(_adbc_address(kind, rest, path)))
+            # SQLite is opened for reading.
+            is_file = kind == "sqlite"
+            address = f"{_sqlite_address(rest, path)}?mode=ro" if is_file else f"{kind}://{rest}"
+            connection = stack.enter_context(dbapi.connect(address))
             cursor = stack.enter_context(connection.cursor())
             if kind == "postgresql":
                 cursor.execute("set session characteristics as transaction read only")
@@ -114,13 +108,6 @@ def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
             cursor.execute(query)
             reader = cursor.fetch_record_batch()
         yield reader.schema.names, _each(reader, path, dbapi.Error)
-
-
-def _adbc_address(kind: str, rest: str, path: Path) -> str:
-    """The address for a driver; SQLite is opened for reading."""
-    if kind == "sqlite":
-        return f"{_sqlite_address(rest, path)}?mode=ro"
-    return f"{kind}://{rest}"
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from fedopl.messages.private.noised_sums import SumPrivately
 from fedopl.messages.private.noised_values import ValuePrivately
 from fedopl.messages.private.residual_step import SumResiduals
 from fedopl.secure.double_masks import Circle
-from fedopl.secure.holders import Holding, holders_by_place, holding_of
+from fedopl.secure.neighbours import Holding, holders_by_place, holding_of
 from fedopl.study.private.added_up import Counting, most_lacking, parties_of
 from fedopl.study.study import Study
 

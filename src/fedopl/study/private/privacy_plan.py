@@ -12,7 +12,7 @@ from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.policies.basis import LARGEST_KNOT
 from fedopl.privacy.accountant import mu_for
-from fedopl.secure.holders import is_sound
+from fedopl.secure.neighbours import is_sound
 
 Range = tuple[float, float]
 OF_FLAGS = (0.0, 1.0)

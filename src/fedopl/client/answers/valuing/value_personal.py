@@ -12,9 +12,11 @@ from fedopl.client.answers.valuing.value_spending import spending_by_query
 from fedopl.client.local.local_policy import ScoredChunks
 from fedopl.client.local.personal_policy import (
     PersonalTask,
+    PersonalTreeTask,
     client_sums_without,
+    scored_actions,
+    squares_apart,
 )
-from fedopl.client.local.personal_tree import PersonalTreeTask, scored_actions, squares_apart
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_values import NO_ACTION, EstimateValues, Values
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts

@@ -7,7 +7,7 @@ rows without each of the same sets. So all models can be weighted by rows that n
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,12 +15,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.scoring.boosting.boosting_options import (
-    ROUNDS,
-    STILL_IMPROVING,
-    TREE_OPTIONS,
-    step_for,
-)
+from fedopl.client.scoring.sklearn_models import ROUNDS, STILL_IMPROVING, TREE_OPTIONS, step_for
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.stacked_ridge import chosen_on, fold_sets, place_without
 
@@ -30,16 +25,9 @@ ROWS_TO_TRY = 100
 InTerms = Callable[[Chunk], Chunk]  # the same rows with terms as contexts
 
 
-class Regressors(Protocol):
-    """One action's models, one for each set of left-out folds."""
-
-    def predicted(
-        self, part: int, place: int, data: LoggedData, rows: BoolArray
-    ) -> FloatArray:  # (n_rows,)
-        """Predicted rewards of these rows, by the model at this place as used for this part."""
-
-
-FitAction = Callable[[Chunk, int], Regressors]
+# One action's models, one for each set of left-out folds.
+Regressors: TypeAlias = "BoostedTrees | PluggedIn"
+FitAction = Callable[[Chunk, int], "Regressors"]
 
 
 class JoinedRegressors:

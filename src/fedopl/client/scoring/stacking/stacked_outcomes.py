@@ -105,7 +105,7 @@ class StackedOutcomes:
     def _in_terms(self, chunk: Chunk) -> Chunk:
         if self._rows is None:
             return chunk
-        return joined([part for _, part in self._rows.in_terms(chunk)])
+        return joined([part for _, part in self._rows.into_terms(chunk)])
 
 
 def _bordered(
@@ -123,8 +123,7 @@ def _weighted(
 ) -> FloatArray:  # (n_folds + 1, n_actions, n_terms + 1)
     """Each part's weighted mean of its models; a model without weight may be missing."""
     weighs = np.swapaxes(weights, 1, 2)[..., None]  # (n_folds + 1, n_models, n_actions, 1)
-    means: FloatArray = np.where(weighs > 0, weighs * models[: len(weights)], 0.0).sum(axis=1)
-    return means
+    return np.asarray(np.where(weighs > 0, weighs * models[: len(weights)], 0.0).sum(axis=1))
 
 
 def _about(parameters: FloatArray, origin: FloatArray) -> FloatArray:  # shaped as parameters

@@ -15,12 +15,7 @@ from fedopl.base.one_thread import ONE_OPENMP_THREAD
 from fedopl.base.seeds import generator_for
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds_and_hold_out
-from fedopl.client.scoring.boosting.boosting_options import (
-    ROUNDS,
-    STILL_IMPROVING,
-    TREE_OPTIONS,
-    step_for,
-)
+from fedopl.client.scoring.sklearn_models import ROUNDS, STILL_IMPROVING, TREE_OPTIONS, step_for
 from fedopl.client.table.logged_data import LoggedData
 
 KEPT_ONE_IN = 5  # rows, or groups of them, are kept back

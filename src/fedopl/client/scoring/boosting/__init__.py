@@ -1,1 +1,0 @@
-"""Boosted trees as nuisances, where linear models do not fit."""
