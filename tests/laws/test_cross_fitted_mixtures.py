@@ -11,6 +11,7 @@ from fedopl.client.answers.valuing import estimate_values
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.report.page import render
 from fedopl.results.value_tables import BEST_ARM
 from fedopl.server import policy_comparison
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
@@ -369,6 +370,12 @@ def test_steps_of_all_ascents_share_a_trip():
     # Everybody's own policies, then steps, and at last the policy of averaged weights.
     assert 1 + len(run.search.trace) + 1 <= len(climbed) <= 1 + 40 + 1
     assert trips.count(last) == 1
+
+
+def test_the_page_says_for_which_weights_folds_are_valued():
+    page = render(learned(made(3), fedopl.mixture.path("x")))
+    assert "values each fold by a policy for weights that were found without it" in page
+    assert "held-out" not in page
 
 
 def test_with_two_folds_a_path_holds_rows_out():

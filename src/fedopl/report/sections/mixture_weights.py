@@ -139,13 +139,17 @@ def weights_found(record: Record) -> tuple[Part, ...]:
 
 
 def _by_path(record: Record, path: SkewPath) -> tuple[Part, ...]:
+    apart = (
+        "The rest of the page values each fold by a policy for weights that were found without it."
+        if record.study.evaluation.is_cross_fitted
+        else "The held-out rows, which the rest of the page uses, are not used here."
+    )
     return (
         Heading(f"How far to go toward {path.target}"),
         Text(_chosen(path)),
         _tried(record, path),
         Text(
-            "These values are measured on rows kept back from training for this choice. The "
-            "held-out rows, which the rest of the page uses, are not used here.",
+            f"These values are measured on rows kept back from training for this choice. {apart}",
             quiet=True,
         ),
     )
