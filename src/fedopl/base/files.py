@@ -76,7 +76,7 @@ def flush_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing_to(path: Path) -> Iterator[None]:
     """Say which file could not be written."""
     try:
         yield
@@ -88,7 +88,7 @@ def writing(path: Path) -> Iterator[None]:
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a temporary file beside this one; it replaces this one if no error is raised."""
     beside = path.with_name(f".{path.name[:80]}.{secrets.token_hex(4)}")
-    with writing(path):
+    with writing_to(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
     try:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
 from fedopl.base.file_lock import locked
-from fedopl.base.files import owner_only, writing
+from fedopl.base.files import owner_only, writing_to
 from fedopl.base.timestamps import present_moment
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent
@@ -133,7 +133,7 @@ class FileLedger:
 
     def append_line(self, line: bytes) -> None:
         """Append a line and flush it to the disk."""
-        with writing(self.path):
+        with writing_to(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._remove_unfinished_line()
             # Unbuffered: a line is one write, so lines of other processes cannot get in between.

@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
 from fedopl.base.errors import DataError, StorageError, refuse_to_leave
-from fedopl.base.files import writing
+from fedopl.base.files import writing_to
 
 # Files may hold float32 to save space; computations are in float64.
 WIDER = {np.dtype(np.float32): np.dtype(np.float64)}
@@ -136,7 +136,7 @@ class DiskWriter:
     def _write(self, content: memoryview) -> None:
         self._digest.update(content)
         done = 0
-        with writing(self._path):
+        with writing_to(self._path):
             while done < len(content):
                 done += self._file.write(content[done:]) or 0
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.decompositions import eigvalsh
-from fedopl.base.files import writing
+from fedopl.base.files import writing_to
 from fedopl.client.disk.disk_array import (
     DiskArray,
     DiskWriter,
@@ -194,7 +194,7 @@ def _written(chunks: Iterable[ScoredChunk], given: LoggedData) -> tuple[DiskArra
     remove_abandoned(folder, ABANDONED)
     width = given.n_features + given.n_actions + (given.weights is not None)
     check_space(folder, 8 * width * given.n_rows, "a copy of the rows for local steps")
-    with writing(folder):
+    with writing_to(folder):
         path = Path(tempfile.mkdtemp(prefix=ABANDONED, dir=folder)) / "rows"
     try:
         return _copied(chunks, path, given)

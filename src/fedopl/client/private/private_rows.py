@@ -173,6 +173,11 @@ class PrivateRows:
             return held_out
         return np.concatenate([held_out[self._whose(rows)] for rows in self._slices()])
 
+    @cached_property
+    def _is_used(self) -> BoolArray:  # (n_rows,)
+        """The rows that are used: all, or a few of each person."""
+        return self._drawn.is_used
+
     def _slices(self) -> Iterable[slice]:
         return self.given.slices(ROWS_PER_CHUNK)
 
@@ -183,7 +188,7 @@ class PrivateRows:
     def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
         """Which of these rows are used in a split."""
         is_wanted = split is RowSplit.EVALUATION
-        return np.asarray(self._drawn.is_used[rows] & (self.is_held_out[rows] == is_wanted))
+        return np.asarray(self._is_used[rows] & (self.is_held_out[rows] == is_wanted))
 
     def sampled(self, asked: bytes) -> BoolArray:  # (n_units,)
         """The units whose rows take part in the answer to this question.

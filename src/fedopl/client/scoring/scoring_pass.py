@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.base.files import writing
+from fedopl.base.files import writing_to
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.disk.passes import Pass
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
@@ -119,20 +119,20 @@ class ScoreFile:
 
     def prepare(self) -> None:
         """Make a file of that size, which only its owner can read."""
-        with writing(self.path):
+        with writing_to(self.path):
             descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate(8 * self.shape[0] * self.shape[1])
 
     def write(self, start: int, scores: FloatArray) -> None:
         """Write the scores of the rows from this one on; the same ones again change nothing."""
-        with writing(self.path), self._beside.open("r+b") as file:
+        with writing_to(self.path), self._beside.open("r+b") as file:
             file.seek(8 * start * self.shape[1])
             file.write(np.ascontiguousarray(scores, np.float64).reshape(-1).view(np.uint8).data)
 
     def finished(self) -> DiskArray:
         """The scores, flushed to the disk; renamed when complete: whoever finds them finds all."""
-        with writing(self.path):
+        with writing_to(self.path):
             with self._beside.open("r+b") as file:
                 os.fsync(file.fileno())
             self._beside.replace(self.path)

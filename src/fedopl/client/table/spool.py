@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from fedopl.base.errors import DataError, OptionError, StorageError
-from fedopl.base.files import write_atomically, writing
+from fedopl.base.files import write_atomically, writing_to
 from fedopl.client.disk.disk_array import (
     DiskArray,
     DiskWriter,
@@ -73,7 +73,7 @@ def spool(
         "labels": {column: dict(own) for column, own in encoder.labels.items()},
         "number": number,
     }
-    with writing(folder):
+    with writing_to(folder):
         if isinstance(source, RowBatches):
             arrays, gaps = _of_batches(source, encoder, folder, settings)
         else:
