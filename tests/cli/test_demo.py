@@ -31,7 +31,7 @@ def test_the_demo_says_in_three_lines_what_joining_brings(demo):
     assert alone.startswith("Over learning alone: coast +")
     assert "; island does better with its personal policy, +" in alone
     assert alone.endswith(" over the shared one.")
-    assert left.startswith("What left: no row; from each client 9 answers with ")
+    assert left.startswith("What left: no row; from each client 10 answers with ")
     assert report == f"The report is {demo / 'run' / 'report.html'}"
     assert (demo / "run" / "report.html").is_file()
 
@@ -81,7 +81,7 @@ def test_answers_in_other_studies_are_not_counted_among_the_demos(demo, tmp_path
     other.write_text((folder / "study.toml").read_text().replace("seed = 1", "seed = 2"))
     assert fedopl("run", other, "--clients", folder / "clients", "--out", folder / "two").code == 0
     record = load_run(folder / "run")
-    assert _left(record, folder / "clients").startswith("no row; from each client 9 answers with ")
+    assert _left(record, folder / "clients").startswith("no row; from each client 10 answers with ")
 
 
 def test_where_nothing_is_known_the_demo_does_not_say_what_joining_brings(demo):

@@ -21,7 +21,7 @@ from fedopl.report.page import render
 from fedopl.report.sections.training import training
 from fedopl.report.sections.tree_leaves import search_parts, tree_parts
 from fedopl.report.words.numbers import with_error
-from fedopl.results.value_tables import LeafRow
+from fedopl.results.value_tables import LeafRow, LeafTable
 
 ENCODING = Encoding(
     numeric=("age",), categorical={"region": ("north", "south")}, missing="indicator"
@@ -302,7 +302,7 @@ def test_rules_and_grid_are_shown(tree):
 
 
 def test_a_tree_nobody_reported_on_is_still_drawn(deep):
-    text = render(replace(deep, leaves=(), described=None))
+    text = render(replace(deep, leaves=LeafTable(), described=None))
     assert 'id="figure-tree"' in text
     assert "No client reported how people divide between the leaves" in text
 

@@ -13,7 +13,6 @@ from fedopl.policies.policy import Policy
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.record import Record
 from fedopl.results.round import RoundTable
-from fedopl.results.value_tables import LeafTable
 from fedopl.study.splits import split_studies
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ class Run(Record):
     """A finished run in one process, with the ledger of every client."""
 
     rounds: RoundTable
-    leaves: LeafTable = field(default_factory=LeafTable)
     ledger: Mapping[str, list[Entry]]
     # Personal policies by client, solved in this process before any client joined or left.
     solved_for_clients: dict[str, Policy] = field(default_factory=dict)
@@ -157,9 +155,8 @@ def load_run(folder: str | Path) -> Run:
 
 
 def _as_tables(record: Record) -> dict[str, Any]:
-    """The record's fields; leaves and rounds as tables, to print or to turn into data frames."""
-    tables = {"leaves": LeafTable(record.leaves), "rounds": RoundTable(record.rounds)}
-    return {**vars(record), **tables}
+    """The record's fields; rounds as a table, to print or to turn into a data frame."""
+    return {**vars(record), "rounds": RoundTable(record.rounds)}
 
 
 def _entries(path: Path) -> dict[str, list[Entry]]:

@@ -9,7 +9,7 @@ from fedopl.base.estimates import Estimate, median_estimate
 from fedopl.results.record import Record
 from fedopl.results.reliance import Contradiction, LeftOut, Reliance
 from fedopl.results.round import Round
-from fedopl.results.value_tables import TABLES, AnyPolicyTable, SplitTables, arm_name
+from fedopl.results.value_tables import TABLES, AnyPolicyTable, LeafTable, SplitTables, arm_name
 from fedopl.study.splits import split_studies
 from fedopl.study.study import Study
 
@@ -63,7 +63,7 @@ def _refitted(valued: Record, study: Study, last: Record) -> Record:
         row_weights=last.row_weights,
         statistics=last.statistics,
         tree=last.tree,
-        leaves=(),  # those of the tree that was valued
+        leaves=LeafTable(),  # those of the tree that was valued
         described=last.described,
         rounds=_in_a_row([valued.rounds, last.rounds]),
         for_newcomers=None,

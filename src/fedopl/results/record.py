@@ -37,7 +37,7 @@ from fedopl.results.value_tables import (
     GainTable,
     GuardrailTable,
     ImprovementTable,
-    LeafRow,
+    LeafTable,
     OutcomeTable,
     PersonalTable,
     SplitTables,
@@ -108,7 +108,7 @@ class Record:
     fitted: dict[str, ModelFit] = field(default_factory=dict)  # by client, whether models fit
     interactions: dict[str, InteractionsLeft] = field(default_factory=dict)  # by client
     tree: TreeStatistics | None = None  # None where no tree was searched for on a grid
-    leaves: tuple[LeafRow, ...] = ()  # of the learned tree, where they were asked for
+    leaves: LeafTable = field(default_factory=LeafTable)  # where they were asked for
     search: Search | None = None  # how the mixture was found, where it was not agreed
     diagnosis: Diagnosis | None = None  # None where nobody was asked
     reliance: Reliance | None = None  # None where there is one client, or no value

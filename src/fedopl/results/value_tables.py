@@ -161,18 +161,16 @@ class PolicyTable(EstimateTable[Row]):
 
     def groups_by_row(self) -> list[int | None]:
         """The number of groups behind each row: policies may be valued on different rows."""
-        n_rows: dict[str, dict[str, int]] = {}
+        of_policy: dict[str, dict[str, int]] = {}
         for row in self:
-            n_rows.setdefault(getattr(row, self.named), {})[row.client] = row.estimate.n_rows
-        known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-        found = []
-        for row in self:
-            own = n_rows[getattr(row, self.named)]
-            if (key := tuple(own.items())) not in known:
-                alike = (one for one in self if n_rows[getattr(one, self.named)] == own)
-                known[key] = type(self)(alike).groups()
-            found.append(known[key].get(row.client))
-        return found
+            of_policy.setdefault(getattr(row, self.named), {})[row.client] = row.estimate.n_rows
+        # Some policies are told of in the mixture alone, on the same rows as others.
+        rows = {name: own.get(GLOBAL) or tuple(own.items()) for name, own in of_policy.items()}
+        known = {
+            key: type(self)(row for row in self if rows[getattr(row, self.named)] == key).groups()
+            for key in dict.fromkeys(rows.values())
+        }
+        return [known[rows[getattr(row, self.named)]].get(row.client) for row in self]
 
     def with_regions(self, regions: Collection[str]) -> Self:
         """The table, in which these clients are aggregators that speak for several."""

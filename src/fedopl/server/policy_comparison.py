@@ -36,7 +36,7 @@ from fedopl.results.value_tables import (
     GainTable,
     GuardrailTable,
     ImprovementTable,
-    LeafRow,
+    LeafTable,
     OutcomeTable,
     PersonalTable,
     PolicyTable,
@@ -80,7 +80,7 @@ class Evaluated:
     described: Descriptions | None = None
     fitted: dict[str, ModelFit] = field(default_factory=dict)
     interactions: dict[str, InteractionsLeft] = field(default_factory=dict)
-    leaves: tuple[LeafRow, ...] = ()
+    leaves: LeafTable = field(default_factory=LeafTable)
     judged: tuple[OutcomeTable, GuardrailTable] = NOTHING_JUDGED
     personal: PersonalTable = field(default_factory=PersonalTable)
 
@@ -201,7 +201,7 @@ class Candidates:
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
         if not self.study.evaluation.is_cross_fitted:
-            fields = {"split": RowSplit.ALL, **self.fields(self.not_learned())}
+            fields = {"split": RowSplit.ALL, **self.fields(self.not_learned(setting))}
             queries[f"values{_OF_ALL}"] = EstimateValues(**fields)
             for place, column in enumerate(guarded_columns(self.study), 1):
                 queries[f"outcome {column}{_OF_ALL}"] = EstimateValues(outcome=place, **fields)
@@ -225,7 +225,7 @@ class Candidates:
         everything = replies.get("values")
         shown = self._shown(everything, self.own)
         valued = OnRows(answers=shown, names=[*self.names(), *self.own]) if shown else None
-        of_all = self._of_all(replies.get(f"values{_OF_ALL}"))
+        of_all = self._of_all(setting, replies.get(f"values{_OF_ALL}"))
         tables = self.tables(setting, chosen, valued, of_all)
         answers = self._shown(everything, [LOGGING, LOCAL])
         if answers:
@@ -249,7 +249,7 @@ class Candidates:
         names = [*self.names(), LOGGING, LOCAL]
 
         def on_rows(what: str, told: Mapping[str, Values]) -> list[OnRows]:
-            of_all = self._of_all(replies.get(f"{what}{_OF_ALL}"))
+            of_all = self._of_all(setting, replies.get(f"{what}{_OF_ALL}"))
             return [*([of_all] if of_all else []), OnRows(answers=told, names=names)]
 
         told = {
@@ -296,14 +296,17 @@ class Candidates:
         """The candidates' names, in the order of clients' answers."""
         return [*self._asked({})]
 
-    def not_learned(self) -> list[str]:
-        """The candidates that no row was learned from: arms, and those that the study names."""
-        given = {*map(arm_name, self.study.actions), *self.study.candidates}
+    def not_learned(self, setting: Setting) -> list[str]:
+        """The candidates that no row was learned from: those of the study, and arms with scores."""
+        scored = (
+            action for place, action in enumerate(self.study.actions) if _is_scored(setting, place)
+        )
+        given = {*map(arm_name, scored), *self.study.candidates}
         return [name for name in self.names() if name in given]
 
-    def _of_all(self, answers: Answers[Values] | None) -> OnRows | None:
+    def _of_all(self, setting: Setting, answers: Answers[Values] | None) -> OnRows | None:
         """What all rows say of them and, next to last, of what was done."""
-        names = [*self.not_learned(), LOGGING, ""]
+        names = [*self.not_learned(setting), LOGGING, ""]
         return OnRows(answers=answers, names=names) if answers else None
 
     def _asked(self, beside: Mapping[str, Version | ByFold]) -> dict[str, Version | ByFold]:

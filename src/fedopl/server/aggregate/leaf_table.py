@@ -9,7 +9,7 @@ from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.policies.tree import TreePolicy
-from fedopl.results.value_tables import ALIKE, LEAF_GAIN, LEARNED, LeafRow
+from fedopl.results.value_tables import ALIKE, LEAF_GAIN, LEARNED, LeafRow, LeafTable
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
@@ -18,20 +18,20 @@ from fedopl.study.mixture import Weights, renormalised
 
 def leaf_rows(
     tree: TreePolicy | None, answers: Answers[LeafValues] | None, setting: Setting
-) -> tuple[LeafRow, ...]:
+) -> LeafTable:
     """The share of people in each leaf, and its numbers in the mixture.
 
     Values have the sign of the logged outcome.
     """
     if tree is None or not answers:
-        return ()
+        return LeafTable()
     weights, sign = setting.weights, setting.study.reward_sign
     signs = dict.fromkeys(tree.action_names, sign)
     if setting.study.evaluation.is_cross_fitted:
         signs = {LEARNED: sign, LEAF_GAIN: 1.0, ALIKE: 1.0}
     shares = {name: answer.likely_shares() for name, answer in answers.items()}
     mixed = weighted_sum(renormalised(weights, answers.keys()), shares)
-    return tuple(
+    return LeafTable(
         LeafRow(
             leaf=leaf,
             share=float(mixed[leaf]),
