@@ -51,9 +51,11 @@ def test_every_action_that_many_took_has_a_score(run):
 def test_values_rest_on_all_rows_held_out(shops, run, policy):
     found = run if policy == "linear" else guarded(shops, fedopl.Tree(depth=1, bins=8))
     for client, rows in shops.items():
-        estimate = found.values.of(LOGGING, client)
-        assert estimate.n_rows == pytest.approx(rows.n_rows / 4, abs=N_ACTIONS)
+        held_out = found.gains.over(LOGGING, client)
+        assert held_out.n_rows == pytest.approx(rows.n_rows / 4, abs=N_ACTIONS)
         # What was done so far is the mean outcome, of everybody.
+        estimate = found.values.of(LOGGING, client)
+        assert estimate.n_rows == rows.n_rows
         low, high = estimate.interval(0.999)
         assert low < rows.rewards.mean() < high
 
@@ -74,8 +76,8 @@ def test_an_action_that_too_few_took_has_no_score_and_nobody_chooses_it():
     (lost,) = np.flatnonzero(run.statistics.unknown(run.mixture))
     assert run.study.actions[lost] == f"item {N_ACTIONS - 1}"
     for client in clients:
-        estimate = run.values.of(LOGGING, client)
-        assert estimate.n_rows == pytest.approx(2_500, abs=N_ACTIONS)
+        assert run.gains.over(LOGGING, client).n_rows == pytest.approx(2_500, abs=N_ACTIONS)
+        assert run.values.of(LOGGING, client).n_rows == clients[client].n_rows
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +98,11 @@ def partial():
 
 def test_rows_used_are_shown_beside_the_rows_that_there_are(run, shops):
     for client in shops:
-        estimate = run.values.of(LOGGING, client)
+        estimate = run.gains.over(LOGGING, client)
         assert estimate.n_rows == estimate.of_rows
-    whole = run.values.of(LOGGING)
+    whole = run.gains.over(LOGGING)
     assert f"{whole.n_rows:,} of {whole.of_rows:,}" in str(run)
-    assert set(run.values.to_frame()["of_rows"]) >= {whole.of_rows}
+    assert set(run.gains.to_frame()["of_rows"]) >= {whole.of_rows}
     assert ("Held-out rows used", f"{whole.n_rows:,} of {whole.of_rows:,}", "from 2 clients") in (
         key_figures(run)
     )
@@ -108,9 +110,10 @@ def test_rows_used_are_shown_beside_the_rows_that_there_are(run, shops):
 
 
 def test_values_of_a_part_of_the_rows_are_counted_and_are_no_claim(partial, tmp_path):
-    estimate = partial.values.of(LOGGING, "lacks")
+    estimate = partial.gains.over(LOGGING, "lacks")
     assert 0.95 * estimate.of_rows < estimate.n_rows < 0.99 * estimate.of_rows
-    assert partial.values.of(LOGGING, "best").n_rows == partial.values.of(LOGGING, "best").of_rows
+    best = partial.gains.over(LOGGING, "best")
+    assert best.n_rows == best.of_rows
     found = {one.title: one for one in cautions(partial)}["Values of a part of the rows"]
     assert f"lacks ({estimate.n_rows:,} of {estimate.of_rows:,})" in found.what
     assert "best (" not in found.what
