@@ -271,7 +271,7 @@ def test_intervals_of_arms_and_of_their_gains_cover(mode, n_runs, least, most):
     pill, truth = arm_name("pill"), EFFECTS[1]
     covered = {"value": 0, "one client": 0, "gain": 0}
     for seed in range(n_runs):
-        clients = {name: client(100 * seed + turn, 60) for turn, name in enumerate("abcde")}
+        clients = {name: client(100 * seed + turn, 100) for turn, name in enumerate("abcde")}
         run = fedopl.learn(clients, evaluation=mode, seed=seed, **SETTINGS)
         # The past gives each action to a third of people, whatever their contexts are.
         checks = {
