@@ -294,6 +294,11 @@ class Way:
         tried = {"v": value_of(self.tried, letters), "W": value_of(self.tried_numbers, letters)}
         return {**letters, **tried}
 
+    def not_learned(self, letters: Letters) -> dict[str, float]:
+        """The letters of values of all rows: of constant arms, or of all candidates."""
+        arms = {"v": letters["b"], "W": value_of("b·d·(p + 1 + D)", letters)}
+        return {**letters, "z": 0, **(arms if self.v != "d" else {})}
+
 
 WAYS = {
     "csoaa-exact": Way(
@@ -347,7 +352,7 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
     if asked and asked[0] == ["SumCells"]:  # the grid is agreed: nothing has to be counted first
         scoring += asked.pop(0)
     last = [
-        *["EstimateValues"] * around.evaluated,
+        *["EstimateValues"] * (around.evaluated + 1),  # the last on all rows
         *["Describe", "TellFit"] * around.described,
         *["TellInteractions"] * (around.described and 2 <= letters.get("p", 2) <= 40),
         *["ValueLeaves"] * (way.leaves and around.evaluated and around.described),
@@ -356,7 +361,7 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
         ["Enrol", *["SumOutcomes"] * around.federated],
         scoring,
         *asked,
-        *([last] if last else []),
+        last,
     ]
 
 
@@ -387,11 +392,13 @@ def cost(way: Way, letters: Letters, around: Around | None = None) -> Cost:
 def sized(
     way: Way, letters: Letters, queries: list[str], around: Around
 ) -> Iterator[tuple[str, Letters]]:
-    """Each query with the letters of its size; the last question for values has more policies."""
-    last = len(queries) - 1 - queries[::-1].index("EstimateValues") if around.evaluated else None
-    for place, query in enumerate(queries):
-        early = query == "EstimateValues" and place != last
-        yield query, way.while_learning(letters) if early else letters
+    """Each query with the letters of its size: questions for values are about other policies."""
+    n_asked, n_last = queries.count("EstimateValues"), around.evaluated + 1
+    turns = [way.while_learning(letters)] * (n_asked - n_last)
+    turns += [letters] * around.evaluated + [way.not_learned(letters)]
+    of_values = iter(turns)
+    for query in queries:
+        yield query, next(of_values) if query == "EstimateValues" else letters
 
 
 def framing(travelled: list[list[str]]) -> int:

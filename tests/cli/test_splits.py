@@ -43,7 +43,7 @@ def test_a_study_with_splits_goes_all_the_way(tiny):
 def test_what_is_previewed_leaves_and_nothing_else(tiny):
     shown = fedopl("preview", tiny.study, tiny.clients / "north", "--json").json()
     found = tiny.run("--json").json()
-    assert [left["split"] for left in shown] == [1] * 7 + [2] * 4
+    assert [left["split"] for left in shown] == [1] * 8 + [2] * 5
     assert found["exchanges"] == len(shown)
     assert found["splits"]["number"] == 2
 

@@ -109,14 +109,13 @@ def test_arms_and_the_past_are_valued_as_by_a_plain_loop_over_all_rows(mode, mor
     run = fedopl.learn(clients, evaluation=MODES[mode], **SETTINGS)
     assert set(spaces) == set(clients)
     for name, data in clients.items():
-        for table, found in zip(
-            (run.values, run.improvements), by_hand(spaces[name][-1]), strict=True
-        ):
-            told = {row.policy: row.estimate for row in table.rows if row.client == name}
-            for policy, (mean, error) in found.items():
-                assert told[policy].value == pytest.approx(mean, rel=1e-9, abs=1e-12)
-                assert told[policy].standard_error == pytest.approx(error, rel=1e-9)
-                assert told[policy].n_rows == told[policy].of_rows == data.n_rows
+        values, gains = by_hand(spaces[name][-1])
+        pairs = [(run.values.of(policy, name), own) for policy, own in values.items()]
+        pairs += [(run.improvements.by(policy, name), own) for policy, own in gains.items()]
+        for told, (mean, error) in pairs:
+            assert told.value == pytest.approx(mean, rel=1e-9, abs=1e-12)
+            assert told.standard_error == pytest.approx(error, rel=1e-9)
+            assert told.n_rows == told.of_rows == data.n_rows
     learned = {row.policy: row.estimate for row in run.values.rows if row.client == GLOBAL}
     assert (LEARNED in learned) == bool(run.study.evaluation.claims_values)
     if LEARNED in learned:
@@ -272,7 +271,7 @@ def test_intervals_of_arms_and_of_their_gains_cover(mode, n_runs, least, most):
     pill, truth = arm_name("pill"), EFFECTS[1]
     covered = {"value": 0, "one client": 0, "gain": 0}
     for seed in range(n_runs):
-        clients = {name: client(100 * seed + turn, 60) for turn, name in enumerate("abcde")}
+        clients = {name: client(100 * seed + turn, 100) for turn, name in enumerate("abcde")}
         run = fedopl.learn(clients, evaluation=mode, seed=seed, **SETTINGS)
         # The past gives each action to a third of people, whatever their contexts are.
         checks = {
@@ -312,7 +311,7 @@ def test_who_holds_nothing_out_is_told_what_arms_are_worth_and_nothing_of_the_po
     assert "is valued on all rows; the learned policy is not valued" in said
     assert "learned policy" in said
     assert "gain over " not in str(run).splitlines()[-1]
-    assert LEARNED not in {row.policy for row in (*run.values.rows, *run.improvements.rows)}
+    assert (LEARNED, GLOBAL) not in {*run.values.by_cell(), *run.improvements.by_cell()}
     run.save(tmp_path / "run")
     again = fedopl.load_run(tmp_path / "run")
     assert again.valued_on_all == run.valued_on_all

@@ -17,7 +17,8 @@ def answer(space: Workspace, _query: TellMoments) -> ScoreMoments:
     if beyond_declared(space):
         raise RefusedError(RefusalCode.BEYOND_DECLARED)
     sums = ColumnSums(space.study.n_actions + 1)
-    for chunk in space.scored.evaluated(space.unscored_chunks()):
+    by_fold = space.study.evaluation.is_cross_fitted
+    for chunk in space.scored.evaluated(space.unscored_chunks(), corrected=by_fold):
         rows = chunk.training
         squares = chunk.scores[rows] ** 2  # (n_training, n_actions)
         weights, groups = chunk.data.weights_of(rows), chunk.data.groups_of(rows)

@@ -7,6 +7,7 @@ the rows.
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,20 +110,24 @@ class StudyScores:
             yield chunk.with_scores(self.part(slice(start, stop)))
             start = stop
 
-    def evaluated(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
+    def evaluated(self, chunks: Pass[Chunk], *, corrected: bool = True) -> Pass[ScoredChunk]:
         """The same, with scores as they value: weights are not limited, and models corrected."""
-        return self.of(chunks).by_rows(self._for_evaluation)
+        return self.of(chunks).by_rows(partial(self._for_evaluation, corrected))
 
-    def _for_evaluation(self, rows: slice, chunks: Iterable[ScoredChunk]) -> Iterator[ScoredChunk]:
+    def _for_evaluation(
+        self, corrected: bool, rows: slice, chunks: Iterable[ScoredChunk]
+    ) -> Iterator[ScoredChunk]:
         start = rows.start or 0
         for chunk in chunks:
-            yield self.for_evaluation(chunk, start)
+            yield self.for_evaluation(chunk, start, corrected=corrected)
             start += chunk.data.n_rows
 
-    def for_evaluation(self, chunk: ScoredChunk, start: int = 0) -> ScoredChunk:
+    def for_evaluation(
+        self, chunk: ScoredChunk, start: int = 0, *, corrected: bool = True
+    ) -> ScoredChunk:
         """The chunk that starts at this row, with scores as they value training rows."""
         first, last = np.searchsorted(self.limited, [start, start + chunk.data.n_rows])
-        corrected = self.changes.any()
+        corrected = corrected and bool(self.changes.any())
         if first == last and not corrected:
             return chunk
         rows, values = self.limited[first:last] - start, chunk.scores.copy()
