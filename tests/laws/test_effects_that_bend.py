@@ -115,6 +115,21 @@ def test_values_across_folds_choose_terms_without_the_fold(monkeypatch):
     assert abs(gain.value - best) < 4 * gain.standard_error
 
 
+def test_alone_terms_are_chosen_as_if_nothing_were_shared_between_folds(monkeypatch):
+    shared = []
+
+    def spy(*given, paths, **more):
+        found, again = (choose_terms(*given, paths=own, **more) for own in (paths, None))
+        assert (found.family, found.losses) == (again.family, again.losses)
+        assert np.array_equal(found.penalties, again.penalties)
+        shared.append(paths)
+        return found
+
+    monkeypatch.setattr("fedopl.client.local.local_policy.choose_terms", spy)
+    fedopl.learn(clients(0), basis="auto", evaluation="cross-fitted")
+    assert {len({folds for folds, _ in own}) for own in shared[4::5]} == {10}  # pairs of folds
+
+
 @pytest.mark.parametrize("policy", ["tree", "finite"])
 def test_other_kinds_of_policies_have_scores_by_models_that_bend(policy):
     bent, straight = (

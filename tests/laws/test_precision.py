@@ -235,6 +235,20 @@ def test_the_order_of_clients_changes_no_bit():
     np.testing.assert_array_equal(*both)
 
 
+@pytest.mark.parametrize("known", [[1, 1, 1], [1, 1, 0]])
+def test_without_a_client_noise_is_that_of_the_others_to_the_last_bit(known):
+    """Also where the client that is left out was the only one with scores of an action."""
+    sums = drawn(ALIKE, 300)
+    others = {"east": 0.5, "west": 0.5}
+    sums |= {name: sums_of(EFFECTS, 300, noise=NOISE[name], seed=3, known=known) for name in others}
+    everybody = statistics(sums, 300)
+    everybody.noise_weights(EQUAL)
+    left = everybody.restricted(others).noise_weights(others)
+    alone = statistics({name: sums[name] for name in others}, 300).noise_weights(others)
+    for name in others:
+        np.testing.assert_array_equal(left.emphasis[name], alone.emphasis[name])
+
+
 # --- whole runs -----------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import PENALTIES
-from fedopl.solvers.nested_ridge import held_out_losses, ridge_of_best, shrunk_solution
+from fedopl.solvers.nested_ridge import held_out_losses, ridge_of_best, ridge_paths, shrunk_solution
 
 
 def drawn(seed, n_rows=400, n_terms=6, bend=1.0):
@@ -36,7 +36,8 @@ def means_of(x, y):
 
 def test_losses_are_those_of_rows_held_out():
     fitted, held_out = drawn(0), drawn(1)
-    losses = held_out_losses(means_of(*fitted), means_of(*held_out), np.arange(4))
+    paths = ridge_paths(means_of(*fitted), np.arange(4))
+    losses = held_out_losses(paths, means_of(*held_out), np.arange(4))
     for place in (0, 20, 40):
         grams, products = means_of(*fitted)
         theta = shrunk_solution(grams, products, np.arange(4), PENALTIES[[place]])[0]

@@ -72,7 +72,9 @@ def variance_between(grams: FloatArray, products: FloatArray, noise: FloatArray)
         # The variance needs two clients with scores of the same action.
         if told <= _ROUNDING * sizes.sum():
             return np.inf
-        between = max(float((distance - by_noise).sum() / told), 0.0)
+        latest, between = between, max(float((distance - by_noise).sum() / told), 0.0)
+        if between == latest:  # mostly zero, where clients are alike: further steps find the same
+            break
     return between
 
 

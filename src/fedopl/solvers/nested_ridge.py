@@ -92,16 +92,22 @@ def with_last(used: IntArray, n_columns: int, *, last: int) -> IntArray:  # (n_u
     return np.concatenate([used, np.arange(n_columns - last, n_columns)])
 
 
-def held_out_losses(
-    fitted: tuple[FloatArray, FloatArray], held_out: tuple[FloatArray, FloatArray], used: IntArray
-) -> FloatArray:  # (n_penalties, n_actions)
-    """Mean (Γ̂ − φᵀθ)² − Γ̂² on held-out rows, for every penalty of ridge on these terms.
+def ridge_paths(
+    fitted: tuple[FloatArray, FloatArray], used: IntArray
+) -> FloatArray:  # (n_penalties, n_actions, n_used + 1)
+    """Ridge on these terms at every penalty.
 
-    Both arguments are mean squares (n_grams, n_columns, n_columns) and products (n_actions,
-    n_columns), the intercept last. One Gram matrix may be shared by all actions.
+    From mean squares (n_grams, n_columns, n_columns) and products (n_actions, n_columns), the
+    intercept last. One Gram matrix may be shared by all actions.
     """
     grams, products = (narrowed(one, used) for one in fitted)
-    paths = ridge_along(grams, products, PENALTIES)
+    return ridge_along(grams, products, PENALTIES)
+
+
+def held_out_losses(
+    paths: FloatArray, held_out: tuple[FloatArray, FloatArray], used: IntArray
+) -> FloatArray:  # (n_penalties, n_actions)
+    """Mean (Γ̂ − φᵀθ)² − Γ̂² on held-out rows, for every penalty, from the same means as paths."""
     grams, products = (narrowed(one, used) for one in held_out)
     turned = paths @ grams[0] if len(grams) == 1 else (paths[:, :, None] @ grams)[:, :, 0]
     return np.asarray(((turned - 2 * products) * paths).sum(axis=-1))

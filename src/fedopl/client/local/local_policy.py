@@ -27,7 +27,7 @@ from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.term_choice import TermChoice, choose_terms
+from fedopl.results.sums.term_choice import Paths, TermChoice, choose_terms
 from fedopl.solvers.averaged_rounds import AveragedRounds, climb, surely_rises
 from fedopl.solvers.linear_solvers import never_taken, solve_pairs
 from fedopl.study.study import Study
@@ -224,7 +224,7 @@ def local_policies_by_fold(
         return _local_trees(own, rows, study, obeyed)
     sums = sums_by_fold(own, rows, columns)
     n_folds = len(sums.weights)
-    policies = []
+    policies, paths = [], Paths()
     for fold in range(n_folds):
         others = [other for other in range(n_folds) if other != fold]
         statistics = ScoreStatistics(
@@ -232,7 +232,7 @@ def local_policies_by_fold(
             sums={"own": sums.of_folds(others)},
             rows=ALONE,  # the number of rows does not matter with a single client
             screening=fold,
-            choice=choose_terms(study, {"own": sums}, ALONE, others, screening=fold),
+            choice=choose_terms(study, {"own": sums}, ALONE, others, screening=fold, paths=paths),
         )
         policies.append(statistics.solve(ALONE))
     return policies

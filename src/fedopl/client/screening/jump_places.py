@@ -131,8 +131,11 @@ class JumpPlaces:
             near.append([grid.near(cut, least, version) for grid, cut in at])
         cuts = [np.unique(np.concatenate(along)) for along in zip(*near, strict=True)]
         inside = [combined(list(map(np.searchsorted, cuts, own))) for own in near]
-        together = [np.concatenate(along) for along in zip(*inside, strict=True)]
-        found = self._statistics(places, cuts).at(*together)
+        together = tuple(np.concatenate(along) for along in zip(*inside, strict=True))
+        shape = tuple(map(len, cuts))  # lines of several versions are near the same cuts
+        each_once, place = np.unique(np.ravel_multi_index(together, shape), return_inverse=True)
+        statistics = self._statistics(places, cuts).at(*np.unravel_index(each_once, shape))
+        found = statistics[:, place]
         ends = np.cumsum([len(flat[0]) for flat in inside])[:-1]
         for (version, line), flat, each in zip(
             lines, inside, np.split(found, ends, axis=1), strict=True

@@ -37,6 +37,7 @@ from fedopl.study.mixture import Weights, capped
 Borrowed = Mapping[str, BoolArray]  # (n_actions,)
 # The mean noise of all clients counts like this many rows of a client's own.
 ROWS_FOR_EQUAL_NOISE = 20.0
+Errors = dict[tuple[str, bytes], FloatArray]  # of own regressions, by client and known actions
 CLIENTS_AT_ONCE = 4096  # clients whose regressions are in memory together
 # Shares of rows are sums of weights, in any order.
 _ALL_ROWS = 1 - 1e-9
@@ -75,12 +76,14 @@ class ClientNoise:
         sums: Mapping[str, ScoreSums],
         rows: Mapping[str, float],
         borrowed: Borrowed,
+        errors: Errors | None = None,
         *,
         blocks: bool,
     ) -> Self | None:
         """From sums of clients that add any, and numbers of rows; None if there is no estimate.
 
-        With blocks, every action has features of its own, and no intercept.
+        With blocks, every action has features of its own, and no intercept. What is in `errors` is
+        not computed again: a client's are the same whoever else counts.
         """
         each = ((name, sums[name]) for name in sorted(sums))
         told = {name: (own.shares, len(own.grams)) for name, own in each if own.has_sums}
@@ -103,6 +106,7 @@ class ClientNoise:
             n_rows,
             tells=tells[:, known],
             n_grams=max(n_grams for _, n_grams in told.values()),
+            errors={} if errors is None else errors,
         )
         if is_compared:
             regressions = regressions.of_contrasts()
@@ -154,6 +158,7 @@ class _Regressions:
         *,
         tells: BoolArray,
         n_grams: int,  # the most of any client
+        errors: Errors,
     ) -> Self:
         """The regressions; with few rows a variance is uncertain, and shrunk to the clients' mean.
 
@@ -169,16 +174,18 @@ class _Regressions:
             grams[place] = own.grams
             products[place], squares[place] = own.products[every], own.squares[every]
         grams = grams[:, known] if n_grams > 1 else grams
-        some = CLIENTS_AT_ONCE
-        parts = [slice(start, start + some) for start in range(0, len(n_rows), some)]
-        errors = np.concatenate(
-            [ridge_errors(grams[p], products[p], squares[p], n_rows[p]) for p in parts]
-        )
-        tells = tells & np.isfinite(errors)
-        telling, errors = np.where(tells, n_rows, 0.0), np.where(tells, errors, 0.0)
-        mean = (telling * errors).sum(axis=0) / np.maximum(telling.sum(axis=0), 1e-300)
-        errors = np.where(tells, errors, mean)
-        variances = n_rows * errors + ROWS_FOR_EQUAL_NOISE * mean
+        keys = [(name, known.tobytes()) for name in sums]
+        new = [place for place, key in enumerate(keys) if key not in errors]
+        for start in range(0, len(new), CLIENTS_AT_ONCE):
+            p = new[start : start + CLIENTS_AT_ONCE]
+            found = ridge_errors(grams[p], products[p], squares[p], n_rows[p])
+            errors.update(zip([keys[place] for place in p], found, strict=True))
+        own_errors = np.stack([errors[key] for key in keys])
+        tells = tells & np.isfinite(own_errors)
+        telling, own_errors = np.where(tells, n_rows, 0.0), np.where(tells, own_errors, 0.0)
+        mean = (telling * own_errors).sum(axis=0) / np.maximum(telling.sum(axis=0), 1e-300)
+        own_errors = np.where(tells, own_errors, mean)
+        variances = n_rows * own_errors + ROWS_FOR_EQUAL_NOISE * mean
         variances /= n_rows + ROWS_FOR_EQUAL_NOISE
         # Scores without any noise would have an infinite weight.
         least = np.maximum(1e-12 * squares.max(axis=0), 1e-300)

@@ -13,7 +13,7 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.results.sums.any_mixture import nonzero, only_of, scored_by_all, sizes
-from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, NoiseWeights
+from fedopl.results.sums.noise_weights import Borrowed, ClientNoise, Errors, NoiseWeights
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.term_choice import (
     Pooled,
@@ -46,6 +46,7 @@ class ScoreStatistics:
     taken: TakenRows | None = None  # where a study is cautious
     # Cached by clients, as many mixtures are solved for; statistics of fewer clients share it.
     _noise: dict[tuple[str, ...], ClientNoise | None] = field(default_factory=dict, repr=False)
+    _errors: Errors = field(default_factory=dict, repr=False)  # shared in the same way
     _latest: dict[tuple[float, ...], Pooled] = field(default_factory=dict, init=False, repr=False)
     _policy: dict[tuple[tuple[str, float], ...], LinearPolicy] = field(
         default_factory=dict, init=False, repr=False
@@ -101,10 +102,13 @@ class ScoreStatistics:
         grams, products, _, shares = means
         penalties = (self.choice or plain_terms(self.study)).penalties
         _, apart = contrasts_of(means)
-        solved = shrunk_solution(grams, apart, self._used, penalties)
-        if len(grams) == 1:
-            common = (products - apart)[[np.argmax(shares)]]
-            solved += shrunk_solution(grams, common, self._used, penalties.min(keepdims=True))
+        if len(grams) > 1:
+            solved = shrunk_solution(grams, apart, self._used, penalties)
+        else:
+            both = np.vstack([apart, (products - apart)[np.argmax(shares)]])
+            each = np.append(penalties, penalties.min())
+            found = shrunk_solution(grams, both, self._used, each)
+            solved = found[:-1] + found[-1]
         return never_taken(solved, shares <= 0)
 
     @property
@@ -129,7 +133,9 @@ class ScoreStatistics:
         counting = tuple(name for name, weight in weights.items() if weight > 0)
         if counting not in self._noise:
             own, blocks = self._of_usable(counting), self.blocks is not None
-            self._noise[counting] = ClientNoise.of(own, self.rows, self.borrowed, blocks=blocks)
+            self._noise[counting] = ClientNoise.of(
+                own, self.rows, self.borrowed, self._errors, blocks=blocks
+            )
         found = self._noise[counting]
         return found.weights_for(weights, self.study.mixture.largest_share) if found else None
 

@@ -12,13 +12,14 @@ from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.results.sums.noise_weights import NoiseWeights
 from fedopl.solvers.least_squares import PENALTIES
-from fedopl.solvers.nested_ridge import held_out_losses
+from fedopl.solvers.nested_ridge import held_out_losses, ridge_paths
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
 # Grams, products, squares and shares.
 Pooled = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 NUMBERS_STACKED = 1 << 16  # of sums of squares that are stacked
+Paths = dict[tuple[frozenset[int], bytes], FloatArray]  # of ridge, by folds and by terms
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,12 +44,14 @@ def choose_terms(
     folds: Collection[int] | None = None,
     by_noise: NoiseWeights | None = None,
     screening: int = -1,
+    paths: Paths | None = None,
 ) -> TermChoice:
     """The terms and penalties with the least loss in the mixture, each fold left out in turn.
 
     Only clients that reported sums by fold count; if `folds` is given, only these folds; and of
     terms that were screened for, those of one screening. If clients count by noise in the policy,
-    they do so here as well.
+    they do so here as well. If they count alike in several choices, these can share `paths`:
+    without two folds, the same are found whichever of both is held out.
     """
     terms = study.terms
     by_fold = {name: sums for name, sums in by_fold.items() if weights.get(name)}
@@ -56,25 +59,27 @@ def choose_terms(
         return plain_terms(study)
     used = range(study.nuisances.folds) if folds is None else folds
     own = renormalised(weights, by_fold.keys())
+    paths = {} if paths is None else paths
     parts = []
     for held in used:
-        others = [fold for fold in used if fold != held]
+        others = frozenset(used) - {held}
         fitted = _pooled(
             {name: sums.of_folds(others) for name, sums in by_fold.items()}, own, by_noise
         )
         held_out = _pooled(
             {name: sums.of_fold(held) for name, sums in by_fold.items()}, own, by_noise
         )
-        parts.append((contrasts_of(fitted), contrasts_of(held_out), held_out[3]))
+        parts.append((others, contrasts_of(fitted), contrasts_of(held_out), held_out[3]))
     penalties, losses = {}, {}
     for family in terms.families:
         own_terms = terms.usable(terms.sizes[family], [screening])
-        along = np.array(  # (n_folds, n_penalties, n_actions)
-            [
-                np.where(shares > 0, held_out_losses(fitted, held_out, own_terms), 0.0)
-                for fitted, held_out, shares in parts
-            ]
-        )
+        along = np.empty((len(parts), len(PENALTIES), study.n_actions))
+        for place, (others, means, means_held, shares) in enumerate(parts):
+            key = others, own_terms.tobytes()
+            if key not in paths:
+                paths[key] = ridge_paths(means, own_terms)
+            losses_along = held_out_losses(paths[key], means_held, own_terms)
+            along[place] = np.where(shares > 0, losses_along, 0.0)
         # Among equally good penalties, the largest.
         best = len(PENALTIES) - 1 - np.argmin(along.mean(axis=0)[::-1], axis=0)
         penalties[family] = PENALTIES[best]
