@@ -117,7 +117,7 @@ def test_held_out_rows_change_nothing():
     for shift in (0.0, 1_000.0):
         run = fedopl.learn({"only": data}, basis="linear", nuisances=plan, evaluation=0.25)
         runs.append(run.fitted["only"].of("moved"))
-        held_out = run.values.of("logging policy", "only").n_rows
+        held_out = run.gains.over("logging policy", "only").n_rows
         assert held_out == 150
         rewards = np.array(data.rewards)
         rewards[_held_out(data, run.study)] += shift or 1_000.0

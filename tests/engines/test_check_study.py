@@ -259,7 +259,7 @@ def test_the_five_rules_are_said_of_a_client_with_few_rows_and_tight_limits(tiny
         "adds no sums of terms; it would with 2 terms, an intercept among them",
         "splits: 2 of 5 folds, and only learns: its held-out rows would have fewer than "
         "minimum_cell = 12 of every action",
-        "once: at most 7 questions, each answered once; 0 of 3 studies answered before",
+        "once: at most 8 questions, each answered once; 0 of 3 studies answered before",
     )
     assert found.left_out == ["take no part, with fewer rows than minimum_rows: south (20 rows)"]
     assert found.refusals["south"] == ()

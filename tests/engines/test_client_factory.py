@@ -134,7 +134,7 @@ def test_doors_stay_open_as_long_as_there_is_room(monkeypatch):
     )
     # Clients are also made to draft the study, the first one more often.
     drafted = made_of.count("0001") - 1
-    assert [made_of.count(name) - drafted for name in names(8)[1:]] == [1, 1, 1, 1, 2, 2, 2]
+    assert [made_of.count(name) - drafted for name in names(8)[1:]] == [1, 1, 1, 1, 3, 3, 3]
 
 
 def test_some_answers_are_in_memory_and_others_in_a_file(monkeypatch):
@@ -147,6 +147,7 @@ def test_some_answers_are_in_memory_and_others_in_a_file(monkeypatch):
     monkeypatch.setattr(conversation, "FEW_CLIENTS", 10)
     monkeypatch.setattr(kept_answers, "MOST_BYTES_KEPT", 6 * kept_answers.BYTES_OF_MESSAGE)
     monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
+    monkeypatch.setattr(evaluation, "MOST_VALUED_ALONE", 5)
     assert numbers(run()) == numbers(in_memory)
 
 

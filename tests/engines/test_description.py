@@ -130,7 +130,7 @@ def test_a_description_with_a_negative_count_is_rejected_by_name(doors, field):
 
     run = run_study(Conversation(study, Edited(doors(), study, "south", negative)))
     ((exchange, name, why),) = run.refusals
-    assert (exchange, name) == (4, "south")
+    assert (exchange, name) == (5, "south")
     assert why.startswith("rejected: a count is")
     assert_described_without_south(run, run_study(Conversation(study, InProcess(doors()))))
 

@@ -585,6 +585,7 @@ def test_an_exact_study_takes_three_trips(own, clock, tmp_path):
         (0, "SumOutcomes"),
         (1, "SumScores"),
         (2, "EstimateValues"),
+        (2, "EstimateValues"),
         (2, "Describe"),
         (2, "TellFit"),
         (2, "TellInteractions"),

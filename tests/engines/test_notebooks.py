@@ -124,8 +124,8 @@ def test_a_figure_shows_the_numbers_of_the_table(run):
 
 def test_where_there_is_nothing_to_draw_the_report_says_why(data):
     run = fedopl.learn(data, basis="linear", evaluation=0)
-    with pytest.raises(fedopl.OptionError, match=r"plot_values: .* No rows were held out"):
-        run.plot_values()
+    with pytest.raises(fedopl.OptionError, match=r"plot_gains: .* No rows were held out"):
+        run.plot_gains()
 
 
 def test_colours_on_paper_are_those_of_the_light_page(run):

@@ -187,7 +187,7 @@ FAULTS = {
     "too many": (with_first_array(lambda a: np.concatenate([a] * 4)), "not what the study"),
     "one too few": (with_first_array(one_too_few), "rejected"),
     "an axis more": (lambda study: to_bad(with_an_axis_more), "axes, came"),
-    "floats of four bytes": (lambda study: to_bad(with_short_floats), "cut off"),
+    "floats of four bytes": (lambda study: to_bad(with_short_floats), "rejected: "),
     "garbage": (lambda study: to_bad(lambda content: bytes(range(256))), "not a message"),
     "a pickle": (lambda study: to_bad(lambda content: b"\x80\x04K\x01."), "too short"),
     "nothing": (lambda study: to_bad(lambda content: b""), "too short"),
@@ -225,7 +225,7 @@ EXCHANGES = {
     "outcome sums": (quick(EXACT), 1),
     "score sums": (quick(EXACT), 2),
     "values": (EXACT, 3),
-    "description": (EXACT, 4),
+    "description": (EXACT, 5),
     "improved policy": (quick(SGD), 4),
     "pair sums": (quick(WAP), 3),
     "slope": (quick(DIRECT), 5),
@@ -248,6 +248,7 @@ def assert_same(run, expected):
 
 
 RUNS_WITHOUT = {}
+REFUSING = refusal(RefusalCode.FAILED)
 
 
 def left_out(study):
@@ -260,10 +261,10 @@ def left_out(study):
 def without(doors):
     """Runs to which the bad client did not contribute, each made once."""
 
-    def _without(study, exchange):
-        key = (study.digest, exchange)
+    def _without(study, exchange, how=left_out):
+        key = (study.digest, exchange, how)
         if key not in RUNS_WITHOUT:
-            RUNS_WITHOUT[key] = outcome(doors, study, exchange, left_out(study))
+            RUNS_WITHOUT[key] = outcome(doors, study, exchange, how(study))
         return RUNS_WITHOUT[key]
 
     return _without
@@ -288,7 +289,8 @@ def assert_named(run, exchange, why):
 def test_a_faulty_answer_is_named_and_counts_as_none(doors, without, study, exchange, make, why):
     run = outcome(doors, study, exchange, make(study))
     assert_named(run, exchange, why)
-    assert_same(run, without(study, exchange))
+    # Values of all rows come along with values, and count.
+    assert_same(run, without(study, exchange, REFUSING if exchange == 3 else left_out))
 
 
 # A gigabyte each: what comes alone, and what comes with another answer.
@@ -388,7 +390,7 @@ def test_the_replies_of_an_earlier_trip_are_named_for_each_question_and_count_as
     doors, without
 ):
     def earlier_trip(trip):
-        again = bundled([(*trip.earlier, *trip.earlier)[at][BAD] for at in range(4)])
+        again = bundled([(*trip.earlier, *trip.earlier)[at][BAD] for at in range(5)])
         return list({**trip.replies, BAD: again}.items())
 
     run = outcome(doors, EXACT, 3, earlier_trip)
@@ -432,7 +434,7 @@ def test_a_faulty_answer_takes_no_other_answer_of_its_trip_with_it(doors):
     without_values = outcome(doors, EXACT, 3, garbage)
     assert counts_told(without_values) == counts_told(plain)
     assert str(without_values.values) != str(plain.values)
-    undescribed = outcome(doors, EXACT, 4, garbage)
+    undescribed = outcome(doors, EXACT, 5, garbage)
     assert_same(undescribed, plain)
     others = {name: told for name, told in counts_told(plain).items() if name != BAD}
     assert counts_told(undescribed) == others
@@ -465,7 +467,9 @@ def test_an_answer_with_nothing_wrong_counts(doors, without, study, exchange):
     )
 
 
-@pytest.mark.parametrize("trip", [[0, 1], [2], [3, 4, 5, 6]], ids=["enrolment", "scores", "values"])
+@pytest.mark.parametrize(
+    "trip", [[0, 1], [2], [3, 4, 5, 6, 7]], ids=["enrolment", "scores", "values"]
+)
 def test_a_name_nobody_asked_is_recorded_and_counts_for_nothing(doors, without, trip):
     run = outcome(doors, EXACT, trip[0], under_an_unknown_name)
     for exchange in trip:
@@ -476,7 +480,9 @@ def test_a_name_nobody_asked_is_recorded_and_counts_for_nothing(doors, without, 
     assert_same(run, without(EXACT, trip[0]))
 
 
-@pytest.mark.parametrize("trip", [[0, 1], [2], [3, 4, 5, 6]], ids=["enrolment", "scores", "values"])
+@pytest.mark.parametrize(
+    "trip", [[0, 1], [2], [3, 4, 5, 6, 7]], ids=["enrolment", "scores", "values"]
+)
 def test_an_extra_reply_from_a_stranger_changes_nothing(doors, trip):
     plain = run_study(Conversation(EXACT, InProcess(doors(EXACT))))
     run = outcome(doors, EXACT, trip[0], from_a_stranger_too)
@@ -553,7 +559,7 @@ def test_values_of_too_few_policies_are_named_and_count_as_none(doors, without):
     )
     run = outcome(doors, EXACT, 3, tamper)
     assert BAD in run.rounds[3].rejected
-    assert_same(run, without(EXACT, 3))
+    assert_same(run, without(EXACT, 3, REFUSING))
 
 
 def test_values_whose_covariances_do_not_fit_their_means_are_named_and_count_as_none(
@@ -563,7 +569,7 @@ def test_values_whose_covariances_do_not_fit_their_means_are_named_and_count_as_
         doors, EXACT, 3, reencoded(EXACT, lambda m: {"covariances": m.covariances[1:, 1:]})
     )
     assert BAD in run.rounds[3].rejected
-    assert_same(run, without(EXACT, 3))
+    assert_same(run, without(EXACT, 3, REFUSING))
 
 
 # --- quorum -------------------------------------------------------------------------------------

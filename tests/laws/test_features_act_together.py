@@ -126,7 +126,7 @@ def alarms(n_clients, missed, size, n_draws=80):
             study=study,
             interactions=told,
             mixture=dict.fromkeys(told, 1 / n_clients),
-            values=SimpleNamespace(rows=()),
+            values=ValueTable(),
             chosen="learned",
         )
         said += bool(left_interactions(record))

@@ -173,7 +173,7 @@ def test_the_sums_of_who_left_do_not_follow_from_what_is_kept(federated, rows, t
     assert not {"x"} & kept.by_fold.keys()
     with np.load(tmp_path / "newcomers.npz") as arrays:
         assert {name.partition(".")[0] for name in arrays} == {
-            *("counted", "joined", "by_fold", "models")
+            *("counted", "joined", "by_fold", "searched", "models")
         }
     again = fedopl.load_run(tmp_path).join({"x": rows["x"]})
     assert policy_json(again.policy) == policy_json(run.policy)

@@ -7,7 +7,6 @@ import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
 
 import fedopl
-from fedopl.messages.evaluation.others_learned import MOST_PERSONAL
 from fedopl.messages.evaluation.policy_values import EstimateValues
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
@@ -291,7 +290,7 @@ def test_a_server_that_asks_other_questions_is_told_of_one_row():
 def test_few_are_asked_about():
     server = _server()
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    for place in range(MOST_PERSONAL):
+    for place in range(EstimateValues.most(server.study)):
         asked = _fields(server.study, others + 1e-9 * place)
         assert not isinstance(server.ask(EstimateValues, **asked), Refusal)
     again = server.ask(EstimateValues, **_fields(server.study, others + 1e-6))

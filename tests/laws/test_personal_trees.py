@@ -184,11 +184,10 @@ def test_a_choice_is_worth_what_its_candidate_is_rules_in_code_among_them():
     run = fedopl.learn(
         some, policy=fedopl.Finite(candidates=rule), personal="ridge", evaluation=PLAN
     )
-    told = run.values
     for name in some:
-        worth = {row.policy: row.estimate.value for row in told.rows if row.client == name}
-        own = worth.pop(PERSONAL)
-        assert own in worth.values()
+        lost = {row.against: row.estimate.value for row in run.gains if row.client == name}
+        own = lost.pop(PERSONAL)
+        assert own in (0.0, *lost.values())
 
 
 def test_pooled_arithmetic_of_choices():

@@ -51,4 +51,4 @@ def test_nothing_is_added_where_no_action_was_unlikely():
     plain = fedopl.learn({"only": data}, basis="linear", policy="finite", evaluation=0.25)
     scores = fedopl.aipw_scores(data, fedopl.cross_fit(data)).values
     error = plain.values.of(arm_name("new")).standard_error
-    assert error == pytest.approx(scores[:, 1].std() / np.sqrt(200), rel=0.2)
+    assert error == pytest.approx(scores[:, 1].std() / np.sqrt(data.n_rows), rel=0.2)

@@ -173,7 +173,9 @@ def test_values_and_a_path_of_trees_are_answered_and_nothing_more():
     trees = [TreePolicy.of(Leaf(0), study)] * N_TREES
     asked, fewer = own | packed(trees, study), own | packed(trees[1:], study)
     assert not isinstance(server.ask(EstimateValues, against=0, **asked), Refusal)
-    assert not isinstance(server.ask(EstimateValues, **own, **packed(trees[:1], study)), Refusal)
+    for split in (RowSplit.EVALUATION, RowSplit.ALL):
+        told = server.ask(EstimateValues, split=split, **packed(trees[:1], study))
+        assert not isinstance(told, Refusal)
     assert server.ask(EstimateValues, against=1, **asked).reason.name == "ASKED_ALREADY"
     other = LyingServer(rows(600), study).score()
     assert other.ask(EstimateValues, against=0, **fewer).reason.name == "MALFORMED"
