@@ -16,7 +16,8 @@ ELSEWHERE = ("run.", "fedopl reproduce", "src/fedopl/")
 
 
 def path_of(place):
-    return ROOT / place if place.startswith("tests/") else ROOT / "src" / "fedopl" / place
+    outside = place.startswith(("tests/", "experiments/"))
+    return ROOT / place if outside else ROOT / "src" / "fedopl" / place
 
 
 @functools.cache

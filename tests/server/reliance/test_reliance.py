@@ -68,7 +68,7 @@ def test_what_is_left_out_is_what_a_run_without_it_learns(odd):
 
 def test_values_and_gains_are_the_same_to_the_bit_with_policies_valued_beside_them(odd):
     asked = [latest for latest in odd.rounds if latest.query == "EstimateValues"]
-    assert len(asked) == 1
+    assert len(asked) == 2
     names = {row.policy for row in odd.values.rows}
     arms = {f"everybody gets {action}" for action in odd.study.actions}
     assert names == {"learned", "logging policy", "local policy"} | arms

@@ -11,7 +11,7 @@ from fedopl.study.mixture import ALPHAS, Weights, renormalised
 from fedopl.theory.skew import skewness
 
 # A target, an α, and the mixture λ(α) = n̄ + ε̄.
-Step = tuple[str, float, Weights]
+PathStep = tuple[str, float, Weights]
 
 
 def skew_paths(
@@ -31,7 +31,7 @@ def skew_paths(
 
 def steps_toward(
     targets: Sequence[str], rows: Mapping[str, int], alphas: Sequence[float]
-) -> list[Step]:
+) -> list[PathStep]:
     """The steps of a path to each target, one path behind the other; each begins at n̄."""
     if any(not 0 < alpha <= 1 for alpha in alphas) or not alphas:
         raise OptionError("alphas: expected numbers above 0 and at most 1; 0 is always included")
@@ -40,13 +40,13 @@ def steps_toward(
     return [(*one, mixture.skewed(*one).weights(rows)) for one in each]
 
 
-def solved(steps: Sequence[Step], statistics: Statistics) -> list[Solved]:
+def solved(steps: Sequence[PathStep], statistics: Statistics) -> list[Solved]:
     """The policy of each step."""
     return [solve_for(statistics, weights) for _, _, weights in steps]
 
 
 def paths_of(
-    steps: Sequence[Step], rows: Mapping[str, int], valued: Sequence[Valued], sign: float
+    steps: Sequence[PathStep], rows: Mapping[str, int], valued: Sequence[Valued], sign: float
 ) -> dict[str, SkewPath]:
     """By target, the path with the values of its policies, compared with the first of all."""
     points: dict[str, list[PathPoint]] = {target: [] for target, _, _ in steps}
