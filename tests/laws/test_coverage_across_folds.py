@@ -1,6 +1,9 @@
 """How often cross-fitted intervals hold what the way of learning is worth, from world to world."""
 
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,14 +11,18 @@ import pytest
 import fedopl
 from fedopl.client import workspace
 from fedopl.client.local.local_policy import local_policies_by_fold
+from fedopl.policies.linear import constant_policy
+from fedopl.policies.policy import Policy
 from fedopl.policies.trees.nodes import leaf_positions
 from fedopl.results.value_tables import LEAF_GAIN
 from fedopl.server import policy_comparison
 from fedopl.server.learn_by_fold import arms_by_fold, learn_by_fold
+from fedopl.simulation.named_worlds import SHAPED_WORLDS, shaped_world
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
-# The policy that is learned, and how many draws are made in each world.
-POLICIES = {"linear": ("linear", 400), "tree": (fedopl.Tree(bins=8), 100)}
+N_DRAWS = 400  # in each world
+POLICIES = {"linear": "linear", "tree": fedopl.Tree(bins=8)}
+DEFAULT_POLICIES = {"linear": "linear", "tree": "tree"}
 ARMS = "abc"
 CONTEXTS = np.random.default_rng(99).standard_normal((10_000, 4))
 PLAN = {
@@ -31,7 +38,21 @@ EFFECTS = {
     "xor": lambda x: np.sign(x[:, 0] * x[:, 1]),
     "step": lambda x: 1.0 * (x[:, 0] > 0.5),
 }
+ROWS_IN_BENCHMARKS, N_TEST = 500, 20_000  # of each client, and contexts to know the truth by
 SIZES = ((5, 60), (10, 60), (5, 240))
+
+
+class Drawn(NamedTuple):
+    """What clients logged, and what policies are worth at each of them."""
+
+    clients: Mapping[str, fedopl.LoggedData]
+    worth: Callable[[Policy], Mapping[str, float]]
+    done: Mapping[str, float]  # what was done is worth
+
+    def mean(self, policies: Iterable[Policy], client: str | None = None) -> float:
+        """What these policies are worth, on average over them, overall or at one client."""
+        each = [self.worth(policy) for policy in policies]
+        return np.mean([own[client] if client else np.mean([*own.values()]) for own in each])
 
 
 def means_of(x, effect):  # (n_rows, 3)
@@ -39,10 +60,30 @@ def means_of(x, effect):  # (n_rows, 3)
     return x[:, [2]] + np.column_stack([0 * x[:, 0], effect(x), -effect(x)])
 
 
-def drawn(rng, n_rows, effect):
+def logged(rng, n_rows, effect):
     x, arms = rng.standard_normal((n_rows, 4)), rng.integers(0, 3, n_rows)
     rewards = means_of(x, effect)[np.arange(n_rows), arms] + rng.standard_normal(n_rows)
     return fedopl.LoggedData(x, arms, rewards, action_names=ARMS)
+
+
+def with_effect(world, size, seed):
+    """Clients that are alike, and chose arms by lot."""
+    (n_clients, n_rows), effect = size, EFFECTS[world]
+    rng, true = np.random.default_rng(seed), means_of(CONTEXTS, EFFECTS[world])
+    clients = {f"c{k}": logged(rng, n_rows, effect) for k in range(n_clients)}
+
+    def worth(policy):
+        value = true[np.arange(len(true)), policy.decide(CONTEXTS)].mean()
+        return dict.fromkeys(clients, value)
+
+    return Drawn(clients, worth, dict.fromkeys(clients, true.mean()))
+
+
+def of_benchmarks(world, seed):
+    """Clients that differ, and chose arms by what they saw."""
+    drawn = shaped_world(world, seed)
+    clients = drawn.all_logged(ROWS_IN_BENCHMARKS)
+    return Drawn(clients, partial(drawn.values, n_test=N_TEST), drawn.logging_values(N_TEST))
 
 
 @contextmanager
@@ -64,46 +105,40 @@ def seen():
         yield found
 
 
-def worth(policies, true):
-    """What these policies are worth, on average over them."""
-    row = np.arange(len(true))
-    return np.mean([true[row, policy.decide(CONTEXTS)].mean() for policy in policies])
-
-
-def counts(world, size, seeds, policy="linear"):
+def counts(draws, seeds, policy, plan):
     """In how many draws intervals hold what they are of, and lie above it."""
-    (n_clients, n_rows), true, held = size, means_of(CONTEXTS, EFFECTS[world]), {}
+    held = {}
     for seed in seeds:
-        rng = np.random.default_rng(seed)
-        clients = {f"c{k}": drawn(rng, n_rows, EFFECTS[world]) for k in range(n_clients)}
+        drawn = draws(seed)
         with seen() as learned:
-            run = fedopl.learn(clients, policy=policy, seed=seed, **PLAN)
-        arms = [ARMS.index(arm) for arm in learned["arms"][-1]]
-        value, alone = (worth(learned[kind][0], true) for kind in ("together", "alone"))
+            run = fedopl.learn(drawn.clients, policy=policy, seed=seed, **plan)
+        one, names, features = min(drawn.clients), run.study.actions, run.study.features
+        found, (alone, *_) = learned["together"][0], learned["alone"]
+        arms = [constant_policy(arm, names, features) for arm in learned["arms"][-1]]
+        done = np.mean([*drawn.done.values()])
+        value = drawn.mean(found)
         values, gains = run.values, run.gains
-        for name, found, truth in (
+        for name, told, truth in (
             ("value", values.of("learned"), value),
-            ("value of the one delivered", values.of("learned"), worth([run.policy], true)),
-            ("gain over what was done", gains.over("logging policy"), value - true.mean()),
-            ("gain over the best arm", gains.over(run.valued_arm), value - true[:, arms].mean()),
-            ("value at one client", values.of("learned", "c0"), value),
-            ("gain over its own there", gains.over("local policy", "c0"), value - alone),
+            ("value of the one delivered", values.of("learned"), drawn.mean([run.policy])),
+            ("gain over what was done", gains.over("logging policy"), value - done),
+            ("gain over the best arm", gains.over(run.valued_arm), value - drawn.mean(arms)),
+            ("value at one client", values.of("learned", one), drawn.mean(found, one)),
+            (
+                "gain over its own there",
+                gains.over("local policy", one),
+                drawn.mean(found, one) - drawn.mean(alone, one),
+            ),
         ):
-            low, high = found.interval()
-            told = held.setdefault(name, [0, 0])
-            told[0] += int(low <= truth <= high)
-            told[1] += int(truth < low)
+            low, high = told.interval()
+            n_held = held.setdefault(name, [0, 0])
+            n_held[0] += int(low <= truth <= high)
+            n_held[1] += int(truth < low)
     return held
 
 
-@pytest.mark.slow_law
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: "{} of {}".format(*size))
-@pytest.mark.parametrize("world", EFFECTS)
-@pytest.mark.parametrize(("policy", "n_draws"), POLICIES.values(), ids=POLICIES)
-def test_intervals_hold_what_they_are_of(policy, n_draws, world, size):
-    held = counts(world, size, range(n_draws), policy)
-    print(policy, world, size, {name: [n / n_draws for n in told] for name, told in held.items()})
-    # Of as many draws that cover 95 %, so many do in all but one of a thousand such tests.
+def check(held, n_draws):
+    """Of as many draws that cover 95 %, so many do in all but one of a thousand such tests."""
     slack = 3.1 * np.sqrt(0.95 * 0.05 / n_draws)
     # The one tree that is delivered may be better than those without each fold are.
     del held["value of the one delivered"]
@@ -111,15 +146,33 @@ def test_intervals_hold_what_they_are_of(policy, n_draws, world, size):
     assert max(too_high for _, too_high in held.values()) <= (0.025 + slack) * n_draws
 
 
+@pytest.mark.slow_law
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "{} of {}".format(*size))
+@pytest.mark.parametrize("world", EFFECTS)
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_intervals_hold_what_they_are_of(policy, world, size):
+    held = counts(partial(with_effect, world, size), range(N_DRAWS), policy, PLAN)
+    print(policy, world, size, {name: [n / N_DRAWS for n in told] for name, told in held.items()})
+    check(held, N_DRAWS)
+
+
+@pytest.mark.slow_law
+@pytest.mark.parametrize("world", SHAPED_WORLDS)
+@pytest.mark.parametrize("policy", DEFAULT_POLICIES.values(), ids=DEFAULT_POLICIES)
+def test_intervals_of_default_studies_hold_what_they_are_of(policy, world):
+    held = counts(partial(of_benchmarks, world), range(N_DRAWS), policy, {})
+    print(policy, world, {name: [n / N_DRAWS for n in told] for name, told in held.items()})
+    check(held, N_DRAWS)
+
+
 def leaf_counts(world, size, seeds):
     """Of all leaves, how many intervals of gains hold what they are of, and lie above it."""
-    (n_clients, n_rows), true = size, means_of(CONTEXTS, EFFECTS[world])
+    true = means_of(CONTEXTS, EFFECTS[world])
     told, plan = [], {**PLAN, "evaluation": "cross-fitted"}
     for seed in seeds:
-        rng = np.random.default_rng(seed)
-        clients = {f"c{k}": drawn(rng, n_rows, EFFECTS[world]) for k in range(n_clients)}
+        drawn = with_effect(world, size, seed)
         with seen() as learned:
-            run = fedopl.learn(clients, policy=fedopl.Tree(bins=8), seed=seed, **plan)
+            run = fedopl.learn(drawn.clients, policy=fedopl.Tree(bins=8), seed=seed, **plan)
         leaf = leaf_positions(run.policy.root, run.study.columns, CONTEXTS)
         gains = [row.estimate for row in run.leaves if row.action == LEAF_GAIN]
         for place, gain in enumerate(gains):
