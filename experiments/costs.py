@@ -87,8 +87,11 @@ LETTERS = {
     "+ 47), for a tree V·(d·L + 4·(2·L − 1) + 47), among candidates V·(v + 46); otherwise 0",
     "i": "in the question about what is spent, prices at which a linear policy may meet a budget: "
     "64; otherwise 0",
-    "U": "in the answer about what is spent, which has no values beside it, policies that may meet "
-    "a budget (64 at prices, 16 trees, or all candidates), actions, and what was done; otherwise 0",
+    "U": "parts of an answer about values: 1; of what is spent, policies that may meet a budget "
+    "(64 at prices, 16 trees, or all candidates), actions, and what was done, and v is 0; in "
+    "leaves of a tree, d, or 1 with cross-fitted values, and v is 1",
+    "E": "leaves in an answer about values: L where it is about leaves of a tree, otherwise 1",
+    "H": "nodes of the tree in whose leaves values are asked for: 2·L − 1; otherwise 0",
     "c": "columns that a tree may ask about (`tree.columns`)",
     "j": "the other columns of the study, which have no cells",
     "s": "those of the c columns that are numbers without agreed thresholds",
@@ -130,7 +133,9 @@ USUAL = {
     "z": 0,
     "I": 0,
     "i": 0,
-    "U": 0,
+    "U": 1,
+    "E": 1,
+    "H": 0,
     "m": 0,
     "R": 40,
     "t": 30,
@@ -180,11 +185,10 @@ QUERIES = {
     "SumPairs": Message(48, "0"),
     "ImprovePolicy": Message(67, "(d + 2)·(p + 1) + 1"),
     "SlopeOfValue": Message(57, "d·(p + 1) + 1"),
-    "EstimateValues": Message(168, "W + z + I + i + 4"),
+    "Value": Message(177, "W + z + I + i + 4·H + 4"),
     "Describe": Message(110, "w + 3·(p + 1)"),
     "CountBins": Message(57, "255·s"),
     "SumCells": Message(71, "V·4·h + c + j + T"),
-    "ValueLeaves": Message(61, "V·508"),
     "TellModels": Message(48, "0"),
     "CompareModels": Message(104, "C·d·(12·p + 19)"),
     "ClassifyContexts": Message(57, "a·(p + 1) + 1"),
@@ -223,11 +227,10 @@ ANSWERS = {
     "SumPairs": Message(70, "P·(p + 1)·(p + 4)/2"),
     "ImprovePolicy": Message(57, "d·(p + 1)"),
     "SlopeOfValue": Message(57, "d·(p + 1)"),
-    "EstimateValues": Message(84, "(v + 2)·(v + 5)/2 + 5·U + 3"),
+    "Value": Message(106, "E·(2 + U·(2 + (v + 2)·(v + 5)/2))"),
     "Describe": Message(88, "d·(8·p + 17)"),
     "CountBins": Message(57, "256·s"),
     "SumCells": Message(61, "V·o·G·x"),
-    "ValueLeaves": Message(94, "L·(4·d + 2)"),
     "TellModels": Message(88, "d·(12·p + 19)"),
     "CompareModels": Message(88, "8·C"),
     "ClassifyContexts": Message(85, "a·((p + 1)·(p + 4)/2 + 3)"),
@@ -281,6 +284,10 @@ class Way:
     leaves: bool = False
     solved_again: bool = False  # from sums at hand, without single clients
 
+    def values_leaves(self, around: "Around") -> bool:
+        """Whether a run ends with values in the leaves of its tree."""
+        return self.leaves and around.evaluated and around.described
+
     def letters(self, p: int, d: int, **more: float) -> dict[str, float]:
         """All letters of a study that learns this way."""
         letters = letters_for(p, d, **more)
@@ -299,6 +306,11 @@ class Way:
         arms = {"v": letters["b"], "W": value_of("b·d·(p + 1 + D)", letters)}
         return {**letters, "z": 0, **(arms if self.v != "d" else {})}
 
+    def in_leaves(self, letters: Letters) -> dict[str, float]:
+        """The letters of values of all actions in the leaves of the learned tree."""
+        shape = {"v": 1, "U": letters["d"], "E": letters["L"], "H": 2 * letters["L"] - 1}
+        return {**letters, "z": 0, **shape, "W": value_of("d·d·(p + 1 + D)", letters)}
+
 
 WAYS = {
     "csoaa-exact": Way(
@@ -310,13 +322,13 @@ WAYS = {
     "wap": Way(options='`policy.oracle = "wap"`', asks=(("SumPairs", "1"),), w="P·(p + 1)"),
     "direct": Way(
         options='`policy.oracle = "direct"`',
-        asks=(("SlopeOfValue", "15"), ("EstimateValues", "1")),
+        asks=(("SlopeOfValue", "15"), ("Value", "1")),
         tried="2",
         tried_numbers="2·d·(p + 1)",
     ),
     "finite": Way(
         options='`policy.kind = "finite"`, constant arms only',
-        asks=(("EstimateValues", "1"),),
+        asks=(("Value", "1"),),
         v="d",
         W="d·d·(p + 1)",
     ),
@@ -352,10 +364,10 @@ def trips(way: Way, letters: Letters, around: Around) -> list[list[str]]:
     if asked and asked[0] == ["SumCells"]:  # the grid is agreed: nothing has to be counted first
         scoring += asked.pop(0)
     last = [
-        *["EstimateValues"] * (around.evaluated + 1),  # the last on all rows
+        *["Value"] * (around.evaluated + 1),  # the last on all rows
         *["Describe", "TellFit"] * around.described,
         *["TellInteractions"] * (around.described and 2 <= letters.get("p", 2) <= 40),
-        *["ValueLeaves"] * (way.leaves and around.evaluated and around.described),
+        *["Value"] * way.values_leaves(around),
     ]
     return [
         ["Enrol", *["SumOutcomes"] * around.federated],
@@ -393,12 +405,12 @@ def sized(
     way: Way, letters: Letters, queries: list[str], around: Around
 ) -> Iterator[tuple[str, Letters]]:
     """Each query with the letters of its size: questions for values are about other policies."""
-    n_asked, n_last = queries.count("EstimateValues"), around.evaluated + 1
-    turns = [way.while_learning(letters)] * (n_asked - n_last)
-    turns += [letters] * around.evaluated + [way.not_learned(letters)]
+    last = [letters] * around.evaluated + [way.not_learned(letters)]
+    last += [way.in_leaves(letters)] * way.values_leaves(around)
+    turns = [way.while_learning(letters)] * (queries.count("Value") - len(last)) + last
     of_values = iter(turns)
     for query in queries:
-        yield query, next(of_values) if query == "EstimateValues" else letters
+        yield query, next(of_values) if query == "Value" else letters
 
 
 def framing(travelled: list[list[str]]) -> int:
@@ -455,9 +467,8 @@ PASSES = (
     Pass(query="SumCells", what="sums for every two columns"),
     Pass(query="SumNearThresholds", what="rows in every two columns, a second time"),
     Pass(query="SumNearThresholds", what="scores close to thresholds"),
-    Pass(query="EstimateValues", what="scores of the policies' decisions"),
+    Pass(query="Value", what="scores of the policies' decisions"),
     Pass(query="Describe", what="counts of decisions"),
-    Pass(query="ValueLeaves", what="scores in each leaf"),
     Pass(query="MeasureNumbers", what="sums of numbers and their squares"),
     Pass(query="SumPrivately", what="sums of squares and products"),
     Pass(query="SumResiduals", what="residuals of outcome models"),

@@ -20,7 +20,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.description import Description
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.learning.outcome_sums import OutcomeSums
@@ -178,8 +178,8 @@ _many_by_action = scaled(Enrolment, 1000, "n_rows", "rows_per_action")
 _all_many = both(
     _many_by_action,
     scaled(OutcomeSums, 1000, "sums", "squared_weights"),
-    scaled(Values, 1000, "n_rows", "of_rows", "degrees_of_freedom"),
-    scaled(Values, 1 / 1000, "covariances"),
+    scaled(ValuesByPart, 1000, "n_rows", "of_rows", "degrees_of_freedom"),
+    scaled(ValuesByPart, 1 / 1000, "covariances"),
     scaled(Description, 1000, "decided", "taken", "chances", "effective_rows"),
 )
 
@@ -228,20 +228,22 @@ LIES: dict[str, Lie] = {
     ),
     "a share of rows above one": Lie(edit=scaled(ScoreSums, 5, "shares")),
     # Values on held-out rows.
-    "values of 1,000 times the rows": Lie(edit=scaled(Values, 1000, "n_rows")),
-    "values with more freedom than rows": Lie(edit=scaled(Values, 1000, "degrees_of_freedom")),
-    "all values raised": Lie(edit=changed(Values, means=lambda a: a.means + 20)),
-    "the learned policy praised": Lie(
-        edit=changed(Values, means=lambda a: a.means + 5 * _first(a.means))
+    "values of 1,000 times the rows": Lie(edit=scaled(ValuesByPart, 1000, "n_rows")),
+    "values with more freedom than rows": Lie(
+        edit=scaled(ValuesByPart, 1000, "degrees_of_freedom")
     ),
-    "tiny variances": Lie(edit=scaled(Values, 1e-6, "covariances")),
-    "huge variances": Lie(edit=scaled(Values, 1e6, "covariances")),
+    "all values raised": Lie(edit=changed(ValuesByPart, means=lambda a: a.means + 20)),
+    "the learned policy praised": Lie(
+        edit=changed(ValuesByPart, means=lambda a: a.means + 5 * _first(a.means[0, 0]))
+    ),
+    "tiny variances": Lie(edit=scaled(ValuesByPart, 1e-6, "covariances")),
+    "huge variances": Lie(edit=scaled(ValuesByPart, 1e6, "covariances")),
     "covariances beyond variances": Lie(
-        edit=changed(Values, covariances=lambda a: _crossed(a.covariances, -3.0)),
+        edit=changed(ValuesByPart, covariances=lambda a: _crossed(a.covariances, -3.0)),
         options={"evaluation": 0.25},
     ),
     "covariances beyond variances, fold by fold": Lie(
-        edit=changed(Values, covariances=lambda a: _crossed(a.covariances, -9.0))
+        edit=changed(ValuesByPart, covariances=lambda a: _crossed(a.covariances, -9.0))
     ),
     # Other ways to learn.
     "a step 5 times as long": Lie(edit=_step(5), options=SGD),

@@ -97,7 +97,7 @@ def _around(way: Way) -> list[list[str]]:
 
 def _asked(way: Way) -> str:
     asks = [f"`{query}`" if times == "1" else f"{times} × `{query}`" for query, times in way.asks]
-    return ", ".join([*asks, *["`ValueLeaves`"] * way.leaves]) or "nothing more"
+    return ", ".join([*asks, *["`Value` in leaves"] * way.leaves]) or "nothing more"
 
 
 def _sum(base: int, way: Way) -> str:

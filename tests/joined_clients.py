@@ -11,7 +11,7 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.evaluation.policy_fields import most_in_query
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
@@ -88,7 +88,7 @@ def join(monkeypatch):
 
     A study that says that it compares clients, and may ask about many, would do so in its run.
     """
-    monkeypatch.setattr(EstimateValues, "most", classmethod(lambda *_: math.inf))
+    monkeypatch.setattr(Value, "most", classmethod(lambda *_: math.inf))
 
     def _join(world, sizes=None, draw=0, **options):
         data = world

@@ -29,7 +29,7 @@ from fedopl.engines import in_process, run_in_memory
 from fedopl.messages import codec, vocabulary
 from fedopl.messages.about_target import ValueAtTarget
 from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import Axis
 from fedopl.messages.private.noised_cells import NoisedCells
 from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
@@ -107,14 +107,15 @@ def queries_by_trip(run):
     return [[latest.query for latest in trip] for _, trip in by_trip]
 
 
-def with_policies_valued_beside(run, way, letters):
+def with_policies_valued_beside(run, way, letters, around):
     """As many policies without one client as the rows led to, of those that there may be."""
-    asked = [latest for latest in run.rounds if latest.query == "EstimateValues"]
+    asked = [latest for latest in run.rounds if latest.query == "Value"]
+    asked = asked[: len(asked) - way.values_leaves(around)]
     for e, b in product(range(int(letters["e"]) + 1), range(1, int(letters["d"]) + 1)):
         fewer = {**letters, "e": e, "b": b}
         fewer |= {name: value_of(getattr(way, name), fewer) for name in ("v", "W")}
         sizes = [
-            [kind["EstimateValues"].n_bytes(own) for kind in (QUERIES, ANSWERS)]
+            [kind["Value"].n_bytes(own) for kind in (QUERIES, ANSWERS)]
             for own in (fewer, way.not_learned(fewer))
         ]
         came = [[n.bytes_sent / len(n.asked), *set(n.received.values())] for n in asked[-2:]]
@@ -126,7 +127,7 @@ def with_policies_valued_beside(run, way, letters):
 def check(run, way, letters, around, travelled):
     """Every message of the run has the bytes it should, and there are no others."""
     letters = {**letters, "M": letters["M"] * around.federated}
-    letters = with_policies_valued_beside(run, way, letters)
+    letters = with_policies_valued_beside(run, way, letters, around)
     expected = costs.trips(way, letters, around)
     assert queries_by_trip(run) == expected
     sized = costs.sized(way, letters, [latest.query for latest in run.rounds], around)
@@ -199,8 +200,8 @@ AXES = {
     Axis.CELLS: "G",
     Axis.FIT_NUMBERS: "8",
     Axis.CELL_NUMBERS: "x",
-    Axis.LEAVES: "L",
-    Axis.LEAF_NUMBERS: "d",
+    Axis.LEAVES: "E",
+    Axis.LEAVES_NODES: "H",
     Axis.QUESTIONS: "V·q",
     Axis.NEAR_CUTS: "31",
     Axis.NEAR_BINS: "32",
@@ -217,7 +218,7 @@ AXES = {
     Axis.CORNER_NUMBERS: "4",
     Axis.TWO: "2",
     Axis.PRICES: "i",
-    Axis.CURVE_POINTS: "U",
+    Axis.PARTS: "U",
     Axis.STRENGTHS: "47",
     Axis.OTHERS_VERSIONS: "1",
     Axis.ASKED_BY_FOLD: "v",
@@ -286,8 +287,8 @@ def test_a_message_has_the_bytes_that_its_formula_says(query, p, d, folds, n_cli
     more = {"f": p // d + 1, "g": d, "s": p - 1, "c": p + 2, "j": 3, "B": 3, "o": 2, "L": 7, "v": 5}
     more |= {"m": 3, "V": folds + 1}
     more["I"] = more["v"] * folds
-    if query is EstimateValues:  # with a personal policy, in a cautious study, and a budget
-        more |= {"i": 64, "U": 65 + d}
+    if query is Value:  # with a personal policy, in a cautious study, and a budget
+        more |= {"i": 64, "U": 65 + d, "E": 7, "H": 13}
         more["D"] = (p + 1) * (p + 2) // 2
         more["z"] = d * (p + 1 + more["D"]) + 2 * (p + 1) + 47
     letters = WAYS["csoaa-exact"].letters(
@@ -493,20 +494,20 @@ def test_mixtures_that_are_found_cost_what_the_page_says(d, n_clients):
         usual = asked(**rows)
         on_path = asked(mixture=fedopl.mixture.path("client 1"), **rows) - usual
         by_fold = {} if usual["SumByFold"] else {"SumByFold": 1}
-        assert on_path == {**by_fold, "EstimateValues": versions * ceil(5 / (d + 3 + more))}
+        assert on_path == {**by_fold, "Value": versions * ceil(5 / (d + 3 + more))}
         finite = asked(policy="finite", **rows)
         on_path = asked(policy="finite", mixture=fedopl.mixture.path("client 1"), **rows) - finite
-        assert on_path == {"EstimateValues": 2 * versions}
+        assert on_path == {"Value": 2 * versions}
         assert asked(policy="finite", mixture="minimax", **rows) == finite
         climbed = asked(mixture="minimax", **rows) - usual
-        assert set(climbed) == {"EstimateValues"}
+        assert set(climbed) == {"Value"}
         each = ceil(n_clients / (d + 4 + more)) + 15 + 1
-        assert climbed["EstimateValues"] <= versions * each
+        assert climbed["Value"] <= versions * each
     usual = asked()
     diagnosed = asked(diagnose=True) - usual
     assert diagnosed.pop("ClassifyContexts") <= 8
     assert diagnosed == {
-        "EstimateValues": 3,
+        "Value": 3,
         "TellModels": 1,
         "CompareModels": 1,
         "TellMoments": 1,

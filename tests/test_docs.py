@@ -177,7 +177,9 @@ EXAMPLE = Study(actions=tuple("abcd"), features=tuple(f"x{column}" for column in
 NETWORK = axis_sizes(EXAMPLE.model_copy(update={"policy": fedopl.Neural()}))
 SIZES = {**axis_sizes(EXAMPLE), Axis.NETWORK_NUMBERS: NETWORK[Axis.NETWORK_NUMBERS]}
 BUDGET = axis_sizes(EXAMPLE.model_copy(update={"budget": fedopl.Budget(shares={"a": 0.5})}))
-SIZES |= {axis: BUDGET[axis] for axis in (Axis.PRICES, Axis.CURVE_POINTS)}
+SIZES |= {axis: BUDGET[axis] for axis in (Axis.PRICES, Axis.PARTS)}
+TREE = axis_sizes(EXAMPLE.model_copy(update={"policy": fedopl.Tree()}))
+SIZES |= {axis: TREE[axis] for axis in (Axis.LEAVES, Axis.LEAVES_NODES)}
 # Of three clients that add up the first sums under masks.
 SIZES |= {Axis.PARTIES: range(3, 4), Axis.MASKED: range(4 * 11 * 12, 4 * 11 * 12 + 1)}
 # Of whom one may be lacking in any of six sums.

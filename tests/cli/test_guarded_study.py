@@ -63,7 +63,7 @@ def test_check_and_preview_know_it(tiny):
     assert tiny.check().code == 0
     preview = fedopl("preview", tiny.study, tiny.clients / "north")
     assert preview.code == 0, preview.text
-    assert preview.out.count("EstimateValues → Values") == 2  # by the outcome, and by falls
+    assert preview.out.count("Value → Values") == 2  # by the outcome, and by falls
 
 
 FAULTS = {

@@ -101,7 +101,7 @@ def test_preview_shows_what_would_leave(done):
     tiny, _ = done
     preview = fedopl("preview", tiny.study, tiny.clients / "north")
     assert preview.code == 0, preview.text
-    assert "EstimateValues → Values" in preview.out
+    assert "Value → Values" in preview.out
     assert "SumContrasts → ContrastSquares" in preview.out
 
 

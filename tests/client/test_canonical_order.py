@@ -7,14 +7,14 @@ from test_door import ACTIONS, FEATURES, decoded, door_to, encoded_query, scored
 import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.evaluation.description import Describe
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import SumByFold
 from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.trees.cell_sums import SumCells
 
-KINDS = (SumOutcomes, SumScores, EstimateValues, Describe, SumByFold, SumCells)
+KINDS = (SumOutcomes, SumScores, Value, Describe, SumByFold, SumCells)
 
 
 def table(weighted):

@@ -31,7 +31,7 @@ from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
@@ -50,7 +50,6 @@ from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
-from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, is_private, queries_of
 from fedopl.policies.basis import Basis
@@ -69,7 +68,7 @@ LOCAL = NuisancePlan(propensity="marginal", kind="local")
 
 # The last one is of studies that set none apart.
 ON_ROWS_SET_APART = (
-    *(EstimateValues, ValueLeaves, TellFit),
+    *(Value, TellFit),
     *(ValueAtTarget, TellInteractions, BalanceContexts),
     SumByFold,
 )
@@ -99,7 +98,7 @@ def study_of(kind=None, *, oracle=None, plan=FEW_STEPS, **changes):
     oracle = oracle or ORACLE_OF.get(kind, "csoaa-exact")
     policy = fedopl.Linear(oracle=oracle, training=plan)
     options = {"actions": ACTIONS, "features": FEATURES, "policy": policy, "nuisances": MARGINAL}
-    if kind in (CountBins, SumCells, SumNearThresholds, ValueLeaves):
+    if kind in (CountBins, SumCells, SumNearThresholds):
         options["policy"] = "tree"
     if kind is TrainNetwork:
         options["policy"] = fedopl.Neural(hidden=(2,), rounds=2)
@@ -166,7 +165,7 @@ def query_of(kind, agreed, exchange=1, **changes):
             "scale": np.ones(shape[1]),
             "spread": 1.0,
         },
-        EstimateValues: {**packed([], agreed), **valued_rows(agreed)},
+        Value: {**packed([], agreed), **valued_rows(agreed)},
         ValueAtTarget: {
             **packed([], agreed),
             "linear": np.zeros((1, *shape)),
@@ -195,9 +194,6 @@ def query_of(kind, agreed, exchange=1, **changes):
             "near": np.tile(np.linspace(-0.75, 0.75, NEAR_BINS - 1), (len(agreed.left_out), 1)),
         },
         TakeFound: dict(TakeFound.of(agreed).named_arrays()),
-        ValueLeaves: {
-            "trees": as_arrays([Branch(0, 0.0, Leaf(0), Leaf(1))] * len(agreed.left_out))
-        },
         CompareModels: others_models(agreed),
         ClassifyContexts: {"split": RowSplit.TRAINING, "parameters": np.zeros((1, shape[1]))},
     }.get(kind, {})
@@ -355,7 +351,7 @@ def test_what_is_no_message_is_refused(draw, content):
 
 def test_an_answer_is_not_a_query(draw):
     door = scored(door_to(draw()))
-    for kind in (Enrol, SumOutcomes, SumScores, EstimateValues, Describe):
+    for kind in (Enrol, SumOutcomes, SumScores, Value, Describe):
         answer = door.handle(encoded_query(door, kind))
         assert reason(decoded(door, door.handle(answer))) == "MALFORMED"
 
@@ -371,8 +367,8 @@ REFUSED = {
     "the same to classify": ({"parameter_share": 0.039}, ClassifyContexts, "TOO_MANY_PARAMETERS"),
     "every action is rare": ({"minimum_cell": 60}, TellModels, "SMALL_CELLS"),
     "the same to compare": ({"minimum_cell": 60}, CompareModels, "SMALL_CELLS"),
-    "no action has enough held out": ({"minimum_cell": 30}, EstimateValues, "ONLY_LEARNS"),
-    "values are forbidden": ({"values": False}, EstimateValues, "VALUES_FORBIDDEN"),
+    "no action has enough held out": ({"minimum_cell": 30}, Value, "ONLY_LEARNS"),
+    "values are forbidden": ({"values": False}, Value, "VALUES_FORBIDDEN"),
     "large sums by fold": ({"norm_cap": 1e-6}, SumByFold, "NORM_TOO_LARGE"),
     "large moments": ({"norm_cap": 1e-6}, TellMoments, "NORM_TOO_LARGE"),
     "large models": ({"norm_cap": 1e-6}, TellModels, "NORM_TOO_LARGE"),
@@ -382,7 +378,7 @@ REFUSED = {
     "a large count": ({"norm_cap": 10.0}, Enrol, "NORM_TOO_LARGE"),
     "large counts": ({"norm_cap": 10.0}, Describe, "NORM_TOO_LARGE"),
     "large parameters": ({"norm_cap": 1e-6}, ImprovePolicy, "NORM_TOO_LARGE"),
-    "large values": ({"norm_cap": 1e-6}, EstimateValues, "NORM_TOO_LARGE"),
+    "large values": ({"norm_cap": 1e-6}, Value, "NORM_TOO_LARGE"),
 }
 
 
@@ -407,7 +403,7 @@ def with_shares(door):
     outcomes = ask(door, SumOutcomes)
     assert bool(outcomes.sums.any()) == sums.has_sums
     assert sums.has_sums or not (sums.grams.any() or sums.products.any() or sums.squares.any())
-    return sums.has_sums, ask(door, EstimateValues)
+    return sums.has_sums, ask(door, Value)
 
 
 def test_a_client_with_few_rows_for_its_terms_adds_no_sums_and_is_valued(draw):
@@ -427,7 +423,7 @@ def test_a_client_with_few_rows_for_its_terms_adds_no_sums_and_is_valued(draw):
 # --- every question once ------------------------------------------------------------------------
 
 OTHERWISE: dict[type[Query[Any]], dict[str, Any]] = {
-    EstimateValues: {"linear": np.ones((1, 3, 6))},
+    Value: {"linear": np.ones((1, 3, 6))},
     SumScores: models_for(study_of(), 0.25),
     Describe: {"cuts": np.tile([-0.5, 0.0, 1.0], (6, 1))},
     Enrol: {"exchange": 9},
@@ -447,11 +443,11 @@ def test_another_question_of_a_kind_is_refused_and_the_first_is_answered_again(d
 
 def test_a_question_that_was_refused_may_still_be_asked(draw):
     door = door_to(draw())
-    assert reason(ask(door, EstimateValues, 1)) == "NOTHING_TO_SAY"  # before rows are scored
+    assert reason(ask(door, Value, 1)) == "NOTHING_TO_SAY"  # before rows are scored
     scored(door)
-    for exchange in range(EstimateValues.most(door.study)):
-        assert not isinstance(ask(door, EstimateValues, exchange), Refusal)
-    assert reason(ask(door, EstimateValues, 9)) == "ASKED_ALREADY"
+    for exchange in range(Value.most(door.study)):
+        assert not isinstance(ask(door, Value, exchange), Refusal)
+    assert reason(ask(door, Value, 9)) == "ASKED_ALREADY"
 
 
 def files_of(folder, array):
@@ -462,7 +458,7 @@ def files_of(folder, array):
 def test_a_new_process_gives_stored_answers_even_if_scores_are_gone(draw, tmp_path):
     own = {"ledger": FileLedger(tmp_path / "ledger.jsonl"), "store": FolderStore(tmp_path / "s")}
     first = door_to(draw(), **own)
-    queries = [encoded_query(first, kind) for kind in (SumOutcomes, SumScores, EstimateValues)]
+    queries = [encoded_query(first, kind) for kind in (SumOutcomes, SumScores, Value)]
     answers = [first.handle(query) for query in queries]
     for file in files_of(tmp_path / "s", "hidden"):
         file.unlink()
@@ -519,7 +515,7 @@ def test_known_propensities_are_refused_where_there_are_none(draw):
 
 @pytest.mark.parametrize(
     "kind",
-    [SumPairs, SumByFold, ImprovePolicy, SlopeOfValue, EstimateValues, Describe, TellMoments],
+    [SumPairs, SumByFold, ImprovePolicy, SlopeOfValue, Value, Describe, TellMoments],
 )
 def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
     assert reason(ask(door_to(draw(), study_of(kind)), kind)) == "NOTHING_TO_SAY"
@@ -527,7 +523,7 @@ def test_there_is_nothing_to_say_before_rows_are_scored(draw, kind):
 
 def test_there_is_nothing_to_say_of_rows_that_are_not_there(draw):
     door = scored(door_to(draw(), study_of(evaluation=0.0)))
-    assert reason(ask(door, EstimateValues)) == "ONLY_LEARNS"
+    assert reason(ask(door, Value)) == "ONLY_LEARNS"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -591,8 +587,7 @@ def test_a_slope_so_steep_that_it_overflows_is_refused_before_rows_are_touched(
 def test_policies_decide_the_same_however_large_their_numbers_are(draw):
     policy = np.arange(18.0).reshape(1, 3, 6) % 5 - 2
     told = [
-        ask(scored(door_to(draw())), EstimateValues, linear=size * policy).means
-        for size in (1.0, 1e300)
+        ask(scored(door_to(draw())), Value, linear=size * policy).means for size in (1.0, 1e300)
     ]
     np.testing.assert_array_equal(*told)
 
@@ -652,7 +647,6 @@ STUDIES = {
             CountBins,
             SumCells,
             SumNearThresholds,
-            ValueLeaves,
         },
     ),
     "personal": (
@@ -667,7 +661,6 @@ STUDIES = {
             CountBins,
             SumCells,
             SumNearThresholds,
-            ValueLeaves,
             SumContrasts,
         },
     ),
@@ -691,7 +684,7 @@ STUDIES = {
 
 @pytest.mark.parametrize(("study", "own"), STUDIES.values(), ids=STUDIES)
 def test_a_client_answers_what_its_study_needs_and_nothing_else(draw, study, own):
-    needed = {Enrol, SumScores, EstimateValues, *own}
+    needed = {Enrol, SumScores, Value, *own}
     assert queries_of(study) == needed
     door = scored(door_to(draw(), study))
     for kind in HANDLERS:  # the target alone is asked what its contexts are like
@@ -745,7 +738,7 @@ BAD_RULES: dict[str, Callable] = {
 
 
 asks_about_policies = pytest.mark.parametrize(
-    "kind", [EstimateValues, Describe], ids=lambda kind: kind.__name__
+    "kind", [Value, Describe], ids=lambda kind: kind.__name__
 )
 
 
@@ -985,7 +978,7 @@ def test_a_new_process_values_policies_without_scoring_again(
 ):
     study = study_of(nuisances=nuisances)
     first = scored(door_to(draw(), study, store=FolderStore(tmp_path)))
-    query = encoded_query(first, EstimateValues, split=split)
+    query = encoded_query(first, Value, split=split)
     expected = first.handle(query)
     assert not isinstance(decoded(first, expected), Refusal)
     forget_answers(tmp_path)
@@ -1133,7 +1126,7 @@ def test_only_values_on_rows_set_apart_depend_on_their_rewards(draw, split):
     data = draw(200)
     plain = door_to(data)
     moved = door_to(changed(data, data.rewards + plain._space.study_rows.folds_as_given.held_out))
-    query = encoded_query(plain, EstimateValues, split=split)
+    query = encoded_query(plain, Value, split=split)
     values = [scored(door).handle(query) for door in (plain, moved)]
     assert (values[0] != values[1]) == (split in (RowSplit.EVALUATION, RowSplit.ALL))
 

@@ -10,13 +10,15 @@ from test_door import ask, decoded, door_to, encoded_query, reason, scored, stud
 import fedopl
 from fedopl.client.disclosure.held_values import merged_bins
 from fedopl.client.disclosure.limits import Limits
+from fedopl.messages.evaluation.policy_values import Value, ValuesByPart
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
-from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
+from fedopl.policies.kinds import packed
+from fedopl.policies.linear import constant_policy
 from fedopl.policies.trees.grid_rules import agreed_grid
 from fedopl.policies.trees.growing import DONE
-from fedopl.policies.trees.nodes import MOST_NODES, Branch, Leaf, as_array
+from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.search import ROWS, WEIGHT
 
 GUARDED = Limits()
@@ -46,7 +48,11 @@ def sum_cells(door, partition=EVERYBODY, grid=CUTS, **changes):
 
 
 def value_leaves(door, root, **changes):
-    return ask(door, ValueLeaves, trees=as_array(root, MOST_NODES)[None], **changes)
+    """What every action is worth in the leaves of this tree."""
+    study = door.study
+    arms = [constant_policy(arm, study.actions, study.features) for arm in study.actions]
+    tree = root if isinstance(root, np.ndarray) else as_array(root)
+    return ask(door, Value, tree=tree, **{**packed(arms, study), **changes})
 
 
 def placed(first, second, *, n_actions=3):
@@ -195,8 +201,8 @@ def test_whatever_partition_comes_the_door_answers(draw, data):
     numbers = data.draw(arrays(np.float64, (nodes, 4), elements=entry))
     door = scored(door_to(draw(), tree_study(depth=4), limits=GUARDED))
     assert isinstance(sum_cells(door, numbers), CellSums | Refusal)
-    assert isinstance(value_leaves(door, Leaf(0), study=door.study.digest), LeafValues | Refusal)
-    assert isinstance(ask(door, ValueLeaves, trees=numbers[None]), LeafValues | Refusal)
+    assert isinstance(value_leaves(door, Leaf(0), study=door.study.digest), ValuesByPart | Refusal)
+    assert isinstance(value_leaves(door, numbers), ValuesByPart | Refusal)
 
 
 NO_GRIDS = {
@@ -305,8 +311,8 @@ def test_leaves_are_told_as_they_are_without_limits(draw):
     low = held_out(door)[:, 0] <= -1.5
     scores = door._space.scores[door._space.folds.held_out]
     assert told.shares == pytest.approx([low.mean(), 1 - low.mean()])
-    assert told.rows[:, 0].tolist() == [low.sum(), (~low).sum()]
-    assert told.means[0] == pytest.approx(scores[low].mean(axis=0))
+    assert told.n_rows[:, 0].tolist() == [low.sum(), (~low).sum()]
+    assert told.means[0, :, 0] == pytest.approx(scores[low].mean(axis=0))
 
 
 def test_a_leaf_of_few_rows_is_left_out_and_so_is_an_action_with_few_scores_in_it(draw):
@@ -318,8 +324,8 @@ def test_a_leaf_of_few_rows_is_left_out_and_so_is_an_action_with_few_scores_in_i
     door = with_scores(scored(door_to(draw(400), tree_study(), limits=GUARDED)), leave_three)
     assert 0 < (held_out(door)[:, 0] <= -2).sum() < GUARDED.minimum_cell
     told = value_leaves(door, root)
-    assert (told.shares > 0).tolist() == (told.counts > 0).tolist() == [False, True, True]
-    assert (told.rows > 0).tolist() == [[False] * 3, [True, True, False], [True] * 3]
+    assert (told.shares > 0).tolist() == (told.of_rows > 0).tolist() == [False, True, True]
+    assert (told.n_rows > 0).tolist() == [[False] * 3, [True, True, False], [True] * 3]
 
 
 def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out(draw):
@@ -327,11 +333,11 @@ def test_leaves_are_not_valued_where_values_are_forbidden_or_nothing_is_held_out
     silent = scored(door_to(draw(), tree_study(), limits=Limits(values=False)))
     assert reason(value_leaves(silent, root)) == "VALUES_FORBIDDEN"
     nobody = scored(door_to(draw(), tree_study(evaluation=0.0), limits=GUARDED))
-    assert reason(value_leaves(nobody, root)) == "NOT_IN_STUDY"
+    assert reason(value_leaves(nobody, root)) == "MALFORMED"
 
 
 def test_a_leaf_that_decides_on_no_action_is_malformed(draw):
     door = scored(door_to(draw(), tree_study(), limits=GUARDED))
     for action in (-1, 3, 0.5):
         tree = np.array([[-1, action, 0, 0]])
-        assert reason(ask(door, ValueLeaves, trees=tree[None])) == "MALFORMED"
+        assert reason(value_leaves(door, tree)) == "MALFORMED"

@@ -74,7 +74,7 @@ def test_the_policy_for_minimax_weights_is_that_of_the_weights_found(apart, opti
 def test_regrets_of_the_ascent_are_those_of_training_rows(apart):
     found = fedopl.learn(apart, basis="linear", mixture=mixture.minimax(steps=4), personal="none")
     assert 1 <= len(found.search.trace) <= 4
-    trips = {latest.trip for latest in found.rounds if latest.query == "EstimateValues"}
+    trips = {latest.trip for latest in found.rounds if latest.query == "Value"}
     # Everybody's own policy, the steps, their average, and the values at the end.
     assert 1 + len(found.search.trace) + 1 + 1 <= len(trips) <= 1 + 4 + 1 + 1
     assert max(found.search.trace[0].regrets.values()) > 0

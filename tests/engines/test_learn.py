@@ -72,7 +72,7 @@ def test_the_direct_oracle_keeps_the_exact_policy_unless_its_own_is_better(clien
     exact = fedopl.learn(clients, basis="linear", nuisances=QUICK)
     same = (direct.policy.parameters == exact.policy.parameters).all()
     asked = [latest.query for latest in direct.rounds]
-    assert asked[-4:] == ["EstimateValues", *DESCRIBED]
+    assert asked[-4:] == ["Value", *DESCRIBED]
     assert same or true_regret(direct.policy, np.random.default_rng(0)) < 0.1
 
 
@@ -179,7 +179,7 @@ def trips_of(run):
 
 ENROL, SCORE, CHOOSE = ["Enrol", "SumOutcomes"], ["SumScores"], ["SumScores", "SumByFold"]
 CONTRASTS = ["SumContrasts"]  # for personal policies
-VALUES = ["EstimateValues"] * 2  # of held-out rows, and of all rows where nothing was learned
+VALUES = ["Value"] * 2  # of held-out rows, and of all rows where nothing was learned
 END = [*VALUES, *DESCRIBED]
 LOCAL = fedopl.NuisancePlan(propensity="marginal", kind="local")
 # A trip earlier, what `learn` looks for by itself.
@@ -202,7 +202,7 @@ TRIPS = {
         [SCREEN, FOUND, CHOOSE, VALUES[1:]],
     ),
     "wap": ({"policy": fedopl.Linear(oracle="wap")}, [ENROL, SCORE, ["SumPairs"], END]),
-    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["EstimateValues"], END]),
+    "finite": ({"policy": "finite"}, [SCREEN, FOUND, SCORE, ["Value"], END]),
     **{
         f"{oracle} in {rounds} rounds": (
             {"policy": fedopl.Linear(oracle=oracle, training=fedopl.TrainingPlan(rounds=rounds))},
@@ -240,7 +240,7 @@ def test_the_direct_oracle_takes_no_more_trips_than_expected(clients):
         clients, policy=fedopl.Linear(oracle="direct"), nuisances=QUICK, evaluation=0.25
     )
     first, second, *slopes, validation, last = trips_of(run)
-    assert (first, second, validation, last) == (ENROL, SCORE, ["EstimateValues"], END)
+    assert (first, second, validation, last) == (ENROL, SCORE, ["Value"], END)
     assert slopes == [["SlopeOfValue"]] * len(slopes)
     assert len(slopes) + 4 <= expected_trips(run.study, len(run.rows))
 

@@ -16,7 +16,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
@@ -68,9 +68,7 @@ def score_rows(door, exchange=0):
 def ask_for_values(door, exchange):
     """A query that differs from all others in its number."""
     fields = packed([], STUDY)
-    query = EstimateValues(
-        study=STUDY.digest, exchange=exchange, split=RowSplit.EVALUATION, **fields
-    )
+    query = Value(study=STUDY.digest, exchange=exchange, split=RowSplit.EVALUATION, **fields)
     return asked(door, query)
 
 

@@ -16,7 +16,7 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.rules_found import alone_in_cells
 from fedopl.messages import codec
 from fedopl.messages.about_target import BalanceContexts, TellContexts, ValueAtTarget
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
 from fedopl.messages.learning.improved_policy import ImprovePolicy
@@ -49,10 +49,10 @@ ALTERED = {
     "an unknown round": ("steps", ImprovePolicy, {"round": lambda _: 99}),
     "no scale": ("network", TrainNetwork, {"scale": lambda scale: 0 * scale}),
     "no spread": ("network", TrainNetwork, {"spread": lambda _: 0.0}),
-    "falling prices": ("budget", EstimateValues, {"prices": lambda prices: prices[::-1]}),
-    "prices from above 0": ("budget", EstimateValues, {"prices": lambda prices: prices + 1}),
-    "fewer prices": ("budget", EstimateValues, {"prices": lambda prices: prices[:0]}),
-    "an unknown action": ("budget", EstimateValues, {"against": lambda _: len(ACTIONS)}),
+    "falling prices": ("budget", Value, {"prices": lambda prices: prices[::-1]}),
+    "prices from above 0": ("budget", Value, {"prices": lambda prices: prices + 1}),
+    "fewer prices": ("budget", Value, {"prices": lambda prices: prices[:0]}),
+    "an unknown action": ("budget", Value, {"against": lambda _: len(ACTIONS)}),
     "a target of one": ("target", ValueAtTarget, {"squares": lambda squares: 0 * squares}),
     "a share of one's own weights": ("target", ValueAtTarget, {"share": lambda _: 0.0}),
     "weights of its own": ("target, jointly", ValueAtTarget, {"slopes": lambda own: own[:0]}),
@@ -93,7 +93,7 @@ def test_a_query_is_about_as_many_policies_as_the_study_can_need_in_all_fields_t
     server = LyingServer(rows()).score()
     fields = server.policies(*np.zeros((4, len(ACTIONS), N_FEATURES + 1)))
     fields["pairwise"] = np.zeros((4, 3, N_FEATURES + 1))
-    answer = server.ask(EstimateValues, split=RowSplit.EVALUATION, **fields)
+    answer = server.ask(Value, split=RowSplit.EVALUATION, **fields)
     assert answer.reason is RefusalCode.MALFORMED
 
 
@@ -209,7 +209,7 @@ def test_values_of_two_policies_that_differ_at_a_person_tell_the_persons_effect(
     asked = server.policies(
         server.half_space(direction, between, 1, 0), server.half_space(direction, 1e6, 1, 0)
     )
-    answer = server.ask(EstimateValues, split=RowSplit.EVALUATION, **asked)
+    answer = server.ask(Value, split=RowSplit.EVALUATION, **asked)
     scores = whole.scores[held_out][last]
     found = answer.n_rows * (answer.means[0] - answer.means[1])
     assert found == pytest.approx(scores[1] - scores[0])

@@ -14,7 +14,7 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages import bundle, codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.message import VERSION
@@ -145,7 +145,7 @@ def replayed(answers, earlier):
 
 def another_kind(study):
     def _other(message):
-        kind = Values if not isinstance(message, Values) else Enrolment
+        kind = ValuesByPart if not isinstance(message, ValuesByPart) else Enrolment
         arrays = {
             name: np.zeros([min(axis_sizes(study)[axis]) for axis in axes])
             for name, axes in codec.FIELDS[kind]
@@ -653,9 +653,11 @@ def test_if_nobody_reports_outcomes_everybody_is_scored_by_own_models(doors):
 
 
 @pytest.mark.parametrize("tamper", [nobody, nobody_usable])
-def test_without_an_answer_on_values_no_value_is_claimed(doors, tamper):
+def test_without_an_answer_on_values_no_value_of_the_policy_is_claimed(doors, tamper):
     run = outcome(doors, EXACT, 3, tamper)
-    assert run.values.rows == ()
+    # Values of arms and of the past, on all rows, come in another message of the same trip.
+    known = {"logging policy", *(f"everybody gets {arm}" for arm in run.study.actions)}
+    assert {row.policy for row in run.values} == (set() if tamper is nobody else known)
     assert run.gains.rows == ()
     assert "nothing is claimed" in run.verdict
     assert (run.described is None) == (tamper is nobody)

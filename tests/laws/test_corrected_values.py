@@ -14,7 +14,7 @@ from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.scoring.corrections import corrected_scores
 from fedopl.client.scoring.corrections.step_products import find_products
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from parquet_rows import write_rows
 
@@ -42,7 +42,7 @@ def value_of_pill(space):
     """The estimate and its standard error, on held-out rows."""
     server = LyingServer(space.study_rows.given, space.study)
     pill = server.half_space(np.zeros(N_FEATURES), -1.0, 1, 0)
-    query = EstimateValues(split=RowSplit.EVALUATION, **server.policies(pill))
+    query = Value(split=RowSplit.EVALUATION, **server.policies(pill))
     found = estimate(space, query.split, [deciders(space, policies_in(query))])
     return found.means[0], np.sqrt(found.covariances[0, 0])
 

@@ -52,7 +52,8 @@ class Drawn(NamedTuple):
     def mean(self, policies: Iterable[Policy], client: str | None = None) -> float:
         """What these policies are worth, on average over them, overall or at one client."""
         each = [self.worth(policy) for policy in policies]
-        return np.mean([own[client] if client else np.mean([*own.values()]) for own in each])
+        means = [own[client] if client else np.mean([*own.values()]) for own in each]
+        return float(np.mean(means))
 
 
 def means_of(x, effect):  # (n_rows, 3)

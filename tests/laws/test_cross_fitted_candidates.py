@@ -11,7 +11,7 @@ from fedopl.client.answers.valuing import estimate_values
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.personal_store import kept_rule
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
@@ -340,7 +340,7 @@ def test_a_question_names_folds_and_policies_that_there_are():
     def can_be(study, split, versions=None, n_policies=2, **more):
         policies = packed([constant_policy("a", ACTIONS, FEATURES)] * n_policies, study)
         more |= {} if versions is None else {"versions": np.array(versions, float)}
-        return EstimateValues(split=split, **policies, **more).is_plausible(study)
+        return Value(split=split, **policies, **more).is_plausible(study)
 
     versions = [[0, 1, 0, 0, 1], [1] * 5, [0] * 5]
     assert can_be(by_fold, RowSplit.EACH_FOLD, versions)

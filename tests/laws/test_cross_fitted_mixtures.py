@@ -10,7 +10,7 @@ from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import estimate_values
 from fedopl.client.answers.valuing.estimate_values import estimate
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.report.page import render
 from fedopl.results.value_tables import BEST_ARM
 from fedopl.server import policy_comparison
@@ -278,13 +278,13 @@ def test_weights_of_regions_are_found_without_each_fold(kind, seen):
 
 
 def test_personal_policies_start_from_others_by_the_weights_of_their_fold(seen, monkeypatch):
-    told, answer = {}, HANDLERS[EstimateValues]
+    told, answer = {}, HANDLERS[Value]
 
     def spy(space, query):
         told[space.client] = query
         return answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     mixture, search = SEARCHES["minimax"]
     run = learned(made(3), mixture, personal="ridge")
     parties = {name: Party(space) for name, space in sorted(seen["spaces"].items())}
@@ -349,10 +349,10 @@ def test_no_trip_more_is_needed_than_with_rows_held_out(kind, policy):
     for run in runs:
         assert len(run.rounds) <= expected_exchanges(run.study, 3)
         assert run.rounds[-1].trip + 1 <= expected_trips(run.study, 3)
-        asked = sum(one.query == "EstimateValues" for one in run.rounds)
-        assert asked <= EstimateValues.most(run.study)
+        asked = sum(one.query == "Value" for one in run.rounds)
+        assert asked <= Value.most(run.study)
         if kind == "path":
-            assert asked == EstimateValues.most(run.study)
+            assert asked == Value.most(run.study)
             assert run.rounds[-1].trip + 1 == expected_trips(run.study, 3)
             assert len(run.rounds) == expected_exchanges(run.study, 3)
     by_fold, held_out = (expected_trips(run.study, 3) for run in runs)
@@ -361,7 +361,7 @@ def test_no_trip_more_is_needed_than_with_rows_held_out(kind, policy):
 
 def test_steps_of_all_ascents_share_a_trip():
     run = learned(made(3), fedopl.mixture.minimax(40))
-    trips = [one.trip for one in run.rounds if one.query == "EstimateValues"]
+    trips = [one.trip for one in run.rounds if one.query == "Value"]
     *climbed, last = sorted({*trips})
     together = [trips.count(trip) for trip in climbed]
     assert together == sorted(together, reverse=True)

@@ -9,13 +9,12 @@ import pytest
 import fedopl
 from fedopl.analysis.scored_policy import scored_policy
 from fedopl.client.answers.handlers import HANDLERS
-from fedopl.client.answers.valuing import estimate_values, value_leaves, value_personal
+from fedopl.client.answers.valuing import estimate_values, value_personal
 from fedopl.client.answers.valuing.versions import with_wider_variances
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.local.personal_policy import PersonalTreeTask
 from fedopl.client.rows.chunks import ScoredRows
-from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.trees.leaf_values import ValueLeaves
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.nodes import Branch, Leaf, branches_of, leaf_positions, leaves_of
 from fedopl.results.value_tables import ALIKE, BEST_ARM, LEAF_GAIN, LEARNED, PERSONAL
@@ -357,10 +356,12 @@ def test_a_leaf_has_what_the_trees_of_the_other_folds_decide_for_its_rows(seen, 
     told = {}
 
     def spy(space, query):
-        told[space.client] = value_leaves.answer(space, query)
-        return told[space.client]
+        answer = value_personal.answer(space, query)
+        if query.is_of_leaves:
+            told[space.client] = answer
+        return answer
 
-    monkeypatch.setitem(HANDLERS, ValueLeaves, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     rng = np.random.default_rng(6)
     clients = {}
     for name, n_rows in ROWS.items():
@@ -390,7 +391,8 @@ def test_a_leaf_has_what_the_trees_of_the_other_folds_decide_for_its_rows(seen, 
             spread *= inside.sum() / (inside.sum() - 1)
             pairs = [(a[inside] != b[inside]).mean() for a, b in combinations(each, 2)]
             expected = spread * (1 + 2 * np.mean(pairs))
-            assert told[name].variances[place] == pytest.approx(expected, rel=1e-9)
+            variances = np.diagonal(told[name].covariances[place, 0])
+            assert variances == pytest.approx(expected, rel=1e-9)
     assert len(leaves) > 2
     assert 0 < sums[:, 3].sum() < 1  # some rows are decided about otherwise
     found = {(row.leaf, row.action): row for row in run.leaves}
@@ -454,7 +456,7 @@ def test_personal_trees_of_a_fold_rest_on_no_row_of_it(kind, weighted, seen, mon
         told[space.client] = query
         return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     clients = {}
     for name, n_rows in ROWS.items():
         weights = rng.integers(1, 4, n_rows) / 2 if weighted else None

@@ -18,7 +18,7 @@ from fedopl.client.door import Door
 from fedopl.client.local.local_policy import local_policies_by_fold
 from fedopl.client.outcome_workspace import OutcomeWorkspace
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.policies.kinds import in_message_order
 from fedopl.report.page import write_report
 from fedopl.results.value_tables import BEST_ARM, PERSONAL
@@ -130,7 +130,7 @@ def test_every_row_is_valued_by_policies_that_its_fold_had_no_part_in(by_fold, m
         spaces[space.n_training] = space
         return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
     for name, data in clients.items():
         space = spaces[data.n_rows]
@@ -156,7 +156,7 @@ def test_the_best_arm_is_the_one_of_the_other_folds(by_fold, monkeypatch):
         spaces[space.client] = space
         return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=NUISANCES)
     found, values, arms = 0.0, {}, set()
     sums = {
@@ -222,7 +222,7 @@ def test_personal_policies_of_a_fold_rest_on_no_row_of_it(by_fold, monkeypatch):
         told[space.client] = space, query
         return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     plan = NuisancePlan(propensity="marginal", kind="local")
     run = fedopl.learn(clients, basis="linear", evaluation=PLAN, nuisances=plan, personal="ridge")
     for name, (space, query) in told.items():

@@ -128,6 +128,7 @@ def alarms(n_clients, missed, size, n_draws=80):
             mixture=dict.fromkeys(told, 1 / n_clients),
             values=ValueTable(),
             chosen="learned",
+            best_arm="a",
         )
         said += bool(left_interactions(record))
     return said / n_draws

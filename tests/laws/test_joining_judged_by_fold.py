@@ -8,7 +8,7 @@ import fedopl
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import value_personal
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.results.value_tables import LOCAL
 from fedopl.study.mixture import ALPHAS
 from fedopl.study.plans import NuisancePlan
@@ -47,7 +47,7 @@ def judged(request, clients):
         return value_personal.answer(space, query)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(HANDLERS, EstimateValues, spy)
+        patched.setitem(HANDLERS, Value, spy)
         plan = PLANS[request.param]
         run = fedopl.learn(clients, policy=plan, diagnose=True, limits=Limits(), **OPTIONS)
     assert not run.refusals

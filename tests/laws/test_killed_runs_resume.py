@@ -165,7 +165,7 @@ def limited(**limits):
 # A study, what two clients forbid, the query where it fails, and how many trips are kept.
 LOST = {
     "enrolment": (study_of(), limited(minimum_rows=1000), "Enrol", 0),
-    "candidates": (study_of(policy="finite"), limited(values=False), "EstimateValues", 2),
+    "candidates": (study_of(policy="finite"), limited(values=False), "Value", 2),
 }
 
 
@@ -210,7 +210,7 @@ def test_a_call_that_lost_its_quorum_goes_on_with_other_limits(draw, tmp_path):
         "nuisances": NuisancePlan(propensity="marginal"),
         "running": fedopl.Running(journal=tmp_path),
     }
-    with pytest.raises(FederationError, match="EstimateValues: 0 of 3 clients"):
+    with pytest.raises(FederationError, match="Value: 0 of 3 clients"):
         fedopl.learn(clients, basis="linear", limits=Limits(values=False), **options)
     assert list(content_of(tmp_path)) == trip_files(2)
     run = fedopl.learn(clients, basis="linear", limits=Limits(), **options)

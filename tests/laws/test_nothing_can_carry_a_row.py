@@ -19,7 +19,7 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.description import N_CUTS, Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
@@ -82,7 +82,7 @@ def test_no_axis_counts_rows():
     assert set(axis_sizes(study)) == set(Axis)
     public = {Axis.TREE_NODES, Axis.FINE_CUTS, Axis.FINE_BINS, Axis.THRESHOLDS, Axis.CELLS}
     public |= {Axis.CLIENTS, Axis.TARGETS, Axis.NEAR_CUTS, Axis.NEAR_BINS, Axis.JUMPS_TOLD}
-    public |= {Axis.CURVE_POINTS, Axis.PRICES, Axis.STRENGTHS}
+    public |= {Axis.PARTS, Axis.PRICES, Axis.STRENGTHS}
     sizes = axis_sizes(study)
     assert max(max(size) for axis, size in sizes.items() if axis not in public) < 10
     assert max(sizes[Axis.CELLS]) == 3 * 32**2 + 3 * 32  # of the grid: 32 bins of three columns
@@ -240,9 +240,7 @@ def decoded(answer, study):
 
 def value_query(study, exchange, rules=()):
     fields = {**packed([], study), "rules": np.array(rules, float)}
-    return EstimateValues(
-        study=study.digest, exchange=exchange, split=RowSplit.EVALUATION, **fields
-    )
+    return Value(study=study.digest, exchange=exchange, split=RowSplit.EVALUATION, **fields)
 
 
 def describe_query(study, exchange, rules=()):

@@ -7,7 +7,7 @@ import fedopl
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.answers.valuing import value_personal
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.results.value_tables import BEST_ARM
 from fedopl.study.plans import NuisancePlan
 
@@ -40,7 +40,7 @@ def spaces(monkeypatch):
         seen[space.client] = space
         return value_personal.answer(space, query)
 
-    monkeypatch.setitem(HANDLERS, EstimateValues, spy)
+    monkeypatch.setitem(HANDLERS, Value, spy)
     return seen
 
 

@@ -7,7 +7,7 @@ import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
 
 import fedopl
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.bent import BentPolicy
@@ -213,7 +213,7 @@ def test_a_cautious_personal_policy_is_kept_with_its_doubts():
     others[1, width:] = 1.0
     server = LyingServer(rows(600, 0), study).score()
     fields = _fields(study, others, likelihoods=np.zeros(len(RIDGE_STRENGTHS)))
-    assert not isinstance(server.ask(EstimateValues, **fields), Refusal)
+    assert not isinstance(server.ask(Value, **fields), Refusal)
     kept = server.door.personal_policy
     assert kept.doubts[1].any()
     assert not kept.doubts[0].any()
@@ -273,7 +273,7 @@ def _attacked(limits, n_people=25):
         decided = [one.decide(contexts) for one in policies]
         assert (decided[0] != decided[1]).sum() == 1
         fields = _fields(server.study, almost, [policies[0]])
-        told = server.ask(EstimateValues, **fields)
+        told = server.ask(Value, **fields)
         assert not isinstance(told, Refusal)
         found.append(told.n_rows * (told.means[1] - told.means[0]))
         scores = chunk.scores[held_out][place]
@@ -290,10 +290,10 @@ def test_a_server_that_asks_other_questions_is_told_of_one_row():
 def test_few_are_asked_about():
     server = _server()
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
-    for place in range(EstimateValues.most(server.study)):
+    for place in range(Value.most(server.study)):
         asked = _fields(server.study, others + 1e-9 * place)
-        assert not isinstance(server.ask(EstimateValues, **asked), Refusal)
-    again = server.ask(EstimateValues, **_fields(server.study, others + 1e-6))
+        assert not isinstance(server.ask(Value, **asked), Refusal)
+    again = server.ask(Value, **_fields(server.study, others + 1e-6))
     assert again.reason.name == "ASKED_ALREADY"
 
 
@@ -302,7 +302,7 @@ def test_no_answer_carries_the_personal_policy():
     server = _server()
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
     likely = np.zeros(len(RIDGE_STRENGTHS))
-    told = server.ask(EstimateValues, **_fields(server.study, others, likelihoods=likely))
+    told = server.ask(Value, **_fields(server.study, others, likelihoods=likely))
     assert told.means.shape == (3,)
     assert told.covariances.shape == (3, 3)
     assert server.door.personal_policy.numbers().any()
@@ -325,4 +325,4 @@ def test_no_answer_carries_the_personal_policy():
 def test_what_no_honest_server_sends_is_malformed(wrong):
     server = _server()
     fields = _fields(server.study, np.zeros((len(ACTIONS), N_FEATURES + 1)))
-    assert server.ask(EstimateValues, **{**fields, **wrong}).reason.name == "MALFORMED"
+    assert server.ask(Value, **{**fields, **wrong}).reason.name == "MALFORMED"

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 
 import fedopl
 from fedopl.client.local.personal_policy import PersonalTreeTask
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.kinds import packed
@@ -102,7 +102,7 @@ def test_strength_none_is_the_others_and_all_the_clients_own(strength):
     others[1, 0] = others[0, 1] = 1e-3
     likely = only(strength)
     fields = {**asked_about(SPLIT, server.study), "others": others[None]}
-    told = server.ask(EstimateValues, **fields, likelihoods=likely[None])
+    told = server.ask(Value, **fields, likelihoods=likely[None])
     assert told.means.shape == (4,)  # its value, and nothing of the tree
     space = server.door._space
     found = PersonalTreeTask(
@@ -127,9 +127,7 @@ def test_a_personal_leaf_holds_only_what_its_people_may_get():
     others = np.zeros((len(ACTIONS), 2))
     others[1] = 1.0
     fields = {**asked_about(SPLIT, server.study), "others": others[None]}
-    assert not isinstance(
-        server.ask(EstimateValues, **fields, likelihoods=only("none")[None]), Refusal
-    )
+    assert not isinstance(server.ask(Value, **fields, likelihoods=only("none")[None]), Refusal)
     contexts = server.door._space.data.contexts[:200]
     decided = server.door.personal_policy.decide(contexts)
     assert (decided[contexts[:, 0] > 0] == 0).all()
@@ -149,7 +147,7 @@ def test_a_tree_that_no_honest_server_sends_is_malformed(wrong):
     server = _server(policy=fedopl.Tree(depth=1))
     fields = asked_about(SPLIT, server.study)
     fields |= {"others": np.zeros((1, len(ACTIONS), 2)), "likelihoods": only("none")[None]}
-    assert server.ask(EstimateValues, **{**fields, **wrong}).reason.name == "MALFORMED"
+    assert server.ask(Value, **{**fields, **wrong}).reason.name == "MALFORMED"
 
 
 # --- choices among candidates -------------------------------------------------------------------
@@ -169,7 +167,7 @@ def test_the_choice_is_the_others_or_the_clients_own_and_is_worth_what_it_is(str
         "split": RowSplit.EVALUATION,
         "others": others[None, None],
     }
-    told = server.ask(EstimateValues, **fields, likelihoods=only(strength)[None])
+    told = server.ask(Value, **fields, likelihoods=only(strength)[None])
     chosen = worst if strength == "none" else int(own.argmax())
     assert told.means[len(arms)] == told.means[chosen]
     kept = server.door.personal_policy

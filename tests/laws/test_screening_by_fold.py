@@ -17,7 +17,7 @@ from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import largest_query
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.message import stamped
@@ -98,7 +98,7 @@ def run():
     basis = Basis(knots=KNOTS, pairs=[("x0", "x1")], screened_pairs=2, screened_thresholds=2)
     honest = StackedOutcomes.stacked
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(HANDLERS, EstimateValues, valued)
+        patch.setitem(HANDLERS, Value, valued)
         patch.setattr(policy_comparison, "learn_by_fold", learned)
         patch.setattr(workspace, "local_policies_by_fold", alone)
         patch.setattr(StackedOutcomes, "stacked", stacked)

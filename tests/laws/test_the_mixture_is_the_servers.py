@@ -14,7 +14,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.messages import codec
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.learning.total_weight import TotalWeight
@@ -91,7 +91,7 @@ def test_heavy_cells_are_rejected_and_not_weighed(run, edit, reason):
 
 def more_rows(message):
     """A count reported with values is for the table; it must not move a weight."""
-    if not isinstance(message, Values):
+    if not isinstance(message, ValuesByPart):
         return message
     return replace(message, n_rows=message.n_rows + 9, of_rows=message.of_rows + 9)
 
@@ -105,8 +105,9 @@ def test_rows_reported_with_values_move_no_estimate(run):
 
 def test_more_rows_with_values_than_there_are_are_rejected(run):
     def many(message):
-        is_one = isinstance(message, Values)
-        return replace(message, n_rows=10**9, of_rows=10**9) if is_one else message
+        is_one = isinstance(message, ValuesByPart)
+        most = {"n_rows": np.full((1, 1), 1e9), "of_rows": np.full(1, 1e9)}
+        return replace(message, **most) if is_one else message
 
     record = run(many)
     many_of_many = "values of 1,000,000,000 of 1,000,000,000 rows, of which it has fewer"

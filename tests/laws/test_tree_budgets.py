@@ -10,7 +10,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import N_TREES, EstimateValues
+from fedopl.messages.evaluation.policy_values import N_TREES, Value
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 from fedopl.policies.kinds import packed
@@ -172,16 +172,16 @@ def test_values_and_a_path_of_trees_are_answered_and_nothing_more():
     server, own = LyingServer(rows(600), study).score(), {"split": RowSplit.EVALUATION}
     trees = [TreePolicy.of(Leaf(0), study)] * N_TREES
     asked, fewer = own | packed(trees, study), own | packed(trees[1:], study)
-    assert not isinstance(server.ask(EstimateValues, against=0, **asked), Refusal)
+    assert not isinstance(server.ask(Value, against=0, **asked), Refusal)
     for split in (RowSplit.EVALUATION, RowSplit.ALL):
-        told = server.ask(EstimateValues, split=split, **packed(trees[:1], study))
+        told = server.ask(Value, split=split, **packed(trees[:1], study))
         assert not isinstance(told, Refusal)
-    assert server.ask(EstimateValues, against=1, **asked).reason.name == "ASKED_ALREADY"
+    assert server.ask(Value, against=1, **asked).reason.name == "ASKED_ALREADY"
     other = LyingServer(rows(600), study).score()
-    assert other.ask(EstimateValues, against=0, **fewer).reason.name == "MALFORMED"
+    assert other.ask(Value, against=0, **fewer).reason.name == "MALFORMED"
     of_training = {**asked, "split": RowSplit.TRAINING}
-    assert other.ask(EstimateValues, against=0, **of_training).reason.name == "MALFORMED"
+    assert other.ask(Value, against=0, **of_training).reason.name == "MALFORMED"
     without = LyingServer(rows(600), study.model_copy(update={"budget": None})).score()
-    assert without.ask(
-        EstimateValues, against=0, **own, **packed(trees[:1], study)
-    ).reason.name == ("MALFORMED")
+    assert without.ask(Value, against=0, **own, **packed(trees[:1], study)).reason.name == (
+        "MALFORMED"
+    )

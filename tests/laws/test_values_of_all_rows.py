@@ -8,7 +8,7 @@ import fedopl
 from fedopl.base.labels import GLOBAL
 from fedopl.client.answers.valuing import estimate_values
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal
 from fedopl.report.recommending import recommend
@@ -244,7 +244,7 @@ def test_who_has_too_few_rows_to_hold_some_out_values_arms_all_the_same():
 def test_a_door_answers_about_all_rows_only_where_some_are_held_out(mode):
     server = LyingServer(rows(), study_with(evaluation=mode)).score()
     arms = server.policies(server.half_space(np.zeros(4), -1.0, 1, 0))
-    told = server.ask(EstimateValues, split=RowSplit.ALL, **arms)
+    told = server.ask(Value, split=RowSplit.ALL, **arms)
     assert isinstance(told, Refusal) == (mode == "cross-fitted")
     if mode == 0.25:
         assert told.n_rows == told.of_rows == 400

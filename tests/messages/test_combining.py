@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedopl.messages.combining import combined
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.pair_sums import PairSums
 
@@ -39,7 +39,13 @@ def test_means_are_weighed_and_no_order_changes_a_bit():
 
 
 def test_what_is_a_clients_own_has_no_total():
-    means, covariances = np.zeros(2), np.zeros((2, 2))
-    own = Values(n_rows=3, of_rows=3, degrees_of_freedom=2, means=means, covariances=covariances)
+    own = ValuesByPart(
+        of_rows=np.full(1, 3.0),
+        shares=np.ones(1),
+        n_rows=np.full((1, 1), 3.0),
+        degrees_of_freedom=np.full((1, 1), 2.0),
+        means=np.zeros((1, 1, 2)),
+        covariances=np.zeros((1, 1, 2, 2)),
+    )
     with pytest.raises(TypeError, match="has no total"):
         combined({"north": own}, {"north": 1.0})

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from fedopl.messages.combining import PerClient, combinations_of
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.pooling import NOT_POOLED, POOLED, is_pooled, pooled_answer, why_not_pooled
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.messages.vocabulary import QUERIES, is_private
 from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
@@ -60,40 +59,44 @@ def test_cells_with_and_without_shares_of_scored_rows_fit_together():
 
 
 def values(**more):
-    fields = {"n_rows": 10, "of_rows": 12, "degrees_of_freedom": 9}
-    return Values(**fields | more, means=np.array([1.0, 2.0]), covariances=np.eye(2))
+    counts = {"n_rows": 10, "of_rows": 12, "degrees_of_freedom": 9} | more
+    return ValuesByPart(
+        of_rows=np.array([counts["of_rows"]]),
+        shares=np.ones(1),
+        n_rows=np.array([[counts["n_rows"]]]),
+        degrees_of_freedom=np.array([[counts["degrees_of_freedom"]]]),
+        means=np.array([[[1.0, 2.0]]]),
+        covariances=np.eye(2)[None, None],
+    )
 
 
 def test_values_are_means_with_the_variance_of_means():
-    total = pooled_answer({"m": values(), "n": values()}, {"m": 5, "n": 5}, STUDY)
+    total = pooled_answer({"m": values(), "n": values()}, {"m": 5, "n": 5}, STUDY).together()
     assert (total.n_rows, total.of_rows) == (20, 24)
     assert total.means.tolist() == [1.0, 2.0]
     assert total.covariances.tolist() == (np.eye(2) / 2).tolist()
     assert total.degrees_of_freedom == 18
     with_one_row = values(n_rows=1, of_rows=1, degrees_of_freedom=0)
-    assert (
-        pooled_answer(
-            {"m": values(), "n": with_one_row}, {"m": 5, "n": 5}, STUDY
-        ).degrees_of_freedom
-        == 0
-    )
+    with_it = pooled_answer({"m": values(), "n": with_one_row}, {"m": 5, "n": 5}, STUDY)
+    assert with_it.together().degrees_of_freedom == 0
 
 
 def test_leaves_count_by_their_rows_and_what_is_suppressed_counts_nowhere():
-    told = LeafValues(
-        counts=np.array([10.0, 10.0]),
+    told = ValuesByPart(
+        of_rows=np.array([10.0, 10.0]),
         shares=np.array([0.5, 0.5]),
-        rows=np.full((2, 2), 10.0),
+        n_rows=np.full((2, 2), 10.0),
         degrees_of_freedom=np.full((2, 2), 9.0),
-        means=np.full((2, 2), 1.0),
-        variances=np.full((2, 2), 0.1),
+        means=np.full((2, 2, 1), 1.0),
+        covariances=np.full((2, 2, 1, 1), 0.1),
     )
     hidden = np.array([[10.0, 10.0], [0.0, 0.0]])
-    other = replace(told, rows=hidden, means=3 * (hidden > 0), variances=0.1 * (hidden > 0))
+    shown = (hidden > 0)[..., None]
+    other = replace(told, n_rows=hidden, means=3 * shown, covariances=0.1 * shown[..., None])
     total = pooled_answer({"m": told, "n": other}, {"m": 1, "n": 1}, STUDY)
-    assert total.means.tolist() == [[2.0, 2.0], [1.0, 1.0]]
-    assert total.variances.ravel().tolist() == pytest.approx([0.05, 0.05, 0.1, 0.1])
-    assert total.rows.tolist() == [[20, 20], [10, 10]]
+    assert total.means[..., 0].tolist() == [[2.0, 2.0], [1.0, 1.0]]
+    assert total.covariances.ravel().tolist() == pytest.approx([0.05, 0.05, 0.1, 0.1])
+    assert total.n_rows.tolist() == [[20, 20], [10, 10]]
     assert total.degrees_of_freedom.tolist() == [[18, 18], [9, 9]]
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-Value = TypeVar("Value")
+Item = TypeVar("Item")
 
 
-class Restricted(Mapping[str, Value]):
+class Restricted(Mapping[str, Item]):
     """The items with these names, in this order. Nothing is copied, as memory may be too small."""
 
-    def __init__(self, whole: Mapping[str, Value], names: Iterable[str]) -> None:
+    def __init__(self, whole: Mapping[str, Item], names: Iterable[str]) -> None:
         self._whole, self._names = whole, dict.fromkeys(names)
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> Item:
         if name not in self._names:
             raise KeyError(name)
         return self._whole[name]

@@ -24,7 +24,6 @@ from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
-from fedopl.messages.trees.leaf_values import N_BY_FOLD
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.network import network_size
@@ -83,7 +82,6 @@ def axis_sizes(study: Study) -> Sizes:
         Axis.VERSIONS: len(study.left_out),
         Axis.FEATURE_PAIRS: comb(n_features, 2),
         Axis.TWO: 2,
-        Axis.LEAF_NUMBERS: N_BY_FOLD if study.evaluation.is_cross_fitted else n_actions,
         Axis.PAIRS: len(action_pairs(n_actions)),
         Axis.CUTS: N_CUTS,
         Axis.BINS: N_CUTS + 1,
@@ -125,7 +123,9 @@ def axis_sizes(study: Study) -> Sizes:
     sizes[Axis.TARGETS] = range(1, MOST_TARGETS + 1)
     sizes[Axis.GRAMS] = range(1, n_actions + 1)
     sizes[Axis.TREE_NODES] = range(1, MOST_NODES + 1)
-    sizes[Axis.LEAVES] = range(1, 2**study.tree.depth + 1)
+    leaves = 2**study.tree.depth if study.values_leaves else 1
+    sizes[Axis.LEAVES] = range(1, leaves + 1)
+    sizes[Axis.LEAVES_NODES] = range(0, 2 * leaves if study.values_leaves else 1)
     together = (study.target is not None and study.target.may_balance_jointly) * 1
     sizes[Axis.UNITS] = range(0, together * (n_features + 1) + 1, n_features + 1)
     sizes[Axis.SLOPES] = range(0, together * 2 * n_features + 1, 2 * n_features)
@@ -150,13 +150,14 @@ def axis_sizes(study: Study) -> Sizes:
         sizes[axis] = range(0, at_once + 1)
     if study.budget and study.policy.on_grid:
         sizes[Axis.TREES] = range(0, max(at_once, N_TREES * folds) + 1)
-    n_prices, points = N_PRICES if study.budget else 0, n_points(study)
+    n_prices = N_PRICES if study.budget else 0
     sizes[Axis.PRICES] = range(0, n_prices + 1, n_prices or 1)
-    sizes[Axis.CURVE_POINTS] = range(0, points + 1, points or 1)
+    in_leaves = 1 if study.evaluation.is_cross_fitted else n_actions
+    sizes[Axis.PARTS] = range(1, max(1, n_points(study), study.values_leaves * in_leaves) + 1)
     sizes[Axis.NEURAL_POLICIES] = range(0, at_once + 1 if study.hidden else 1)
     sizes |= _sizes_of_others(study, most)
     beside = N_OWN_CANDIDATES + study.personalises
-    sizes[Axis.CANDIDATES] = range(0 if points else N_OWN_CANDIDATES, most + beside + 1)
+    sizes[Axis.CANDIDATES] = range(N_OWN_CANDIDATES, most + beside + 1)
     sizes[Axis.MASKED] = range(0, _most_masked(study, sizes) + 1)
     return sizes
 

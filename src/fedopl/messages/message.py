@@ -73,8 +73,8 @@ class Axis(enum.Enum):
     PRODUCTS_TOLD = "products told"  # of an action, the strongest first
     INTERACTION_NUMBERS = "interaction numbers"  # which features, and how strong
     CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
-    LEAVES = "leaves"  # of a finished tree
-    LEAF_NUMBERS = "leaf numbers"  # by action; across folds, the value, a gain, and who is alike
+    LEAVES = "leaves"  # of a finished tree; one, of everybody, without a tree
+    LEAVES_NODES = "nodes of the leaves"  # as `TREE_NODES`, or nothing
     QUESTIONS = "questions"  # of a tree, each before those below it; of its versions, likewise
     NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one
     NEAR_BINS = "near bins"  # below, between and above them
@@ -89,10 +89,12 @@ class Axis(enum.Enum):
     FOUND_THRESHOLDS = "found thresholds"
     FOUND_TERMS = "found terms"  # the pairs that are taken, then the thresholds
     CORNER_NUMBERS = "corner numbers"  # which numbers, and where
-    TWO = "two"  # features of a pair; or what is gained, and what is spent
+    TWO = "two"  # features of a pair
     NUMBERS = "numbers"  # features whose ranges are measured, in the order of their names
     PRICES = "prices"  # of a unit that is spent
-    CURVE_POINTS = "curve points"  # policies at prices, every action for everybody, what was done
+    # All candidates together; or policies at prices, every action for everybody and what was done;
+    # or the candidates that are valued in leaves.
+    PARTS = "parts"
     OTHERS_VERSIONS = "others' versions"  # as `VERSIONS`, or nothing
     OTHERS = "others"  # of what all others learned: actions, or one line of candidates; or nothing
     OTHERS_NUMBERS = "others' numbers"  # linear numbers, leaves or candidates; or nothing
@@ -113,7 +115,8 @@ class Axis(enum.Enum):
     UNITS = "units"  # as `PARAMETERS`, or nothing
     SLOPES = "slopes"  # as `BALANCED`, or nothing
     REGIONS = "regions"  # in which a target may have people whom nobody has seen
-    CANDIDATES = "candidates"  # all policies asked about, the logging policy and the local policy
+    # All policies asked about, the logging policy and the local policy; or what is told of a part.
+    CANDIDATES = "candidates"
     ASKED_BY_FOLD = "asked by fold"  # candidates, if each may have a version for each fold
     OWN_FOLDS = "own folds"  # as `FOLDS`, or nothing
 

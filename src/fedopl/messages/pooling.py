@@ -21,7 +21,7 @@ from fedopl.messages.diagnosis.score_moments import ScoreMoments
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
-from fedopl.messages.evaluation.policy_values import Values
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.found_terms import FoundTaken
@@ -33,7 +33,6 @@ from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork
 from fedopl.messages.message import AnswerType, Message, own_fields
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
-from fedopl.messages.trees.leaf_values import LeafValues
 from fedopl.messages.trees.threshold_gains import ThresholdGains
 from fedopl.messages.vocabulary import QUERIES, queries_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
@@ -115,26 +114,30 @@ def _gains(answers: Sequence[ThresholdGains], shares: FloatArray, _study: Study)
     return ThresholdGains(gains=_added([share * one.gains for share, one in pairs]))
 
 
-def _values(answers: Sequence[Values], shares: FloatArray, _study: Study) -> Values:
-    """Σ s·q with covariances Σ s²·v, as in the mixture; degrees of freedom as for their trace."""
-    pairs = list(zip(shares, answers, strict=True))
-    return Values(
-        n_rows=sum(one.n_rows for one in answers),
-        of_rows=sum(one.of_rows for one in answers),
-        degrees_of_freedom=_freedom(
-            np.array([share**2 * _total_variance(one) for share, one in pairs]),
-            np.array([one.degrees_of_freedom for one in answers]),
-        ),
-        means=_added([share * one.means for share, one in pairs]),
-        covariances=_added([share**2 * one.covariances for share, one in pairs]),
-        points=_added([share * one.points for share, one in pairs]),
-        squares=_added([share**2 * one.squares for share, one in pairs]),
+def _values(answers: Sequence[ValuesByPart], shares: FloatArray, _study: Study) -> ValuesByPart:
+    """Σ s·q with covariances Σ s²·v, as in the mixture; degrees of freedom as for their trace.
+
+    Members count in a leaf by their share of rows there, as clients do in a mixture.
+    """
+    inside = np.stack([s * one.likely_shares() for s, one in zip(shares, answers, strict=True)])
+    told = np.stack([one.n_rows > 0 for one in answers])
+    weights = told * inside[:, :, None]  # (n_answers, n_leaves, n_parts)
+    weights = weights / np.where(told.any(axis=0), weights.sum(axis=0), 1.0)
+    squared = weights[..., None, None] ** 2 * [one.covariances for one in answers]
+    variances = np.trace(squared, axis1=-2, axis2=-1)
+    degrees = np.stack([one.degrees_of_freedom for one in answers])
+    freedom = np.zeros(told.shape[1:])
+    for leaf, part in np.argwhere(told.any(axis=0)):
+        telling = told[:, leaf, part]
+        freedom[leaf, part] = _freedom(variances[telling, leaf, part], degrees[telling, leaf, part])
+    return ValuesByPart(
+        of_rows=_added([one.of_rows for one in answers]),
+        shares=inside.sum(axis=0),
+        n_rows=_added([one.n_rows for one in answers]),
+        degrees_of_freedom=freedom,
+        means=_added([w[..., None] * one.means for w, one in zip(weights, answers, strict=True)]),
+        covariances=_added([*squared]),
     )
-
-
-def _total_variance(values: Values) -> float:
-    """Of all means together, and of gains of policies alone."""
-    return float(np.trace(values.covariances) + values.squares[:, 0, 0].sum())
 
 
 def _freedom(variances: FloatArray, degrees: FloatArray) -> int:
@@ -145,29 +148,6 @@ def _freedom(variances: FloatArray, degrees: FloatArray) -> int:
     if spread <= 0:
         return int(degrees.sum())
     return int(min(float(variances.sum()) ** 2 / spread * (1 + 1e-9), degrees.sum()))
-
-
-def _leaves(answers: Sequence[LeafValues], shares: FloatArray, study: Study) -> LeafValues:
-    """Members count in a leaf by their share of rows there, as clients do in a mixture."""
-    inside = np.stack([s * one.likely_shares() for s, one in zip(shares, answers, strict=True)])
-    told = np.zeros((4, *answers[0].rows.shape))
-    for leaf, number in np.ndindex(told.shape[1:]):
-        own = [one.of(leaf, number) for one in answers]
-        weights = inside[:, leaf] * [one.n_rows > 0 for one in own]
-        if weights.any():
-            counting = [one for one, weight in zip(own, weights, strict=True) if weight]
-            total = _values(counting, weights[weights > 0] / sum(weights), study)
-            moments = total.means[0], total.covariances[0, 0]
-            told[:, leaf, number] = total.n_rows, total.degrees_of_freedom, *moments
-    rows, freedom, means, variances = told
-    return LeafValues(
-        counts=_added([one.counts for one in answers]),
-        shares=inside.sum(axis=0),
-        rows=rows,
-        degrees_of_freedom=freedom,
-        means=means,
-        variances=variances,
-    )
 
 
 def _added(arrays: Sequence[FloatArray]) -> FloatArray:
@@ -186,9 +166,8 @@ POOLED: dict[type[Message], PoolingRule] = {
     ScoreSumsByFold: _by_fold,
     CellSums: _cells,
     ThresholdGains: _gains,
-    Values: _values,
+    ValuesByPart: _values,
     Description: _totals,
-    LeafValues: _leaves,
 }
 _OF_ONE = "it says by what one client differs from the others"
 _SCREENED = "what each client's rows say of pairs and jumps is counted by client"

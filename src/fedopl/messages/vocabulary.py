@@ -10,7 +10,7 @@ from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
-from fedopl.messages.evaluation.policy_values import EstimateValues
+from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.found_terms import TakeFound
@@ -39,7 +39,6 @@ from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells
-from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.study.study import Study
 
@@ -54,7 +53,6 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     Describe,
     CountBins,
     SumCells,
-    ValueLeaves,
     TellModels,
     CompareModels,
     ClassifyContexts,
@@ -85,7 +83,7 @@ QUERIES: tuple[type[Query[Any]], ...] = (
     ShareSecrets,
     TellInteractions,
     BalanceContexts,
-    EstimateValues,
+    Value,
 )
 # Queries that come before the study's terms and units of measurement are known.
 FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
@@ -100,9 +98,9 @@ FIRST_QUERIES: tuple[type[Query[Any]], ...] = (
 )
 # Names in ledgers and records of version 0.2.0, and what asks the same now.
 _NAMED_BEFORE: dict[str, type[Query[Any]]] = {
-    **dict.fromkeys(("ValueOutcome", "ValueAcrossFolds", "ValuePersonal"), EstimateValues),
-    **dict.fromkeys(("ValuePersonalTree", "ValuePersonalChoice"), EstimateValues),
-    **dict.fromkeys(("ValuePrices", "ValueTrees", "ValueSpending"), EstimateValues),
+    **dict.fromkeys(("EstimateValues", "ValueOutcome", "ValueAcrossFolds", "ValueLeaves"), Value),
+    **dict.fromkeys(("ValuePersonal", "ValuePersonalTree", "ValuePersonalChoice"), Value),
+    **dict.fromkeys(("ValuePrices", "ValueTrees", "ValueSpending"), Value),
     "ValueJointly": ValueAtTarget,
     "SumFitting": SumByFold,
 }

@@ -15,16 +15,17 @@ from fedopl.messages.evaluation.policy_fields import fields_about, most_in_query
 from fedopl.messages.evaluation.policy_values import (
     N_OWN_CANDIDATES,
     NO_FOLD,
-    EstimateValues,
+    Value,
     Values,
+    ValuesByPart,
 )
 from fedopl.messages.message import Query, RowSplit
-from fedopl.messages.trees.leaf_values import ValueLeaves
 from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
+from fedopl.policies.trees.nodes import as_array
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.value_tables import (
     BEST_ARM,
@@ -164,11 +165,11 @@ class Candidates:
         self._check_room(names)
         fields, folds = self.fields(names), self.study.left_out
         queries = [
-            EstimateValues(split=split, without=NO_FOLD if fold is None else fold, **fields)
+            Value(split=split, without=NO_FOLD if fold is None else fold, **fields)
             for fold in folds
         ]
-        told = conversation.together(setting.weights, *queries)
-        return dict(zip(folds, map(conversation.require_quorum, told), strict=True))
+        told = map(conversation.require_quorum, conversation.together(setting.weights, *queries))
+        return {f: own.each(ValuesByPart.together) for f, own in zip(folds, told, strict=True)}
 
     def evaluate(
         self,
@@ -188,40 +189,41 @@ class Candidates:
         """
         policy = self.policies.get(chosen)
         tree = policy if isinstance(policy, TreePolicy) else None
-        queries: dict[str, Query[Any] | Mapping[str, Query[Any]]] = {}
+        values: dict[str, Value | Mapping[str, Value]] = {}
+        beside: dict[str, Query[Any]] = {}
         by_fold = setting.by_fold if self.study.evaluation.is_cross_fitted else None
         if by_fold or self.study.evaluation.share:
             fields = self._fields_about(self.beside)
-            queries["values"] = (
-                {name: EstimateValues(**fields, **own) for name, own in self.others.items()}
+            values["values"] = (
+                {name: Value(**fields, **own) for name, own in self.others.items()}
                 if self.others
-                else EstimateValues(**fields)
+                else Value(**fields)
             )
             fields = self._fields_about({})
             for place, column in enumerate(guarded_columns(self.study), 1):
-                queries[f"outcome {column}"] = EstimateValues(outcome=place, **fields)
+                values[f"outcome {column}"] = Value(outcome=place, **fields)
         if not self.study.evaluation.is_cross_fitted:
             fields = {"split": RowSplit.ALL, **self.fields(self.not_learned(setting))}
-            queries[f"values{_OF_ALL}"] = EstimateValues(**fields)
+            values[f"values{_OF_ALL}"] = Value(**fields)
             for place, column in enumerate(guarded_columns(self.study), 1):
-                queries[f"outcome {column}{_OF_ALL}"] = EstimateValues(outcome=place, **fields)
+                values[f"outcome {column}{_OF_ALL}"] = Value(outcome=place, **fields)
         if describe:
-            queries["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
+            beside["described"] = Describe(cuts=public_cuts(setting), **self.fields([chosen]))
         if describe and TellFit.needed(self.study):
-            queries["fitted"] = TellFit()
+            beside["fitted"] = TellFit()
         if describe and TellInteractions.needed(self.study):
-            queries["interactions"] = TellInteractions()
+            beside["interactions"] = TellInteractions()
         if describe and self.study.values_leaves and tree:
-            versions = self.by_fold.get(chosen, ByFold()) if by_fold else ByFold()
-            trees = [*versions.policies, tree]
-            queries["leaves"] = ValueLeaves(trees=packed(trees, self.study)["trees"])
+            beside["leaves"] = self._in_leaves(tree, self.by_fold.get(chosen))
         clients = setting.weights if asked is None else asked
+        queries = {**values, **beside}
         found = conversation.together(clients, *queries.values())
         replies = dict(zip(queries, found, strict=True))
         if by_fold:  # only clients whose sums by fold the policies were learned from
             others = {name: "" for name in clients if name not in by_fold}
             told = [name for name in queries if name not in _TOLD_BY_ALL]
             replies |= {name: replies[name] and replies[name].without(others) for name in told}
+        replies |= {name: replies[name].each(ValuesByPart.together) for name in values}
         everything = replies.get("values")
         shown = self._shown(everything, self.own)
         valued = OnRows(answers=shown, names=[*self.names(), *self.own]) if shown else None
@@ -241,6 +243,18 @@ class Candidates:
             interactions=dict(replies.get("interactions") or {}),
             leaves=leaf_rows(tree, replies.get("leaves"), setting),
         )
+
+    def _in_leaves(self, tree: TreePolicy, by_fold: ByFold | None) -> Value:
+        """Ask what every action is worth in the leaves; across folds, what trees without each are.
+
+        The rows of a leaf helped to find it, so across folds they say too much of its action.
+        """
+        known = self.known
+        arms = [known[arm_name(action)] for action in self.study.actions]
+        is_across = self.study.evaluation.is_cross_fitted
+        asked = [by_fold or tree] if is_across else arms
+        fields = fields_about(asked, self.study)
+        return Value(split=valued_split(self.study), tree=as_array(tree.root), **fields)
 
     def _judged(
         self, setting: Setting, replies: Mapping[str, Any], valued: Answers[Values]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
-from fedopl.messages.evaluation.policy_values import N_PRICES, N_TREES, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import N_PRICES, N_TREES, Value, ValuesByPart
 from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
@@ -73,7 +73,7 @@ def candidate_curve(
     named = names[: -len(arms)]
     told = _ask(setting, conversation, **fields_about(named, setting.study, known))
     shares = renormalised(setting.weights, told.keys())
-    each = [shares[name] * answer.points[:, 1] for name, answer in sorted(told.items())]
+    each = [shares[name] * answer.means[0, :, 1] for name, answer in sorted(told.items())]
     costs = dict(zip(names, np.sum(each, axis=0).tolist(), strict=False))  # last, what was done
     worth = replace(statistics, costs=costs).worth(setting.weights)
     places, prices = corners(worth, [*costs.values()])
@@ -87,28 +87,31 @@ def _as_valued(policy: Policy, price: float, setting: Setting) -> Policy | ByFol
     return learn_by_fold(setting, price) if cross_fitted else policy
 
 
-def _ask(setting: Setting, conversation: Conversation, **fields: Any) -> Mapping[str, Values]:
+def _ask(setting: Setting, conversation: Conversation, **fields: Any) -> Mapping[str, ValuesByPart]:
     """What clients say that these policies gain over the cheapest action, and spend."""
     split, against = valued_split(setting.study), _cheapest_action(setting)
-    query = EstimateValues(split=split, against=against, **fields)
+    query = Value(split=split, against=against, **fields)
     return conversation.require_quorum(conversation.each(query, setting.weights))
 
 
 def _curve(
-    told: Mapping[str, Values], places: Sequence[int], prices: Sequence[float], setting: Setting
+    told: Mapping[str, ValuesByPart],
+    places: Sequence[int],
+    prices: Sequence[float],
+    setting: Setting,
 ) -> BudgetCurve:
     """The curve of the policies at these places of answers, each best from its price on."""
     actions = setting.study.actions
 
-    def of(answer: Values) -> ClientCurve:
+    def of(answer: ValuesByPart) -> ClientCurve:
         """At each price, for each action, and for what was done."""
-        n_told = len(answer.points)
+        n_told = answer.means.shape[1]
         wanted = [*places, *range(n_told - len(actions) - 1, n_told)]
-        means, squares = answer.points[wanted], answer.squares[wanted]
+        means, squares = answer.means[0, wanted], answer.covariances[0, wanted]
         return ClientCurve(
-            n_rows=answer.n_rows,
-            of_rows=answer.of_rows,
-            degrees_of_freedom=answer.degrees_of_freedom,
+            n_rows=int(answer.n_rows.min()),
+            of_rows=int(answer.of_rows[0]),
+            degrees_of_freedom=int(answer.degrees_of_freedom.min()),
             gains=tuple(means[:, 0].tolist()),
             costs=tuple(means[:, 1].tolist()),
             variances=tuple(map(tuple, squares[:, [0, 0, 1], [0, 1, 1]].tolist())),

@@ -3,14 +3,19 @@
 import numpy as np
 import pytest
 
-from fedopl.messages.trees.leaf_values import LeafValues
+from fedopl.messages.evaluation.policy_values import ValuesByPart
 
 
 def told(shares, counts):
-    nothing = np.zeros((len(shares), 2))
-    fields = dict.fromkeys(("rows", "degrees_of_freedom", "means", "variances"), nothing)
-    numbers = {"shares": np.array(shares), "counts": np.array(counts)}
-    return LeafValues(study=b"", exchange=0, **numbers, **fields)
+    nothing = np.zeros((len(shares), 1))
+    return ValuesByPart(
+        of_rows=np.array(counts),
+        shares=np.array(shares),
+        n_rows=nothing,
+        degrees_of_freedom=nothing,
+        means=nothing[..., None],
+        covariances=nothing[..., None, None],
+    )
 
 
 @pytest.mark.parametrize(

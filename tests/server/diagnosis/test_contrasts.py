@@ -166,8 +166,6 @@ def test_contrasts_of_nobody_and_of_strangers_are_refused(join):
 
 def told(means, variances, freedom):
     return Values(
-        study=b"",
-        exchange=0,
         n_rows=freedom + 1,
         of_rows=freedom + 1,
         degrees_of_freedom=freedom,

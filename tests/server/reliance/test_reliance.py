@@ -67,7 +67,7 @@ def test_what_is_left_out_is_what_a_run_without_it_learns(odd):
 
 
 def test_values_and_gains_are_the_same_to_the_bit_with_policies_valued_beside_them(odd):
-    asked = [latest for latest in odd.rounds if latest.query == "EstimateValues"]
+    asked = [latest for latest in odd.rounds if latest.query == "Value"]
     assert len(asked) == 2
     names = {row.policy for row in odd.values.rows}
     arms = {f"everybody gets {action}" for action in odd.study.actions}
@@ -119,7 +119,7 @@ def test_small_clients_are_not_asked_about_so_many_policies_that_they_refuse():
 
 
 def test_no_more_policies_are_asked_about_than_a_query_carries(odd):
-    values = next(latest for latest in odd.rounds if latest.query == "EstimateValues")
+    values = next(latest for latest in odd.rounds if latest.query == "Value")
     assert values.answered == tuple(sorted(odd.rows))
     assert most_in_query(odd.study) == 7
 

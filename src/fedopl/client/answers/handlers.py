@@ -15,10 +15,7 @@ from fedopl.client.answers import (
     tell_models,
     tell_moments,
 )
-from fedopl.client.answers.valuing import (
-    value_leaves,
-    value_personal,
-)
+from fedopl.client.answers.valuing import value_personal
 from fedopl.client.private import private_answers
 from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.screening import screen_terms
@@ -36,7 +33,6 @@ _ANSWERING: tuple[Handler, ...] = (
     sum_cells.count_bins,
     sum_cells.sum_cells,
     describe.answer,
-    value_leaves.answer,
     tell_models.answer,
     compare_models.answer,
     classify_contexts.answer,

@@ -22,21 +22,23 @@ from fedopl.messages.secure.masked_sums import MaskedSums, is_masked
 from fedopl.study.study import Study
 
 Answer = TypeVar("Answer", bound=Message)
+Held = TypeVar("Held")
+Made = TypeVar("Made")
 
 
-class Answers(Mapping[str, Answer]):
-    """Answers by client, in sorted order, and the exchange they belong to.
+class Answers(Mapping[str, Held]):
+    """Answers by client, or what is made of them, in sorted order, and the exchange they belong to.
 
     If only a total is needed, answers stay in the file of replies and are read when they are used.
     So memory does not grow with the number of clients.
     """
 
-    def __init__(self, exchange: int, held: Mapping[str, Answer | Callable[[], Answer]]) -> None:
+    def __init__(self, exchange: int, held: Mapping[str, Held | Callable[[], Held]]) -> None:
         self.exchange, self._held = exchange, dict(held)
 
-    def __getitem__(self, name: str) -> Answer:
+    def __getitem__(self, name: str) -> Held:
         held = self._held[name]
-        return held if isinstance(held, Message) else held()
+        return held() if callable(held) else held
 
     def __contains__(self, name: object) -> bool:
         return name in self._held  # no answer is read for it
@@ -47,7 +49,19 @@ class Answers(Mapping[str, Answer]):
     def __len__(self) -> int:
         return len(self._held)
 
-    def without(self, names: Mapping[str, str]) -> "Answers[Answer]":
+    def each(self, function: Callable[[Held], Made]) -> "Answers[Made]":
+        """What a function makes of every answer: of one in a file, whenever it is read."""
+
+        def read(held: Callable[[], Held]) -> Made:
+            return function(held())
+
+        made = {
+            n: partial(read, own) if callable(own) else function(own)
+            for n, own in self._held.items()
+        }
+        return Answers(self.exchange, made)
+
+    def without(self, names: Mapping[str, str]) -> "Answers[Held]":
         """The answers of all but these clients."""
         kept = {name: held for name, held in self._held.items() if name not in names}
         return Answers(self.exchange, kept)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.messages.evaluation.description import Description
-from fedopl.messages.evaluation.policy_values import NO_FOLD, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import NO_FOLD, Value, ValuesByPart
 from fedopl.messages.learning.enrolment import Enrolment
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.pair_sums import PairSums, SumPairs
@@ -207,11 +207,11 @@ def _gains(
     return None
 
 
-def _values(query: EstimateValues, answer: Values, sums: ScoreSums, _study: Study) -> str | None:
+def _values(query: Value, answer: ValuesByPart, sums: ScoreSums, _study: Study) -> str | None:
     """√E Γ̂(π)² ≤ √Σ_a E Γ̂(a)² on the rows of the sums."""
     if query.split is not RowSplit.TRAINING or query.outcome or query.without != NO_FOLD:
         return None
-    valued = answer.means[: query.n_policies]
+    valued = answer.means[0, 0, : query.n_policies]
     if (np.abs(valued) > (1 + CELL_TOLERANCE) * np.sqrt(sums.squares.sum())).any():
         return "a policy is worth more than its scores allow"
     return None
@@ -223,5 +223,5 @@ _CHECKS: dict[type[Query[Any]], Callable[..., str | None]] = {
     SumByFold: _folds,
     SumCells: _cells,
     SumNearThresholds: _gains,
-    EstimateValues: _values,
+    Value: _values,
 }

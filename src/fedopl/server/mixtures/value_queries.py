@@ -13,8 +13,9 @@ from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
 from fedopl.messages.evaluation.policy_values import (
     N_OWN_CANDIDATES,
     NO_FOLD,
-    EstimateValues,
+    Value,
     Values,
+    ValuesByPart,
 )
 from fedopl.messages.message import RowSplit
 from fedopl.policies.by_fold import ByFold
@@ -144,8 +145,8 @@ def asking(
     study = conversation.study
 
     def ask(asked: Sequence[Solved]) -> Mapping[str, Values]:
-        query = EstimateValues(split=valued_split(study), **fields_about(asked, study, known))
-        return conversation.each(query, clients)
+        query = Value(split=valued_split(study), **fields_about(asked, study, known))
+        return conversation.each(query, clients).each(ValuesByPart.together)
 
     return ask
 
@@ -161,8 +162,9 @@ def asking_without(
             policies = [one for one in own if isinstance(one, Policy)]
             fields: dict[str, Any] = packed(policies, conversation.study)
             without = NO_FOLD if fold is None else fold
-            queries.append(EstimateValues(split=split, without=without, **fields))
-        return dict(zip(asked, conversation.together(clients, *queries), strict=True))
+            queries.append(Value(split=split, without=without, **fields))
+        told = conversation.together(clients, *queries)
+        return {f: own.each(ValuesByPart.together) for f, own in zip(asked, told, strict=True)}
 
     return ask
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues
+from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Value, ValuesByPart
 from fedopl.messages.learning.value_slope import SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
@@ -50,8 +50,8 @@ def _pays(
 ) -> bool:
     fields: dict[str, Any] = packed([start, climbed], setting.study)
     # Slopes come from the other folds, so a higher value on this one is not overfitting.
-    query = EstimateValues(split=RowSplit.VALIDATION, **fields)
-    answers = conversation.each(query, setting.weights)
+    query = Value(split=RowSplit.VALIDATION, **fields)
+    answers = conversation.each(query, setting.weights).each(ValuesByPart.together)
     if not answers:
         return False
     contrasts = np.eye(2 + N_OWN_CANDIDATES)

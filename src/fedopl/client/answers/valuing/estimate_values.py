@@ -6,6 +6,7 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
@@ -19,10 +20,12 @@ from fedopl.client.scoring.net_scores import net_rewards
 from fedopl.client.scoring.values import JointEstimate, JointSums
 from fedopl.client.workspace import Workspace
 from fedopl.messages.evaluation.policy_values import (
+    IN_LEAVES,
     N_OWN_CANDIDATES,
     NO_FOLD,
-    EstimateValues,
+    Value,
     Values,
+    ValuesByPart,
 )
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
@@ -34,9 +37,7 @@ from fedopl.study.study import Study
 MOST_UNSCORED = 0.05
 
 
-def values_by_query(
-    space: Workspace, query: EstimateValues, further: Sequence[Versions] = ()
-) -> Values:
+def values_by_query(space: Workspace, query: Value, further: Sequence[Versions] = ()) -> Values:
     """The values of the policies in a query, and of further ones, by the outcome that it names.
 
     What was done comes behind them, and last the client's own policy.
@@ -58,6 +59,38 @@ def values_on(
     found = estimate(space, split, asked, without)
     counts = told_of(space, split, found, without)
     return Values(**counts, means=found.means, covariances=found.covariances)
+
+
+def by_part(
+    estimates: Sequence[Sequence[JointEstimate | Values | None]],  # (n_leaves, n_parts)
+    *,
+    of_rows: ArrayLike,  # (n_leaves,)
+    shares: ArrayLike = 1.0,  # (n_leaves,)
+    wider: FloatArray | float = 1.0,  # (n_leaves, n_parts), by which variances are multiplied
+    needed: int = 1,
+) -> ValuesByPart:
+    """The estimates of all parts as one answer; zeros of those that too few rows are behind."""
+    told = {
+        (leaf, part): own
+        for leaf, parts in enumerate(estimates)
+        for part, own in enumerate(parts)
+        if own and own.n_rows >= needed
+    }
+    n_columns = len(next(iter(told.values())).means) if told else len(IN_LEAVES)
+    shape = len(estimates), len(estimates[0])
+    n_rows, freedom = np.zeros((2, *shape))
+    means, covariances = np.zeros((*shape, n_columns)), np.zeros((*shape, n_columns, n_columns))
+    for place, own in told.items():
+        n_rows[place], freedom[place] = own.n_rows, own.degrees_of_freedom
+        means[place], covariances[place] = own.means, own.covariances
+    return ValuesByPart(
+        of_rows=np.broadcast_to(np.asarray(of_rows, np.float64), shape[:1]),
+        shares=np.broadcast_to(np.asarray(shares, np.float64), shape[:1]),
+        n_rows=n_rows,
+        degrees_of_freedom=freedom,
+        means=means,
+        covariances=covariances * np.broadcast_to(wider, shape)[..., None, None],
+    )
 
 
 def told_of(

@@ -7,7 +7,8 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.learning import check_terms
-from fedopl.client.answers.valuing.estimate_values import values_by_query, values_on
+from fedopl.client.answers.valuing.estimate_values import by_part, values_by_query, values_on
+from fedopl.client.answers.valuing.value_in_leaves import values_in_leaves
 from fedopl.client.answers.valuing.value_spending import spending_by_query
 from fedopl.client.local.local_policy import ScoredChunks
 from fedopl.client.local.personal_policy import (
@@ -18,7 +19,7 @@ from fedopl.client.local.personal_policy import (
     squares_apart,
 )
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import NO_ACTION, EstimateValues, Values
+from fedopl.messages.evaluation.policy_values import NO_ACTION, Value, Values, ValuesByPart
 from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.cautious import CautiousPolicy
@@ -47,13 +48,21 @@ def _squares_of_leaves(space: Workspace, without: int | None) -> float:
     return squares_apart(rows, scored_actions(rows, space.study.n_actions))
 
 
-def answer(space: Workspace, query: EstimateValues) -> Values:
+def answer(space: Workspace, query: Value) -> ValuesByPart:
+    """What policies gain and spend, or are worth in leaves, or are worth together."""
+    if query.against != NO_ACTION:
+        return spending_by_query(space, query)
+    if query.is_of_leaves:
+        return values_in_leaves(space, query)
+    found = _together(space, query)
+    return by_part([[found]], of_rows=found.of_rows)
+
+
+def _together(space: Workspace, query: Value) -> Values:
     """The values of the policies asked about and, if others' numbers came along, of its personal.
 
     That one is made here, valued behind the others, and stored at the client.
     """
-    if query.against != NO_ACTION:
-        return spending_by_query(space, query)
     if not query.is_personal:
         return values_by_query(space, query)
     places = range(len(space.study.left_out))
@@ -73,7 +82,7 @@ def answer(space: Workspace, query: EstimateValues) -> Values:
     return values
 
 
-def personal_policies(space: Workspace, query: EstimateValues) -> list[Policy]:
+def personal_policies(space: Workspace, query: Value) -> list[Policy]:
     """The policy of all others, moved toward own rows as far as own and others' rows support it.
 
     The last one is of all rows; if values are cross-fitted, the others go without a fold.
@@ -90,7 +99,7 @@ def personal_policies(space: Workspace, query: EstimateValues) -> list[Policy]:
 
 def _personal_policy(
     space: Workspace,
-    query: EstimateValues,
+    query: Value,
     version: int,
     scored: tuple[ScoredChunks, ...],
     own: tuple[OwnSums, ...],
@@ -112,7 +121,7 @@ def _personal_policy(
     return task.solve()
 
 
-def personal_tree(space: Workspace, query: EstimateValues, version: int) -> Policy:
+def personal_tree(space: Workspace, query: Value, version: int) -> Policy:
     """The shared tree with the actions that own rows and others' rows support, by version."""
     study, without = space.study, space.study.left_out[version]
     alone = space.local_policy if without is None else space.local_policies_by_fold[without]
@@ -133,7 +142,7 @@ def personal_tree(space: Workspace, query: EstimateValues, version: int) -> Poli
     return task.solve()
 
 
-def personal_choice(space: Workspace, query: EstimateValues, version: int = -1) -> int:
+def personal_choice(space: Workspace, query: Value, version: int = -1) -> int:
     """The place of the candidate that own training rows and others' values support.
 
     The last version is of all rows; if values are cross-fitted, the others go without a fold.

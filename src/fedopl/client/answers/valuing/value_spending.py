@@ -1,6 +1,7 @@
 """What policies gain and spend on the client's rows, at prices or as they are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.answers.asked_policies import Decides, deciders, policies_in
-from fedopl.client.answers.valuing.estimate_values import told_of, valued_chunks
+from fedopl.client.answers.valuing.estimate_values import by_part, told_of, valued_chunks
 from fedopl.client.answers.valuing.versions import of_own_folds
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import ScoredChunk
@@ -16,14 +17,14 @@ from fedopl.client.scoring.corrections.corrected_scores import variance_of_chang
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import EstimateValues, Values, n_points
+from fedopl.messages.evaluation.policy_values import Value, ValuesByPart, n_points
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.allowed.permissions import first_allowed
 from fedopl.policies.linear import LinearPolicy
 from fedopl.solvers.fold_variances import OF_DIFFERENCES, OF_VALUES
 
 
-def spending_by_query(space: Workspace, query: EstimateValues) -> Values:
+def spending_by_query(space: Workspace, query: Value) -> ValuesByPart:
     """Means and covariances of gains and costs, of each policy alone."""
     path, split = _Path(space, query), query.split
     sums = [JointSums() for _ in range(n_points(space.study))]
@@ -35,26 +36,22 @@ def spending_by_query(space: Workspace, query: EstimateValues) -> Values:
             sums[place].add(columns, weights, groups)
             apart[place] += n_apart
     each = [one for own in sums if (one := own.estimate())]
-    found = told_of(space, split, each[0] if each else None)
+    of_rows = told_of(space, split, each[0] if each else None)["of_rows"]
     squares = np.array([one.covariances for one in each])
     if space.scored.adds_variance:
         squares[:, 0, 0] += path.excess(space)
     # As large as they should be, given how often versions of each policy decide differently.
     apart = apart[:, None] / (comb(space.study.nuisances.folds, 2) * space.n_rows(split))
     sizes = np.sqrt(1 + np.array([OF_DIFFERENCES, OF_VALUES]) * apart)
-    return Values(
-        **found,
-        means=np.empty(0),
-        covariances=np.empty((0, 0)),
-        points=np.array([one.means for one in each]),
-        squares=squares * sizes[:, :, None] * sizes[:, None, :],
-    )
+    squares = squares * sizes[:, :, None] * sizes[:, None, :]
+    pairs = zip(each, squares, strict=True)
+    return by_part([[replace(one, covariances=own) for one, own in pairs]], of_rows=of_rows)
 
 
 class _Path:
     """The decisions of each policy at every price, and their gains and costs."""
 
-    def __init__(self, space: Workspace, query: EstimateValues) -> None:
+    def __init__(self, space: Workspace, query: Value) -> None:
         study = space.study
         assert study.budget is not None  # noqa: S101  (or the query is not plausible)
         self._query, self._study, self._spent = query, study, study.budget.spent(study)
