@@ -47,7 +47,7 @@ def learned(rows: Rows, basis: str) -> fedopl.Run:
         {"all": fedopl.LoggedData(*rows)},
         basis=basis,
         nuisances=fedopl.NuisancePlan(propensity="marginal"),
-        evaluation=fedopl.EvaluationPlan(describe=False),
+        evaluation=fedopl.EvaluationPlan(share=0.25, describe=False),
     )
 
 

@@ -105,7 +105,7 @@ def learned(data: object) -> object:
     import fedopl
 
     plan = fedopl.NuisancePlan(propensity="marginal")
-    return fedopl.learn({"all": data}, basis="linear", nuisances=plan)
+    return fedopl.learn({"all": data}, basis="linear", nuisances=plan, evaluation=0.25)
 
 
 def on_disk_privately(path: Path) -> Callable[[], object]:

@@ -46,7 +46,7 @@ def _codes(parameters: np.ndarray, contexts: np.ndarray) -> np.ndarray:
 
 
 def fedopl_default(rows: Rows) -> Decide:
-    """One call with its defaults: terms and propensities chosen, a quarter of the rows held out."""
+    """One call with its defaults: terms and propensities chosen, all rows valued fold by fold."""
     return fedopl_learn(rows)
 
 
@@ -71,7 +71,7 @@ def fedopl_evaluated(rows: Rows) -> Decide:
     import fedopl
 
     plan = fedopl.NuisancePlan(kind="local", propensity="marginal")
-    evaluation = fedopl.EvaluationPlan(describe=False)
+    evaluation = fedopl.EvaluationPlan(share=0.25, describe=False)
     return fedopl_learn(rows, basis="linear", nuisances=plan, evaluation=evaluation)
 
 

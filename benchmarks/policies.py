@@ -12,7 +12,7 @@ with its own error. "Times the best" compares means with that of the best method
 at the same size.
 
 "fedopl" is `fedopl.learn(clients, evaluation=0)`; like the peers, it learns from all rows and
-claims no value. "A quarter held out" is the call without `evaluation`. "Linear" has linear models
+claims no value. "A quarter held out" is the call with `evaluation=0.25`. "Linear" has linear models
 of outcomes, logistic ones of logging and unchanged weights, whatever the defaults are. Peers have
 all rows in one table, and no method is given propensities. The T-learner is scikit-learn's
 histogram boosting for each action, with trees of four leaves and early stopping. Of seven settings,

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-Item = TypeVar("Item")
+Viewed = TypeVar("Viewed")
 
 
-class Restricted(Mapping[str, Item]):
+class Restricted(Mapping[str, Viewed]):
     """The items with these names, in this order. Nothing is copied, as memory may be too small."""
 
-    def __init__(self, whole: Mapping[str, Item], names: Iterable[str]) -> None:
+    def __init__(self, whole: Mapping[str, Viewed], names: Iterable[str]) -> None:
         self._whole, self._names = whole, dict.fromkeys(names)
 
-    def __getitem__(self, name: str) -> Item:
+    def __getitem__(self, name: str) -> Viewed:
         if name not in self._names:
             raise KeyError(name)
         return self._whole[name]

@@ -75,14 +75,14 @@ def _together(space: Workspace, query: Value) -> Values:
     if space.study.policy.kind == "tree":
         *by_fold, policy = [personal_tree(space, query, place) for place in places]
     else:
-        *by_fold, policy = personal_policies(space, query)
+        *by_fold, policy = linear_personal_policies(space, query)
     decide = [one.at(space.client).decide for one in by_fold or [policy]]
     values = values_by_query(space, query, [decide])
     space.keep_personal(policy)
     return values
 
 
-def personal_policies(space: Workspace, query: Value) -> list[Policy]:
+def linear_personal_policies(space: Workspace, query: Value) -> list[Policy]:
     """The policy of all others, moved toward own rows as far as own and others' rows support it.
 
     The last one is of all rows; if values are cross-fitted, the others go without a fold.
