@@ -5,7 +5,7 @@ import math
 from fedopl.analysis.attribution import SOURCES, ClientShift, Source
 from fedopl.analysis.context_shifts import why_unknown
 from fedopl.analysis.modelled_gains import largest_score
-from fedopl.report.figures.shift_figure import SOURCE_KEYS, Dots, shift_dots
+from fedopl.report.figures.forest import SOURCE_KEYS, Dots, shift_dots
 from fedopl.report.joining.advising import IN_WORDS, folded
 from fedopl.report.joining.context import MOST_APART, JoiningFacts
 from fedopl.report.parts import Heading, Part, Picture, Table, Text
