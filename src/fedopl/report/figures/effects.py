@@ -10,8 +10,18 @@ from matplotlib.patches import Rectangle
 
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.report.figures.colours import ACTIONS, BETTER, INK, LINE, QUIET, WORSE
-from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, in_lines, label_room, short
-from fedopl.report.figures.ticks import have_room, set_short_ticks, tick_texts, ticks_that_fit
+from fedopl.report.figures.drawing import (
+    WIDTH,
+    Drawing,
+    axes_at,
+    have_room,
+    in_lines,
+    label_room,
+    set_short_ticks,
+    short,
+    tick_texts,
+    ticks_that_fit,
+)
 
 _MOST_COLUMNS = 3  # of panels
 _BOLD_LETTER = 0.085  # its width in inches

@@ -25,9 +25,10 @@ from fedopl.report.figures.drawing import (
     axes_at,
     in_lines,
     label_room,
+    set_short_ticks,
     short,
+    ticks_that_fit,
 )
-from fedopl.report.figures.ticks import set_short_ticks, ticks_that_fit
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 from fedopl.report.words.policy_labels import verdict
@@ -71,7 +72,12 @@ def forest(
     def draw(figure: Figure) -> None:
         for position, panel in enumerate(panels):
             axes = axes_at(figure, left + position * (width + _GAP), _FOOT, width, body)
-            _style(axes, len(labels), (low, high))
+            axes.set_xlim(low, high)
+            axes.set_ylim(len(labels) - 0.5, -0.5)
+            axes.spines["left"].set_visible(False)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(axis="y", color=LINE, linewidth=0.6)
+            axes.set_axisbelow(True)
             n_ticks, room = (5, _EDGE) if len(panels) == 1 else (2, _GAP / 2)
             ticks = ticks_that_fit((low, high), width, n_ticks, room)
             axes.set_xticks(list(ticks), list(ticks.values()))
@@ -87,15 +93,6 @@ def forest(
         figure.text(1 - _EDGE / WIDTH, 0.09 / (head + body + _FOOT), axis, ha="right", color=QUIET)
 
     return Drawing(name=name, height=head + body + _FOOT, draw=draw)
-
-
-def _style(axes: Axes, n_rows: int, limits: tuple[float, float]) -> None:
-    axes.set_xlim(*limits)
-    axes.set_ylim(n_rows - 0.5, -0.5)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", color=LINE, linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
 def _point(axes: Axes, row: int, span: Span, mark: tuple[str, str]) -> None:

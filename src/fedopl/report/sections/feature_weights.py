@@ -7,7 +7,6 @@ from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.action_colours import colour_places
-from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences, wave_sentences
 from fedopl.report.explain.explain_curves import Curve, CurveExplanation, explain_curves
 from fedopl.report.explain.explain_network import explain_network, linear_alone
@@ -17,13 +16,8 @@ from fedopl.report.explain.explain_weights import (
     explain_weights,
     weight_sentences,
 )
-from fedopl.report.explain.learning_words import caution_words
-from fedopl.report.figures.effects import (
-    FeatureValues,
-    curves_chart,
-    decision_map,
-    weights_chart,
-)
+from fedopl.report.explain.learning_words import caution_words, choice_parts
+from fedopl.report.figures.effects import FeatureValues, curves_chart, decision_map, weights_chart
 from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text, texts
 from fedopl.report.words.numbers import decimal, listed
 from fedopl.report.words.policy_labels import is_arm
