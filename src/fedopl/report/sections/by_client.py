@@ -53,10 +53,9 @@ def by_client(record: Record) -> Section:
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
-        over = SO_FAR
-        if _has_own(record):
-            own = f"the {'linear ' * has_network(record)}policy the client would learn from its own"
-            over = f"{own} rows alone, over {SO_FAR},"
+        kind = "linear policy" if has_network(record) else "policy"
+        own = f"the {kind} the client would learn from its own rows alone, over {SO_FAR},"
+        over = own if _has_own(record) else SO_FAR
         intro = (
             "A policy that is good for all together need not be good for each. Every client's own "
             f"{rows} say what the learned policy would gain there over {over} and over "

@@ -180,15 +180,15 @@ def _costs_others(record: Record) -> Iterator[Caution]:
     for one in record.reliance.left_out if record.reliance else ():
         if record.in_doubt or one.difference is None:
             continue
-        # Most others would demonstrably gain, by a noticeable part of their gain.
-        gained, least = one.difference, NOTICED * abs(one.gain.value) if one.gain else 0.0
-        is_shown = gained.interval()[0] > 0 and gained.value > least
+        # Named where most others would demonstrably gain, by a noticeable part of their gain.
+        least = NOTICED * abs(one.gain.value) if one.gain else 0.0
+        is_shown = one.difference.interval()[0] > 0 and one.difference.value > least
         if is_shown and 2 * one.better_off > one.others:
             unit = OutcomeWords.of(record.study).name
             yield Caution(
                 "Others lose by one client",
                 f"Without {one.client}, the others would learn a policy that is worth "
-                f"{Span.of(gained).number} {unit} more to them, and "
+                f"{Span.of(one.difference).number} {unit} more to them, and "
                 f"{one.better_off} of {one.others} of them would gain.",
                 "Its rows differ from theirs, or are not what it reports. Leave it out, or "
                 "bound its weight.",
