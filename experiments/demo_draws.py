@@ -11,7 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from fedopl.analysis.three_ways import LEVEL, three_ways
+from fedopl.analysis.advice import LEVEL, three_ways
 from fedopl.demo.hospitals import ODD, SMALL, hospitals
 from fedopl.engines.run import run
 from fedopl.results.value_tables import LOCAL

@@ -8,8 +8,7 @@ import pytest
 from small_worlds import action_missing, alike_world, covariate_shift
 
 import fedopl
-from fedopl.analysis.attribution import shifts_of
-from fedopl.analysis.context_shifts import (
+from fedopl.analysis.attribution import (
     Moments,
     context_moments,
     context_shift,
@@ -17,6 +16,7 @@ from fedopl.analysis.context_shifts import (
     kl_by_chance,
     mixture_moments,
     shifts_from_mixture,
+    shifts_of,
     why_unknown,
 )
 from fedopl.base.errors import OptionError

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedopl.analysis.three_ways import ThreeWays, three_ways
+from fedopl.analysis.advice import ThreeWays, three_ways
 from fedopl.base.estimates import Estimate
 from fedopl.report.joining.advising import ways_in_short
 from fedopl.results.value_tables import LOCAL, GainTable, PersonalTable, Row

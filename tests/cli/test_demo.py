@@ -10,7 +10,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from fedopl.analysis.three_ways import LEVEL, three_ways
+from fedopl.analysis.advice import LEVEL, three_ways
 from fedopl.cli.run_summary import _left, _over_alone
 from fedopl.client.client_file import read_client
 from fedopl.demo.hospitals import ODD, SMALL

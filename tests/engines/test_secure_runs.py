@@ -7,7 +7,7 @@ import pytest
 
 import fedopl
 from fedopl.base.labels import GLOBAL
-from fedopl.report.joining.context import joining_facts
+from fedopl.report.joining.advising import joining_facts
 from fedopl.report.joining.joining_json import joining_json
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED

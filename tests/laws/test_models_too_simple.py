@@ -13,7 +13,7 @@ from fedopl.cli.run_summary import say_run
 from fedopl.engines.compare_runs import compare_runs
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.report.cautions import cautions
-from fedopl.report.joining.context import joining_facts
+from fedopl.report.joining.advising import joining_facts
 from fedopl.report.joining.joining_json import joining_json
 from fedopl.report.page import render
 from fedopl.report.parts import Folded, Table, as_text

@@ -14,7 +14,7 @@ from fedopl.policies.bent import BentPolicy
 from fedopl.policies.kinds import load_policy, packed
 from fedopl.policies.linear import LinearPolicy
 from fedopl.report.sections.joining import joining
-from fedopl.report.who_is_in import who_is_in
+from fedopl.report.sections.training import who_is_in
 from fedopl.results.value_tables import LOCAL, PERSONAL
 from fedopl.server.aggregate.others_policies import policies_of_others
 from fedopl.simulation.named_worlds import differing_world, odd_world, saturating_world

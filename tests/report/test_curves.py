@@ -14,9 +14,9 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.policies.basis import Basis
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.terms import Terms
-from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences, policy_as_json, policy_as_text
 from fedopl.report.explain.explain_curves import explain_curves
+from fedopl.report.explain.learning_words import choice_parts
 from fedopl.report.page import render
 from fedopl.report.parts import as_text
 

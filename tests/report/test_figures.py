@@ -13,8 +13,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.explain.groups import bin_names
-from fedopl.report.figures.drawing import in_lines
-from fedopl.report.figures.ticks import tick_texts, ticks_that_fit
+from fedopl.report.figures.drawing import in_lines, tick_texts, ticks_that_fit
 from fedopl.report.parts import as_text
 from fedopl.report.sections.joining import joining, joining_parts
 from fedopl.report.sections.tree_leaves import tree_parts

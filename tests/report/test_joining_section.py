@@ -12,9 +12,9 @@ from fedopl.analysis.attribution import shifts_of
 from fedopl.analysis.modelled_gains import global_bound, modelled
 from fedopl.base.errors import OptionError
 from fedopl.base.estimates import Estimate
-from fedopl.report.joining import context, shifts
-from fedopl.report.joining.context import joining_facts
-from fedopl.report.joining.skew_paths import path_parts, shift_at
+from fedopl.report.joining import advising, shifts
+from fedopl.report.joining.advising import joining_facts
+from fedopl.report.joining.alternatives import path_parts, shift_at
 from fedopl.report.page import render
 from fedopl.report.parts import Folded, Picture, Points, Table, as_text
 from fedopl.report.sections.by_client import by_client
@@ -74,7 +74,9 @@ def test_numbers_are_those_of_the_advice_and_of_the_bounds(joined):
         client, decision, gain, interval, alone, together, shift, value, above = rows[advice.client]
         assert decision == advice.decision
         assert float(gain) == pytest.approx(advice.gain.value, abs=0.01)
-        assert float(interval.split(" to ")[0]) == pytest.approx(advice.interval[0], abs=0.01)
+        assert float(interval.split(" to ")[0]) == pytest.approx(
+            advice.gain.interval()[0], abs=0.01
+        )
         parts = known[client].information
         assert float(alone) == pytest.approx(parts.alone, rel=0.01)
         assert float(together) == pytest.approx(parts.together, rel=0.01)
@@ -183,7 +185,7 @@ def test_declared_bounds_show_how_loose_total_variation_is(apart):
 
 
 def test_too_many_clients_are_not_compared_two_by_two(joined, monkeypatch):
-    monkeypatch.setattr(context, "MOST_APART", 2)
+    monkeypatch.setattr(advising, "MOST_APART", 2)
     monkeypatch.setattr(shifts, "MOST_APART", 2)
     parts = joining(joined).parts
     assert "How 3 clients differ by source is not worked out" not in words(parts)  # more is known

@@ -7,7 +7,7 @@ import pytest
 
 import fedopl
 from fedopl.report.cautions import cautions
-from fedopl.report.explain.hardly_tried import (
+from fedopl.report.explain.support_levels import (
     hardly_tried,
     not_identified,
     overlap_cautions,

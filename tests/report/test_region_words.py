@@ -5,7 +5,7 @@ import pytest
 
 import fedopl
 from fedopl.report.cautions import cautions
-from fedopl.report.joining.context import nothing_to_say
+from fedopl.report.joining.advising import nothing_to_say
 from fedopl.report.parts import as_text
 from fedopl.report.sections.action_overlap import action_overlap
 from fedopl.report.sections.by_client import by_client

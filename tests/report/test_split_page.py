@@ -11,8 +11,8 @@ import pytest
 import fedopl
 from fedopl.base.labels import GLOBAL
 from fedopl.cli.run_summary import say_run
-from fedopl.report.moved_by_split import moved_in_words, movements
 from fedopl.report.page import render
+from fedopl.report.sections.held_out_values import moved_in_words, movements
 from fedopl.results.value_tables import GainTable, ImprovementTable
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.study.plans import EvaluationPlan

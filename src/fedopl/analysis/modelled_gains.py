@@ -39,7 +39,6 @@ PLAIN = UniversalConstants(entropy=1.0, confidence=1.0)
 class Modelled:
     """𝒱_c(λ) of one client: what joining is worth to it according to the bounds."""
 
-    client: str
     information: ValueOfInformation  # at the given constant
     shift_by: str  # what its shift term is: "discrepancy" or "total variation"
     break_even: float | None  # joining pays at constants above this; None if it never pays
@@ -129,7 +128,6 @@ def modelled(
         information = value_of_information(alone, together, skew, shift)
         saved = (information.alone - information.together) / constant
         found[name] = Modelled(
-            client=name,
             information=information,
             shift_by=shift_by,
             break_even=shift / saved if saved > 0 else None,

@@ -62,19 +62,15 @@ def choice_of(record: Record, untried: Mapping[str, str]) -> Choice | None:
         and name not in (*thin, *untried)
         and record.guardrails.keeps_all(name)
     }
-    policy, too_dear = _preferred(record, better, arms), past_overspends(record)
+    policy, too_dear = _preferred(record, better, arms), _past_overspends(record)
     if too_dear and policy == LOGGING:
         policy = _within_budget(record, [name for name in found if name not in (*thin, *untried)])
     return Choice(
-        policy=policy,
-        improvements=found,
-        thin=thin,
-        untried=untried,
-        past_is_too_dear=too_dear,
+        policy=policy, improvements=found, thin=thin, untried=untried, past_is_too_dear=too_dear
     )
 
 
-def past_overspends(record: Record) -> bool:
+def _past_overspends(record: Record) -> bool:
     """Whether what was done costs more than the budget allows, as clients reported."""
     budget, curve = record.study.budget, record.curve
     if budget is None or curve is None:
@@ -120,11 +116,8 @@ def _thin(record: Record, policies: dict[str, Row]) -> dict[str, tuple[str, ...]
     decided = described.decided()[-1].sum(axis=0)
     permissions = record.study.permissions
     given = {
-        arm_name(action): {
-            action,
-            *(permissions.instead_of(action, actions) if permissions else ()),
-        }
-        for action in actions
+        arm_name(a): {a, *(permissions.instead_of(a, actions) if permissions else ())}
+        for a in actions
     }
     often = decided >= _FEW * decided.sum()
     given.setdefault(record.chosen, {name for name, o in zip(actions, often, strict=True) if o})

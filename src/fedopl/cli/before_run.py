@@ -61,7 +61,7 @@ def privacy(
     from fedopl.client.client_file import read_clients
     from fedopl.client.disclosure.ledger import FileLedger, left_for, summaries
     from fedopl.engines.privacy_price import noise_table, noised, price_table, prices
-    from fedopl.report.sections.privacy_promise import promise
+    from fedopl.report.sections.disclosed import promise
     from fedopl.server.exchange_counts import expected_trips
     from fedopl.study.study_file import read_study
 

@@ -57,7 +57,7 @@ def diagnose(
 ) -> None:
     """Show whether joining pays: for whom, how surely, where clients differ, with which ones."""
     from fedopl.engines.runs import load_run
-    from fedopl.report.joining.context import joining_facts
+    from fedopl.report.joining.advising import joining_facts
     from fedopl.report.joining.joining_json import joining_json
     from fedopl.report.parts import Heading, as_text
     from fedopl.report.sections.joining import joining_parts
@@ -107,7 +107,7 @@ def explain(
     """Say in words what drives a policy's decisions; a tree is drawn."""
     from fedopl.cli.saved_policy import policy_to_explain
     from fedopl.report.sections.decisions import explainer_of
-    from fedopl.report.words.permission_words import permission_sentences
+    from fedopl.report.words.policy_labels import permission_sentences
 
     found, run = policy_to_explain(policy, client, shared=shared)
     explainer = explainer_of(found)

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from fedopl.analysis.three_ways import LEVEL, three_ways
+from fedopl.analysis.advice import LEVEL, three_ways
 from fedopl.base.labels import GLOBAL
 from fedopl.cli.printing import say_json
 from fedopl.client.client_file import read_clients
@@ -17,7 +17,6 @@ from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.live.run_page import RunPage
 from fedopl.messages.refusal import in_words
 from fedopl.report.at_target import target_cautions
-from fedopl.report.explain.hardly_tried import not_identified, not_identified_cautions
 from fedopl.report.explain.learning_words import (
     caution_words,
     limited_weights,
@@ -25,14 +24,15 @@ from fedopl.report.explain.learning_words import (
     noise_as_json,
     noise_words,
 )
-from fedopl.report.fit_cautions import fit_cautions
-from fedopl.report.moved_by_split import decided, moved_in_words, movements
+from fedopl.report.explain.support_levels import not_identified, not_identified_cautions
 from fedopl.report.page import write_report
 from fedopl.report.parts import Caution
 from fedopl.report.recommending import recommend
+from fedopl.report.sections.action_overlap import fit_cautions
+from fedopl.report.sections.held_out_values import decided, moved_in_words, movements
 from fedopl.report.sections.resting_on_clients import reliance_cautions
 from fedopl.report.words.numbers import Span, listed, size
-from fedopl.report.words.permission_words import arm_sentences
+from fedopl.report.words.policy_labels import arm_sentences
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import point_as_json

@@ -116,7 +116,7 @@ class Run(Record):
         return self._plot("overlap")
 
     def _plot(self, what: str) -> "Figure":
-        from fedopl.report.plots import figure_of  # here, as matplotlib is slow to import
+        from fedopl.report.page import figure_of  # here, as matplotlib is slow to import
 
         return figure_of(self, what)
 

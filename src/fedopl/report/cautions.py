@@ -2,16 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import groupby
 
 from fedopl.analysis.recommended import affordable_actions
 from fedopl.base.arrays import BoolArray
 from fedopl.messages.refusal import in_words
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.at_target import target_cautions
-from fedopl.report.explain.hardly_tried import overlap_cautions
-from fedopl.report.explain.support_levels import MOST_RARE, THIN, rare_chance, supports
-from fedopl.report.fit_cautions import fit_cautions
+from fedopl.report.explain.support_levels import (
+    MOST_RARE,
+    THIN,
+    overlap_cautions,
+    rare_chance,
+    supports,
+)
 from fedopl.report.parts import Caution
+from fedopl.report.sections.action_overlap import fit_cautions
 from fedopl.report.sections.resting_on_clients import reliance_cautions
 from fedopl.report.words.numbers import count, listed, percent
 from fedopl.report.words.policy_labels import (
@@ -22,8 +28,8 @@ from fedopl.report.words.policy_labels import (
     label,
     valued_clients,
     verdict,
+    who_adds_up,
 )
-from fedopl.report.words.region_words import who_adds_up
 from fedopl.results.model_doubts import clients_of_a_part
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOGGING
@@ -62,10 +68,8 @@ def cautions(record: Record) -> list[Caution]:
 
 def _of_a_part(record: Record) -> Iterator[Caution]:
     """Clients valued only on rows that policies selected by their decisions."""
-    rows = record.study.evaluation.valued("rows")
-    parts = clients_of_a_part(record)
-    if parts:
-        where = [f"{name} ({estimate.rows_used})" for name, estimate in parts.items()]
+    rows, parts = record.study.evaluation.valued("rows"), clients_of_a_part(record)
+    if where := [f"{name} ({estimate.rows_used})" for name, estimate in parts.items()]:
         yield Caution(
             "Values of a part of the rows",
             f"Not all {rows} were used at {listed(where)}: for the other rows, "
@@ -79,13 +83,10 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
     gain = gain_over(record, record.valued_arm)
     if not gain or is_arm(record.study, record.chosen) or verdict(gain) != "unclear":
         return
-    if record.in_doubt:  # its interval says nothing
-        return
-    if record.best_arm not in affordable_actions(record):  # then it is no alternative
-        return
-    study = record.study
+    if record.in_doubt or record.best_arm not in affordable_actions(record):
+        return  # its interval says nothing, or it is no alternative
+    study, valued = record.study, record.study.evaluation.valued("rows")
     who, arm = label(study, record.valued_as), best_single(record)
-    valued = record.study.evaluation.valued("rows")
     what = f"There are too few {valued} to say whether {who} is better than {arm}."
     if gain.is_known:
         unit = OutcomeWords.of(record.study).name
@@ -93,7 +94,7 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
             f"What {who} gains over {arm}, {gain.number} {unit} per decision, has the 95 % "
             f"interval {gain.interval}: it may be better, and it may be worse."
         )
-    more = "" if record.study.evaluation.is_cross_fitted else f", or more {valued},"
+    more = "" if study.evaluation.is_cross_fitted else f", or more {valued},"
     advice = f"More rows{more} would decide it."
     yield Caution("No clear gain over a single action", what, advice)
 
@@ -101,14 +102,14 @@ def _unclear_gain(record: Record) -> Iterator[Caution]:
 def _unscored(record: Record) -> Iterator[Caution]:
     """Actions that no client has a score for, and why; then actions that very few rows took."""
     unknown = record.statistics.unknown(record.mixture)
+    if record.described is None and unknown.any():
+        yield Caution(
+            "An action without a score",
+            f"No client has a score for {_which_actions(record, unknown)}: no row took it, or too "
+            "few rows did.",
+            _HOW_SCORED,
+        )
     if record.described is None:
-        if unknown.any():
-            yield Caution(
-                "An action without a score",
-                f"No client has a score for {_which_actions(record, unknown)}: no row took "
-                "it, or too few rows did.",
-                _HOW_SCORED,
-            )
         return
     taken = record.described.taken()[-1].sum(axis=0)
     known_of = taken >= _FEW
@@ -155,12 +156,8 @@ def _borrowed(record: Record) -> Iterator[Caution]:
 
 
 def _without_spread(record: Record) -> Iterator[Caution]:
-    single = [
-        name
-        for name in valued_clients(record)
-        if record.gains.over(LOGGING, name).degrees_of_freedom < 1
-    ]
-    if single:
+    freedom = {n: record.gains.over(LOGGING, n).degrees_of_freedom for n in valued_clients(record)}
+    if single := [name for name, degrees in freedom.items() if degrees < 1]:
         weight = percent(sum(record.mixture[name] for name in single))
         yield Caution(
             "No interval",
@@ -224,12 +221,10 @@ def _clipped(record: Record) -> Iterator[Caution]:
 
 
 def _thin(record: Record) -> Iterator[Caution]:
-    by_client: dict[str, list[str]] = defaultdict(list)
-    for support in supports(record):
-        if 0 < support.effective_rows < THIN:
-            by_client[support.client].append(f"'{support.action}'")
-    if by_client:
-        where = [f"{client} ({listed(actions, 3)})" for client, actions in by_client.items()]
+    thin = [one for one in supports(record) if 0 < one.effective_rows < THIN]
+    by_client = groupby(thin, lambda one: one.client)
+    actions = {client: [f"'{one.action}'" for one in own] for client, own in by_client}
+    if where := [f"{client} ({listed(own, 3)})" for client, own in actions.items()]:
         yield Caution(
             "Thin support",
             f"Fewer than {THIN} effective rows support an action at {listed(where)}.",
@@ -238,10 +233,10 @@ def _thin(record: Record) -> Iterator[Caution]:
 
 
 def _rare(record: Record) -> Iterator[Caution]:
-    by_client: dict[str, list[str]] = defaultdict(list)
     chance = rare_chance(record.study.n_actions)
     if chance is None:
         return
+    by_client: dict[str, list[str]] = defaultdict(list)
     for support in supports(record):
         share = support.share_below(chance)
         if support.taken and share > MOST_RARE:

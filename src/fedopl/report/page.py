@@ -1,29 +1,31 @@
-"""The page: sections in order, rendered by the template into one self-contained file."""
+"""The page, rendered into one self-contained file, and its figures one by one."""
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from fedopl.base.errors import OptionError
 from fedopl.base.files import write_atomically
 from fedopl.report.at_target import at_target
 from fedopl.report.cautions import cautions
-from fedopl.report.guardrails_kept import guardrails_kept
-from fedopl.report.parts import Section
+from fedopl.report.figures.colours import CSS_OF, PAPER
+from fedopl.report.figures.drawing import short
+from fedopl.report.parts import Folded, Key, Part, Picture, Section, Text
 from fedopl.report.recommending import key_figures, recommend
 from fedopl.report.sections.action_overlap import action_overlap
 from fedopl.report.sections.by_client import by_client
 from fedopl.report.sections.decisions import decisions
-from fedopl.report.sections.disclosed import disclosed
+from fedopl.report.sections.disclosed import disclosed, privacy_promise
 from fedopl.report.sections.held_out_values import held_out_values
 from fedopl.report.sections.joining import joining
+from fedopl.report.sections.limits_kept import guardrails_kept, within_budget
 from fedopl.report.sections.mixture_weights import mixture_weights
-from fedopl.report.sections.privacy_promise import privacy_promise
 from fedopl.report.sections.resting_on_clients import resting_on_clients
-from fedopl.report.sections.settings import settings
-from fedopl.report.sections.training import training
-from fedopl.report.who_is_in import who_is_in
-from fedopl.report.within_budget import within_budget
+from fedopl.report.sections.training import settings, training, who_is_in
 from fedopl.report.words.numbers import printable
 from fedopl.results.record import Record
 from fedopl.study.study import Study
@@ -68,16 +70,13 @@ def render(record: Record) -> str:
         finalize=_fit_to_show,
     )
     left_out = _OF_ALL if record.membership and not record.values.rows else ()
-    found: tuple[Section | None, ...] = tuple(
-        section(record) for section in _SECTIONS if section not in left_out
-    )
-    sections = tuple(section for section in found if section is not None)
+    asked = [section(record) for section in _SECTIONS if section not in left_out]
     return environment.get_template("page.html.jinja").render(
         title=record.study.name,
         recommendation=recommend(record),
         figures=key_figures(record),
         cautions=cautions(record),
-        sections=sections,
+        sections=[section for section in asked if section is not None],
         glossary=glossary(record.study),
         markup=Markup,
     )
@@ -154,3 +153,52 @@ _REST = {
     "Coalition": "Some of the clients, learning together without the others. It is individually "
     "stable if no member would do better alone.",
 }
+
+
+_MARKERS = {"●": "o", "○": "o", "■": "s"}
+# Figures by name: their section, and the possible names of their picture there.
+_DRAWN_IN: dict[str, tuple[Callable[[Record], Section], tuple[str, ...]]] = {
+    "values": (held_out_values, ("values",)),
+    "gains": (held_out_values, ("gains",)),
+    "clients": (by_client, ("clients",)),
+    "policy": (decisions, ("weights", "curves", "tree")),
+    "decisions": (decisions, ("groups", "split")),
+    "overlap": (action_overlap, ("overlap",)),
+}
+
+
+def figure_of(record: Record, what: str) -> Figure:
+    """One of the report's figures; if it has none, an error with the report's explanation."""
+    section_of, names = _DRAWN_IN[what]
+    section = section_of(record)
+    pictures = {picture.name: picture for picture in _pictures(section.parts)}
+    for name in names:
+        if name in pictures:
+            figure: Figure = pictures[name].drawing.figure()
+            _add_legend(figure, pictures[name].keys)
+            return figure
+    said = " ".join(part.text for part in section.parts if isinstance(part, Text))
+    raise OptionError(f"plot_{what}: there is nothing to draw. {said}".strip())
+
+
+def _add_legend(figure: Figure, keys: Sequence[Key]) -> None:
+    """Add the legend below the figure, as on the page."""
+    colours = {css: PAPER[colour] for colour, css in CSS_OF.items() if colour in PAPER}
+    entries = [
+        Line2D([], [], ls="", marker=_MARKERS[key.mark], color=colours[f"var(--{key.colour})"])
+        for key in keys
+    ]
+    for entry, key in zip(entries, keys, strict=True):
+        if key.mark == "○":
+            entry.set_markerfacecolor("none")
+    if entries:
+        texts = [short(key.text, 60) for key in keys]
+        figure.legend(entries, texts, loc="upper left", bbox_to_anchor=(0, 0), frameon=False)
+
+
+def _pictures(parts: Iterable[Part]) -> Iterator[Picture]:
+    for part in parts:
+        if isinstance(part, Picture):
+            yield part
+        elif isinstance(part, Folded):
+            yield from _pictures(part.parts)

@@ -19,6 +19,11 @@ class Text:
     quiet: bool = False
 
 
+def texts(*said: str) -> tuple[Text, ...]:
+    """A paragraph for each of these that is not empty."""
+    return tuple(Text(text) for text in said if text)
+
+
 @dataclass(frozen=True)
 class Heading:
     """A heading inside a section."""

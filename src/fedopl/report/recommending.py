@@ -12,13 +12,13 @@ from fedopl.analysis.recommended import (
 )
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.private.noised_values import ValuePrivately
-from fedopl.report.explain.hardly_tried import untried_by
-from fedopl.report.moved_by_split import each_split
+from fedopl.report.explain.support_levels import untried_by
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
-from fedopl.report.words.permission_words import arm_given, best_on_training
 from fedopl.report.words.policy_labels import (
     SO_FAR,
     OutcomeWords,
+    arm_given,
+    best_on_training,
     best_single,
     gain_over,
     is_arm,
@@ -59,22 +59,41 @@ def recommend(record: Record) -> Recommendation:
         return _nothing(_since(record, record.membership))
     if choice is None:
         return _nothing(f"no client reported values of {record.study.evaluation.valued('rows')}")
+    found = _by_choice(record, choice)
+    # First the guardrails that speak against the learned policy.
+    return found._replace(sentence=f"{record.beyond_guardrails} {found.sentence}".lstrip())
+
+
+def _by_choice(record: Record, choice: Choice) -> Recommendation:
     if choice.keeps and choice.past_is_too_dear:
-        return _nothing_within(record)
+        why = f"No recommendation: {_too_dear(record)}, and nothing within it can be recommended."
+        detail = (
+            "Too few rows support what the budget affords, or it is not shown to keep every "
+            "guardrail, or, with caution, it was hardly tried. Hold out more rows, or allow more."
+        )
+        return Recommendation("nothing", why, detail, None)
     if choice.keeps and not record.guardrails.keeps_all(LOGGING):
-        return _nothing_keeps(record)
+        why = (
+            "No recommendation: no policy that was valued is better and shown to keep every "
+            f"guardrail, and {SO_FAR} is not shown to keep them either."
+        )
+        detail = "Agree on other guardrails, or hold out more rows, so that bounds are narrower."
+        return Recommendation("nothing", why, detail, None)
     if choice.keeps:
         return _keep(record, choice)
     if choice.past_is_too_dear and _over_past(choice, choice.policy).low <= 0:
         return _within(record, choice)
-    done = _done(record, choice.policy)
     change = _change(record, _over_past(choice, choice.policy))
+    kept = ""
+    if record.guardrails:
+        guardrails = listed([one.words for one in record.study.guardrails.values()])
+        who = opened(_who(record, choice.policy))
+        kept = f"{who} is shown to keep every guardrail: {guardrails}."
     return Recommendation(
         "change",
-        _with_guardrails(
-            record, f"{opened(done)}: compared with {SO_FAR}, that is expected to {change}."
-        ),
-        f"{_kept(record, choice.policy)} {_beside(record, choice)}".strip(),
+        f"{opened(_done(record, choice.policy))}: compared with {SO_FAR}, that is expected to "
+        f"{change}.",
+        f"{kept} {_beside(record, choice)}".strip(),
         choice.policy,
     )
 
@@ -97,39 +116,6 @@ def _since(record: Record, membership: Membership) -> str:
     return f"the policy was solved again after {who_changed(membership)}, and {who}"
 
 
-def _with_guardrails(record: Record, sentence: str) -> str:
-    """The sentence, preceded by the guardrails that speak against the learned policy."""
-    return f"{record.beyond_guardrails} {sentence}".lstrip()
-
-
-def _kept(record: Record, policy: str) -> str:
-    """A phrase that the recommended policy keeps all guardrails, if there are any."""
-    if not record.guardrails:
-        return ""
-    kept = listed([one.words for one in record.study.guardrails.values()])
-    who = opened(_who(record, policy))
-    return f"{who} is shown to keep every guardrail: {kept}."
-
-
-def _nothing_keeps(record: Record) -> Recommendation:
-    why = _with_guardrails(
-        record,
-        "No recommendation: no policy that was valued is better and shown to keep every "
-        f"guardrail, and {SO_FAR} is not shown to keep them either.",
-    )
-    detail = "Agree on other guardrails, or hold out more rows, so that bounds are narrower."
-    return Recommendation("nothing", why, detail, None)
-
-
-def _nothing_within(record: Record) -> Recommendation:
-    why = f"No recommendation: {_too_dear(record)}, and nothing within it can be recommended."
-    detail = (
-        "Too few rows support what the budget affords, or it is not shown to keep every "
-        "guardrail, or, with caution, it was hardly tried. Hold out more rows, or allow more."
-    )
-    return Recommendation("nothing", _with_guardrails(record, why), detail, None)
-
-
 def _too_dear(record: Record) -> str:
     """A sentence that what was done so far spends more than the budget."""
     assert record.curve is not None  # noqa: S101
@@ -149,7 +135,7 @@ def _within(record: Record, choice: Choice) -> Recommendation:
     past = _verb(record, _over_past(choice, choice.policy))
     return Recommendation(
         "change",
-        _with_guardrails(record, f"{opened(_done(record, choice.policy))}: {why}."),
+        f"{opened(_done(record, choice.policy))}: {why}.",
         f"{opened(_too_dear(record))}. Compared with that, {_who(record, choice.policy)} {past}.",
         choice.policy,
     )
@@ -166,29 +152,28 @@ def _keep(record: Record, choice: Choice) -> Recommendation:
             f"{arm_given(record.study, record.best_arm)}, {best_on_training(record.study)}, "
             f"{_against_past(record, choice, arm)}."
         )
-    sentence = _with_guardrails(record, f"Keep to {SO_FAR}: {who} {how}.")
-    return Recommendation("keep", sentence, beside, LOGGING)
+    return Recommendation("keep", f"Keep to {SO_FAR}: {who} {how}.", beside, LOGGING)
 
 
 def _against_past(record: Record, choice: Choice, policy: str) -> str:
     """Why a policy is no reason for a change."""
     gain = _over_past(choice, policy)
-    if verdict(gain) == "better" and not record.guardrails.keeps_all(policy):
-        return f"is expected to {_change(record, gain)}, but is not shown to keep every guardrail"
-    if verdict(gain) == "better" and policy in choice.untried:
+    if verdict(gain) != "better":
+        return _verb(record, gain)
+    change = _change(record, gain)
+    if not record.guardrails.keeps_all(policy):
+        return f"is expected to {change}, but is not shown to keep every guardrail"
+    if policy in choice.untried:
         return (
-            f"seems better, expected to {_change(record, gain)}, but gives "
-            f"{choice.untried[policy]}, where nobody, or next to nobody, got it: in a study with "
-            "caution that is not recommended"
+            f"seems better, expected to {change}, but gives {choice.untried[policy]}, where "
+            "nobody, or next to nobody, got it: in a study with caution that is not recommended"
         )
-    if verdict(gain) == "better":
-        few = listed([f"'{action}'" for action in choice.thin[policy]])
-        return (
-            f"seems better, expected to {_change(record, gain)}, but too few rows support {few}: "
-            f"fewer than {LEAST_SUPPORT} effective ones, or next to none at clients with more "
-            f"than {percent(MOST_BORROWED)} of the weight"
-        )
-    return _verb(record, gain)
+    few = listed([f"'{action}'" for action in choice.thin[policy]])
+    return (
+        f"seems better, expected to {change}, but too few rows support {few}: fewer than "
+        f"{LEAST_SUPPORT} effective ones, or next to none at clients with more than "
+        f"{percent(MOST_BORROWED)} of the weight"
+    )
 
 
 def _as_valued(record: Record, choice: Choice) -> str:
@@ -263,36 +248,34 @@ def key_figures(record: Record) -> tuple[tuple[str, str, str], ...]:
         ("Rows learned from", count(sum(record.rows.values())), ""),
     )
     choice = choice_of(record, untried_by(record))
-    if choice is None and record.membership:
-        return about
     if choice is None:
-        return (*about, (_valued_on(record), "none", "nothing can be claimed of the policy"))
+        none = (_valued_on(record), "none", "nothing can be claimed of the policy")
+        return about if record.membership else (*about, none)
     used = record.gains.over(LOGGING).rows_used
-    # Under masks nobody is valued alone; who is lacking in a sum is left out of it.
-    valued = _in_the_total(record) if adds_under_masks(record.study) else _valued(record)
-    n_clients = plural(len(valued), "client")
+    n_clients = plural(len(_valued(record)), "client")
     n_groups = record.values.groups().get(GLOBAL)
     groups = f", in {plural(n_groups, 'group')}" if n_groups else ""
+    n_splits = record.study.evaluation.splits
+    each_split = f", in each of {n_splits} splits" if n_splits > 1 else ""
     return (
         *(() if record.in_doubt else _worth(record, choice)),  # no number that models belie
         *about,
-        (_valued_on(record), used, f"from {n_clients}{groups}{each_split(record)}"),
+        (_valued_on(record), used, f"from {n_clients}{groups}{each_split}"),
     )
 
 
 def _valued(record: Record) -> Sequence[str]:
-    """Whose values are known: of very many clients, those who answered when it was asked."""
-    if not only_together(record):
-        return valued_clients(record)
-    return [one for one in record.own_rounds if one.value is not None][-1].answered
+    """Whose values are known: of very many clients, those who answered when it was asked.
 
-
-def _in_the_total(record: Record) -> list[str]:
-    """The clients whose answers enter the overall value."""
-    if not record.lacking:
-        return sorted(record.mixture)
-    valued = [one for one in record.rounds if one.query == ValuePrivately.__name__]
-    return sorted(valued[-1].answered)
+    Under masks nobody is valued alone; who is lacking in a sum is left out of it.
+    """
+    if adds_under_masks(record.study) and not record.lacking:
+        return list(record.mixture)
+    if adds_under_masks(record.study):
+        return [one for one in record.rounds if one.query == ValuePrivately.__name__][-1].answered
+    if only_together(record):
+        return [one for one in record.own_rounds if one.value is not None][-1].answered
+    return valued_clients(record)
 
 
 def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
@@ -306,9 +289,7 @@ def _worth(record: Record, choice: Choice) -> list[tuple[str, str, str]]:
         if policy in choice.improvements:
             gain = _over_past(choice, policy)
             what = opened(label(record.study, policy))
-            figures.append(
-                (f"{what}: gain over {SO_FAR}", _signed(gain), _with_level(gain)),
-            )
+            figures.append((f"{what}: gain over {SO_FAR}", _signed(gain), _with_level(gain)))
     arm = choice.policy if is_arm(record.study, choice.policy) else record.valued_arm
     over_arm = gain_over(record, arm)
     can_be_given = record.best_arm in affordable_actions(record) or arm == choice.policy

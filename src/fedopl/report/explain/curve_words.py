@@ -8,12 +8,12 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.tables import text_tables
 from fedopl.policies.linear import LinearPolicy
-from fedopl.report.explain.chosen_terms import choice_as_json, choice_parts
-from fedopl.report.explain.corners import SLIGHT
 from fedopl.report.explain.explain_curves import (
+    SLIGHT,
     Curve,
     CurveExplanation,
     FeaturePair,
+    WaveStrength,
     explain_curves,
 )
 from fedopl.report.explain.explain_weights import (
@@ -27,6 +27,8 @@ from fedopl.report.explain.explain_weights import (
 from fedopl.report.explain.learning_words import (
     caution_as_json,
     caution_words,
+    choice_as_json,
+    choice_parts,
     noise_as_json,
     noise_words,
 )
@@ -89,8 +91,8 @@ def _words(found: CurveExplanation, score: int) -> list[str]:
     """Where the features with the strongest effect on a score favour its action."""
     ranked = sorted(found.curves, key=lambda curve: -curve.strength[score])[:MOST_WORDS]
     strong = [curve for curve in ranked if curve.strength[score] >= STRONG * found.strongest]
-    reversed_by_others = _reversed(found, score)
-    strong = [curve for curve in strong if curve.place not in reversed_by_others]
+    turned = _reversed(found, score)
+    strong = [curve for curve in strong if curve.place not in turned]
     return [text for curve in strong if (text := where_favoured(found, curve, score))]
 
 
@@ -156,9 +158,7 @@ def _reversed(found: CurveExplanation, score: int) -> set[int]:
 
 def _together(found: CurveExplanation, score: int) -> list[str]:
     """How the strongest pairs of features affect an action; empty if the effect is small."""
-    seldom = {f"'{name}'" for name in found.weights.rarely}
-    spoken = found.weights.spoken[score]
-    if seldom & set(spoken.split(" over ")):
+    if found.weights.is_seldom(found.weights.spoken[score]):
         return []
     return [_pair_words(found, pair, score) for pair in _strong_pairs(found, score)]
 
@@ -187,15 +187,13 @@ def _sides(found: CurveExplanation, place: int) -> tuple[str, str]:
 
 
 def _curves_as_text(found: CurveExplanation, top: int) -> str:
-    parts = ["\n".join(curve_sentences(found)), curve_table(found, top)]
     pairs = [
         [" × ".join(pair.features), *(f"{deviation:.4g}" for deviation in pair.strength)]
         for pair in found.pairs[:top]
     ]
-    if pairs:
-        headers = ["together", *(f"deviation for {name}" for name in found.weights.names)]
-        parts.append(text_tables(headers, pairs))
-    return "\n\n".join(parts)
+    headers = ["together", *(f"deviation for {name}" for name in found.weights.names)]
+    tables = [curve_table(found, top), *([text_tables(headers, pairs)] if pairs else [])]
+    return "\n\n".join(["\n".join(curve_sentences(found)), *tables])
 
 
 def curve_table(found: CurveExplanation, top: int) -> str:
@@ -218,30 +216,23 @@ def _value(found: CurveExplanation, curve: Curve, at: float) -> str:
 
 def curves_as_json(found: CurveExplanation) -> dict[str, Any]:
     """The sentences, all points of all curves, and the pairs of features that act together."""
-    names = found.weights.names
+
+    def by_score(numbers: FloatArray) -> dict[str, Any]:
+        return dict(zip(found.weights.names, numbers.tolist(), strict=True))
+
+    def strength(one: FeaturePair | WaveStrength) -> dict[str, Any]:
+        return {"features": list(one.features), "strength": by_score(one.strength)}
+
     return {
         "sentences": curve_sentences(found),
         "curves": {
             curve.feature: {
                 "at": curve.at.tolist(),
-                "adds": dict(zip(names, curve.adds.tolist(), strict=True)),
-                "strength": dict(zip(names, curve.strength.tolist(), strict=True)),
+                "adds": by_score(curve.adds),
+                "strength": by_score(curve.strength),
             }
             for curve in found.curves
         },
-        "together": [
-            {
-                "features": list(pair.features),
-                "strength": dict(zip(names, pair.strength.tolist(), strict=True)),
-            }
-            for pair in found.pairs
-        ],
-        **_waves_as_json(found),
+        "together": [strength(pair) for pair in found.pairs],
+        **({"waves": strength(found.waves)} if found.waves else {}),
     }
-
-
-def _waves_as_json(found: CurveExplanation) -> dict[str, Any]:
-    if found.waves is None:
-        return {}
-    strength = dict(zip(found.weights.names, found.waves.strength.tolist(), strict=True))
-    return {"waves": {"features": list(found.waves.features), "strength": strength}}

@@ -1,4 +1,4 @@
-"""Curves of a policy: what each feature adds to a score at each of its values."""
+"""Curves of a policy: what each feature adds to a score, alone and with another at a corner."""
 
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -9,9 +9,120 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.term_parts import PartWeights, parts_of
 from fedopl.policies.terms import Terms
-from fedopl.report.explain.corners import Corner, TermMoments, corner_of
 from fedopl.report.explain.explain_weights import Explanation, explain_weights
+from fedopl.report.words.numbers import plain
 from fedopl.results.record import Record
+
+SLIGHT = 0.25  # of the most that is added: where never so much is added is not worth a word
+_FEWEST = 1e-3  # share of rows: for fewer, sums do not say what features add on average
+
+TermMoments = tuple[FloatArray, FloatArray]  # means and covariances of terms
+_Side = tuple[int, int]  # of each of two cuts: 1 is beyond it
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corner:
+    """What two features add to scores on the sides of a threshold of each."""
+
+    features: tuple[str, str]
+    cuts: tuple[float, float]
+    # (n_scores, 2, 2), on average there, less the mean over all rows. The first axis says whether
+    # the first feature is beyond its cut, the second whether the second feature is.
+    adds: FloatArray
+    # (n_scores, 2) whether a feature has the opposite effect where the other feature is on the side
+    # that curves do not show.
+    reverses: BoolArray
+
+    def where_favoured(self, score: int) -> str:
+        """The sides on which a score is clearly above average; empty if there are none."""
+        adds = self.adds[score]
+        above = (adds > 0) & (adds >= SLIGHT * adds.max())
+        sides = [(int(first), int(second)) for first, second in np.argwhere(above)[::-1]]
+        if len(sides) == 3:
+            first, second = np.argwhere(~above)[0]
+            return f"except where {self._both((int(first), int(second)))}"
+        common = [place for place in (0, 1) if len({side[place] for side in sides}) == 1]
+        if len(sides) == 2 and common:
+            most = self._words(max(sides, key=lambda side: float(adds[side])))
+            return f"where {most[common[0]]}, most where {most[1 - common[0]]}"
+        return ", and ".join(f"where {self._both(side)}" for side in sides)
+
+    def _both(self, side: _Side) -> str:
+        return " and ".join(self._words(side))
+
+    def _words(self, side: _Side) -> list[str]:
+        return [
+            f"{name} {'>' if beyond else '≤'} {plain(cut)}"
+            for name, cut, beyond in zip(self.features, self.cuts, side, strict=True)
+        ]
+
+
+def corner_of(
+    terms: Terms, parts: PartWeights, moments: TermMoments, places: tuple[int, int]
+) -> Corner | None:
+    """The corner of two features, if the policy uses one; `parts` are those at the means."""
+    first_hinge = terms.sizes["thresholds"]
+    weights = parts[places]
+    corners = [t for t in terms.factors if t < first_hinge and terms.sources[t] == places]
+    own = [term for term in corners if weights[:, term].any()]
+    if not own:
+        return None
+    (corner,) = own  # a basis has at most one for two features
+    first, second = (stretch.low for stretch in terms.varying[corner])
+    of_both = [part for key, part in parts.items() if set(key) <= set(places)]
+    return Corner(
+        features=(terms.features[places[0]], terms.features[places[1]]),
+        cuts=(first, second),
+        adds=_adds_around(terms, np.sum(of_both, axis=0), moments, corner),
+        reverses=_reverses(terms, parts, moments, corner),
+    )
+
+
+def _adds_around(
+    terms: Terms, weights: FloatArray, moments: TermMoments, corner: int
+) -> FloatArray:  # (n_scores, 2, 2)
+    """What these weights add on average on each side of both cuts, less the mean.
+
+    Sums have the mean of every term's product with both jumps and with their corner. So they have
+    its mean on each of the four sides, too.
+    """
+    means, covariances = moments
+    jumps = [factor.term for factor in terms.factors[corner]]
+    # The last entry is the share of rows.
+    everywhere = np.append(means, 1.0)
+    first, second, both = (
+        np.append(covariances[:, term] + means * means[term], means[term])
+        for term in (*jumps, corner)
+    )
+    sums = {
+        (0, 0): everywhere - first - second + both,
+        (0, 1): second - both,
+        (1, 0): first - both,
+        (1, 1): both,
+    }
+    adds = np.zeros((len(weights), 2, 2))
+    for side, total in sums.items():
+        if total[-1] > _FEWEST:
+            adds[:, *side] = weights @ (total[:-1] / total[-1] - means)
+    return adds
+
+
+def _reverses(
+    terms: Terms, parts: PartWeights, moments: TermMoments, corner: int
+) -> BoolArray:  # (n_scores, 2)
+    """Whether what a feature adds falls where it rises with the other on its cut's other side."""
+    means, covariances = moments
+    at_means = terms.of(means[None, : len(terms.features)])[0]
+    places, both = terms.sources[corner], terms.factors[corner]
+    weights = parts[places][:, corner]
+    found = []
+    for place, factor, other in zip(places, both, both[::-1], strict=True):
+        shown = parts.get((place,), np.zeros_like(parts[places]))
+        turned = shown.copy()
+        turned[:, factor.term] += weights * (1 - 2 * at_means[other.term])
+        found.append(np.einsum("st,tu,su->s", shown, covariances, turned) < 0)
+    return np.stack(found, axis=1)
+
 
 N_POINTS = 61  # of a curve
 _N_MADE_UP = 2000
@@ -91,9 +202,8 @@ class CurveExplanation:
 def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveExplanation:
     """The curves of a policy with nonlinear effects; with its run, relative to averages there."""
     terms = cast("Terms", policy.terms)  # as it bends
-    if record is None:
-        moments = _spread_evenly(terms)
-    else:
+    moments = _spread_evenly(terms)
+    if record is not None:
         moments = record.statistics.term_moments(record.mixture)
     weights = explain_weights(policy, record)
     average = moments[0][: len(policy.feature_names)]
@@ -104,9 +214,8 @@ def explain_curves(policy: LinearPolicy, record: Record | None = None) -> CurveE
         parts.setdefault((place,), np.zeros_like(contrasts))
     strength = {key: _deviations(own, moments[1]) for key, own in parts.items()}
     by_strength = sorted(parts, key=lambda key: -float(strength[key].max()))
-    drawn = _Drawn(policy=policy, terms=terms, moments=moments, weights=weights)
     curves = [
-        drawn.curve(key[0], parts[key], strength[key])
+        _curve(policy, weights, moments, key[0], parts[key], strength[key])
         for key in by_strength
         if len(key) == 1 and (strength[key].any() or (waves and key[0] in waves.places))
     ]
@@ -182,48 +291,44 @@ def _deviations(weights: FloatArray, covariances: FloatArray) -> FloatArray:  # 
     return deviations
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Drawn:
-    """Evaluates curves with the policy itself."""
-
-    policy: LinearPolicy
-    terms: Terms
-    moments: TermMoments
-    weights: Explanation
-
-    def curve(self, place: int, part: FloatArray, strength: FloatArray) -> Curve:
-        at, shown = self._range(place)
-        cuts = np.array(sorted(cut for own, cut in self.terms.jumps if own == place))
-        at = np.union1d(at, [cuts, np.nextafter(cuts, np.inf)])
-        means = self.moments[0]
-        average = means[: len(self.policy.feature_names)]
-        contexts = np.tile(average, (len(at) + 1, 1))
-        contexts[:-1, place] = at  # the last is average in everything
-        _, scores = self.policy.contrasted(self.policy.linear(contexts).T)
-        on_average = part @ (self.terms.of(average[None, :])[0] - means)
-        return Curve(
-            place=place,
-            feature=self.policy.feature_names[place],
-            at=at,
-            adds=scores[:, :-1] - scores[:, -1:] + on_average[:, None],
-            shown=shown,
-            strength=strength,
-            cuts=cuts,
-        )
-
-    def _range(self, place: int) -> tuple[FloatArray, FloatArray]:
-        """The values at which a curve is drawn, and the few values that a table shows."""
-        name = self.policy.feature_names[place]
-        knots = self.terms.basis.knots.get(name)
-        if knots:
-            low, high = knots[0], knots[-1]
-            ends = np.linspace(2 * low - high, 2 * high - low, N_POINTS)
-            return ends, np.array([low - (high - low) / 2, *knots, high + (high - low) / 2])
-        if self.weights.yes_no[place] or self.weights.step == "unit":
-            return np.array([0.0, 1.0]), np.array([0.0, 1.0])
-        mean, deviation = self.moments[0][place], np.sqrt(self.moments[1][place, place])
-        points = mean + deviation * np.linspace(-REACH, REACH, N_POINTS)
-        return points, points[:: N_POINTS // 4]
+def _curve(
+    policy: LinearPolicy,
+    weights: Explanation,
+    moments: TermMoments,
+    place: int,
+    part: FloatArray,
+    strength: FloatArray,
+) -> Curve:
+    """The curve of the feature at this place, by the policy itself."""
+    terms, means = cast("Terms", policy.terms), moments[0]
+    knots = terms.basis.knots.get(policy.feature_names[place])
+    # The values at which a curve is drawn, and the few values that a table shows.
+    if knots:
+        low, high = knots[0], knots[-1]
+        at = np.linspace(2 * low - high, 2 * high - low, N_POINTS)
+        shown = np.array([low - (high - low) / 2, *knots, high + (high - low) / 2])
+    elif weights.yes_no[place] or weights.step == "unit":
+        at = shown = np.array([0.0, 1.0])
+    else:
+        deviation = np.sqrt(moments[1][place, place])
+        at = means[place] + deviation * np.linspace(-REACH, REACH, N_POINTS)
+        shown = at[:: N_POINTS // 4]
+    cuts = np.array(sorted(cut for own, cut in terms.jumps if own == place))
+    at = np.union1d(at, [cuts, np.nextafter(cuts, np.inf)])
+    average = means[: len(policy.feature_names)]
+    contexts = np.tile(average, (len(at) + 1, 1))
+    contexts[:-1, place] = at  # the last is average in everything
+    _, scores = policy.contrasted(policy.linear(contexts).T)
+    on_average = part @ (terms.of(average[None, :])[0] - means)
+    return Curve(
+        place=place,
+        feature=policy.feature_names[place],
+        at=at,
+        adds=scores[:, :-1] - scores[:, -1:] + on_average[:, None],
+        shown=shown,
+        strength=strength,
+        cuts=cuts,
+    )
 
 
 def _pair(

@@ -15,7 +15,13 @@ from fedopl.report.explain.curve_words import (
     policy_as_json,
     policy_as_text,
 )
-from fedopl.report.explain.explain_curves import N_POINTS, REACH, Curve, CurveExplanation
+from fedopl.report.explain.explain_curves import (
+    N_POINTS,
+    REACH,
+    Curve,
+    CurveExplanation,
+    TermMoments,
+)
 from fedopl.report.explain.explain_weights import Explanation, explain_weights
 from fedopl.report.words.numbers import listed, percent
 from fedopl.results.record import Record
@@ -37,17 +43,13 @@ class NetworkExplanation:
         said = curve_sentences(self.curves)
         if self.share < _TELLING:  # what favours an action hangs on other features, too
             said = [text for text in said if " is favoured by " not in text]
-        return [self.limits, *said]
-
-    @property
-    def limits(self) -> str:
-        """What no curve shows, in words."""
-        return (
+        limits = (
             "Below, one feature moves while all others are at their means. In made-up contexts "
             "with the clients' means and covariances, that accounts for "
             f"{percent(max(self.share, 0.0))} of how scores differ; the rest is what features do "
             "only together, which is not shown here."
         )
+        return [limits, *said]
 
 
 def linear_alone(policy: NeuralPolicy) -> str | None:
@@ -66,15 +68,13 @@ def explain_network(policy: NeuralPolicy, record: Record) -> NetworkExplanation:
     n_features = len(policy.feature_names)
     moments = means[:n_features], covariances[:n_features, :n_features]
     about = explain_weights(policy.start, record)
-    typical = str(policy.names(moments[0][None, :], client=OTHER)[0])
     # Sentences need names, levels and flags; the linear part's own weights explain nothing here.
-    width = slice(0, n_features)
     about = replace(
         about,
         features=policy.feature_names,
         effects=np.ones((len(about.names), n_features)),
-        yes_no=about.yes_no[width],
-        typical=typical,
+        yes_no=about.yes_no[:n_features],
+        typical=str(policy.names(moments[0][None, :], client=OTHER)[0]),
     )
     curves = [_curve(policy, about, moments, place) for place in range(n_features)]
     return NetworkExplanation(
@@ -120,10 +120,7 @@ def _without_run(policy: NeuralPolicy) -> str:
     )
 
 
-_Moments = tuple[FloatArray, FloatArray]  # means and covariances of features
-
-
-def _curve(policy: NeuralPolicy, about: Explanation, moments: _Moments, place: int) -> Curve:
+def _curve(policy: NeuralPolicy, about: Explanation, moments: TermMoments, place: int) -> Curve:
     means, covariances = moments
     deviation = float(np.sqrt(covariances[place, place]))
     if about.yes_no[place]:
@@ -152,7 +149,7 @@ def _contrasted(policy: NeuralPolicy, contexts: FloatArray) -> FloatArray:  # (n
 
 
 def _share_of_curves(
-    policy: NeuralPolicy, curves: list[Curve], moments: _Moments, about: Explanation
+    policy: NeuralPolicy, curves: list[Curve], moments: TermMoments, about: Explanation
 ) -> float:
     """The share of the variance of scores that the sum of the curves explains."""
     rng = np.random.default_rng(0)

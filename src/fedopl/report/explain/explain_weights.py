@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray
-from fedopl.base.schema import Encoding
 from fedopl.base.tables import text_table
 from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.linear import LinearPolicy
@@ -49,13 +48,21 @@ class Explanation:
         """Whether no feature matters."""
         return not self.effects.any()
 
+    def is_seldom(self, spoken: str) -> bool:
+        """Whether next to nobody gets one of the actions that are compared in this name."""
+        return not {f"'{name}'" for name in self.rarely}.isdisjoint(spoken.split(" over "))
+
 
 def explain_weights(policy: LinearPolicy, record: Record | None = None) -> Explanation:
     """The policy's weights per unit; with the run it came from, per standard deviation."""
     if record is None:
         return weights_by_step(policy)
-    standardisation = record.statistics.standardisation(record.mixture)
-    return replace(weights_by_step(policy, standardisation), rarely=_rarely_chosen(record))
+    found = weights_by_step(policy, record.statistics.standardisation(record.mixture))
+    if record.described is None:
+        return found
+    shares = shares_of(overall(record.described).decided)
+    names = zip(record.study.actions, shares, strict=True)
+    return replace(found, rarely=tuple(name for name, share in names if share < _NEXT_TO_NOBODY))
 
 
 def weights_by_step(
@@ -73,27 +80,26 @@ def weights_by_step(
         # For a column of zeros and ones, and only for such a column, the mean square is the mean.
         yes_no = np.isclose(centre**2 + scale**2, centre, rtol=1e-9, atol=0)
         typical = str(policy.names(centre[None, : len(policy.feature_names)], client=OTHER)[0])
+    columns = policy.encoding.categorical if policy.encoding else {}
+    against: Against = "nothing" if policy.has_blocks else "mean"
+    if any(len(pair) == 2 for pair in pairs):
+        against = "other"
     return Explanation(
         names=tuple(" over ".join(pair) for pair in pairs),
         spoken=tuple(" over ".join(f"'{action}'" for action in pair) for pair in pairs),
         features=features,
         effects=effects,
         step="standard deviation" if standardisation else "unit",
-        against=_against(policy, pairs),
+        against=against,
         never=policy.never_chosen,
         typical=typical,
         yes_no=yes_no,
-        levels=_levels_of(policy.encoding),
+        levels={
+            f"{column}={level}": (column, level)
+            for column, levels in columns.items()
+            for level in levels[1:]
+        },
     )
-
-
-def _rarely_chosen(record: Record) -> tuple[str, ...]:
-    """The actions that hardly any row gets; empty if decisions were not counted."""
-    if record.described is None:
-        return ()
-    shares = shares_of(overall(record.described).decided)
-    names = zip(record.study.actions, shares, strict=True)
-    return tuple(name for name, share in names if share < _NEXT_TO_NOBODY)
 
 
 def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> str:
@@ -102,10 +108,12 @@ def weights_as_text(policy: LinearPolicy, record: Record | None, top: int) -> st
     words = "\n".join(weight_sentences(found))
     if found.is_constant:
         return words
-    rows = []
-    for name, effects in zip(found.names, found.effects, strict=True):
-        order = np.argsort(-np.abs(effects), kind="stable")[:top]
-        rows += [[name, found.features[f], f"{effects[f]:+.4g}"] for f in order if effects[f]]
+    rows = [
+        [name, found.features[f], f"{effects[f]:+.4g}"]
+        for name, effects in zip(found.names, found.effects, strict=True)
+        for f in np.argsort(-np.abs(effects), kind="stable")[:top]
+        if effects[f]
+    ]
     table = text_table(["action", "feature", f"one {found.step} more adds"], rows)
     return f"{words}\n\n{table}"
 
@@ -133,9 +141,8 @@ def favouring(
 
     `elsewhere` says about which of them other sentences say more.
     """
-    if explanation.is_constant:
-        found = ["No feature plays a part: everybody gets the same."]
-    else:
+    found = ["No feature plays a part: everybody gets the same."]
+    if not explanation.is_constant:
         found = _by_score(explanation, words, elsewhere)
     found += [
         f"'{action}' is never chosen: no client has a score for it." for action in explanation.never
@@ -152,33 +159,12 @@ def favouring(
     return found
 
 
-def _levels_of(encoding: Encoding | None) -> dict[str, tuple[str, str]]:
-    """For each feature that encodes a level of a column: that column and level."""
-    if encoding is None:
-        return {}
-    return {
-        f"{column}={level}": (column, level)
-        for column, levels in encoding.categorical.items()
-        for level in levels[1:]
-    }
-
-
-def _against(policy: LinearPolicy, pairs: list[tuple[str, ...]]) -> Against:
-    if any(len(pair) == 2 for pair in pairs):
-        return "other"
-    return "nothing" if policy.has_blocks else "mean"
-
-
 def _by_score(
     explanation: Explanation, words: list[list[str]], elsewhere: Sequence[bool]
 ) -> list[str]:
     # What favours an action that no row gets has no effect on decisions.
-    seldom = {f"'{name}'" for name in explanation.rarely}
-    kept = {
-        name: own
-        for name, own in zip(explanation.spoken, words, strict=True)
-        if not seldom & set(name.split(" over "))
-    }
+    spoken = zip(explanation.spoken, words, strict=True)
+    kept = {name: own for name, own in spoken if not explanation.is_seldom(name)}
     found = [f"{name} is favoured by {listed(own)}." for name, own in kept.items() if own]
     covered = {name for name, more in zip(explanation.spoken, elsewhere, strict=False) if more}
     rest = [name for name, own in kept.items() if not own and name not in covered]

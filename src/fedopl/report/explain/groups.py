@@ -36,17 +36,18 @@ def overall(described: Descriptions) -> RowGroup:
 def groups_of(study: Study, described: Descriptions) -> dict[str, list[RowGroup]]:
     """The groups of each feature or column, without empty groups."""
     decided, taken = described.decided(), described.taken()
-    columns = _columns(study)
-    found: dict[str, list[RowGroup]] = {}
-    for place, feature in enumerate(study.features):
-        if feature in columns:
-            continue
-        names = bin_names(described.cuts[place])
-        found[feature] = [
+    labels = dict(study.table.categorical) if study.table else {}
+    # The features that encode a level of a column.
+    encoded = {f"{column}={level}" for column, levels in labels.items() for level in levels[1:]}
+    found = {
+        feature: [
             RowGroup(name=name, decided=decided[place, b], taken=taken[place, b])
-            for b, name in names.items()
+            for b, name in bin_names(described.cuts[place]).items()
         ]
-    for column, levels in _levels(study).items():
+        for place, feature in enumerate(study.features)
+        if feature not in encoded
+    }
+    for column, levels in labels.items():
         found[column] = _level_groups(study, described, column, levels)
     return {
         feature: kept
@@ -64,17 +65,6 @@ def bin_names(cuts: FloatArray) -> dict[int, str]:
     # An end belongs to the bin below it.
     between = [f"above {low} to {high}" for low, high in pairwise(ends)]
     return dict(enumerate([f"up to {ends[0]}", *between, f"above {ends[-1]}"]))
-
-
-def _levels(study: Study) -> dict[str, tuple[str, ...]]:
-    return dict(study.table.categorical) if study.table else {}
-
-
-def _columns(study: Study) -> set[str]:
-    """The features that encode a level of a column."""
-    return {
-        f"{column}={level}" for column, levels in _levels(study).items() for level in levels[1:]
-    }
 
 
 def _level_groups(

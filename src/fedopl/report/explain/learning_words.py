@@ -1,22 +1,25 @@
-"""Sentences about learning: which rows and clients count less, and caution."""
+"""What learning chose and limited, in words: terms, weights of rows and of clients, and caution."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedopl.messages.evaluation.description import CHANCE_CUTS
+from fedopl.policies.basis import Basis
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.policy import Policy
-from fedopl.report.words.numbers import count, listed, percent, plain
+from fedopl.report.parts import Heading, Part, Table, texts
+from fedopl.report.words.numbers import count, listed, percent, plain, told_apart
 from fedopl.report.words.policy_labels import SO_FAR, valued_clients
 from fedopl.results.record import Record
 from fedopl.results.sums.noise_weights import NoiseWeights
+from fedopl.results.sums.term_choice import TermChoice
 from fedopl.results.value_tables import LOGGING
 from fedopl.study.private.private_setting import PrivateSetting
 
 _MOST_NAMED = 3
 _HARDLY = 0.005  # of all weight: less is not worth a name
-_STARTS = {"direct": "In the policy that the steps start from"}
 
 
 def noise_words(record: Record) -> str:
@@ -24,25 +27,24 @@ def noise_words(record: Record) -> str:
     found = weights_by_noise(record)
     if found is None:
         return ""
-    where = _STARTS.get(record.study.linear.oracle, "In learning")
-    said = f"{where}, clients with noisier scores count less, as far as the effects of actions "
-    said += "are alike at all of them: "
+    starts = record.study.linear.oracle == "direct"
+    where = "In the policy that the steps start from" if starts else "In learning"
     agreed = record.mixture
     moved = {name: abs(own - agreed[name]) for name, own in found.weights.items()}
+    most = sorted(moved, key=lambda name: (-moved[name], name))[:_MOST_NAMED]
+    changes = [
+        f"{name} counts for {percent(found.weights[name])} instead of {percent(agreed[name])}"
+        for name in most
+    ]
+    more = " (those that move most)" if len(moved) > len(most) else ""
+    effect = f"in the mean over actions, {listed(changes)}{more}"
     if sum(moved.values()) / 2 < _HARDLY:
-        said += "that moves next to no weight. "
-    else:
-        most = sorted(moved, key=lambda name: (-moved[name], name))[:_MOST_NAMED]
-        changes = [
-            f"{name} counts for {percent(found.weights[name])} instead of {percent(agreed[name])}"
-            for name in most
-        ]
-        more = " (those that move most)" if len(moved) > len(most) else ""
-        said += f"in the mean over actions, {listed(changes)}{more}. "
-    return said + (
-        "The policy is still meant for the mixture. With more rows, these weights return to "
-        "the mixture, unless actions have the same effects at all clients; then all weights "
-        "lead to the same policy."
+        effect = "that moves next to no weight"
+    return (
+        f"{where}, clients with noisier scores count less, as far as the effects of actions are "
+        f"alike at all of them: {effect}. The policy is still meant for the mixture. With more "
+        "rows, these weights return to the mixture, unless actions have the same effects at all "
+        "clients; then all weights lead to the same policy."
     )
 
 
@@ -87,10 +89,9 @@ def noise_share(record: Record, client: str) -> float:
 def limited_words(record: Record) -> str:
     """A sentence about the rows with limited weights; empty if there are none."""
     found = limited_weights(record)
-    concerned = {a: n for a, n in found.rows.items() if n} if found else {}
-    if not found or not concerned:
+    if not found or not any(found.rows.values()):
         return ""
-    rows = listed([f"'{action}' in about {count(n)}" for action, n in concerned.items()], 3)
+    rows = listed([f"'{a}' in about {count(n)}" for a, n in found.rows.items() if n], 3)
     return (
         f"Of the rows learned from, these had a chance below {percent(found.below)}: {rows}. "
         "For learning, rows that got such an action count as if its chance had been "
@@ -152,3 +153,144 @@ def caution_as_json(policy: Policy | None, record: Record | None) -> dict[str, A
     if not isinstance(policy, CautiousPolicy):
         return {}
     return {"caution": record.study.linear.caution if record else None}
+
+
+_MOST_TERMS = 12  # pairs, or thresholds
+
+
+def choice_parts(record: Record | None) -> tuple[Part, ...]:
+    """The candidate terms, their out-of-fold losses, and the terms that were chosen."""
+    choice = term_choice_of(record)
+    if record is None or choice is None:
+        return ()
+    taken = "" if choice.family is None else _family_words(record, choice.family)
+    who = "The linear part of the policy" if record.study.hidden else "The policy"
+    said = (
+        f"{who} could use {len(choice.losses)} sets of terms, and took {taken}. A richer set is "
+        "taken if its loss is less by more than a standard error over folds. The loss is the "
+        "squared error of predicted scores with each fold of training rows left out in turn, and "
+        "follows from the clients' sums."
+    )
+    if choice.family is None:
+        said = (
+            "No client reported sums by fold, so no sets of terms could be compared: the policy is "
+            "linear in the features as they are."
+        )
+    elif len(choice.losses) == 1:
+        said = (
+            f"The study set the policy's terms, {taken}; only how much their weights are shrunk "
+            "was chosen, by the loss out of fold."
+        )
+    # And what the study screened for before terms were agreed.
+    basis = _found_in_all(record)
+    screened = (_screened_pairs(record, basis), _screened_thresholds(record, basis))
+    compared = choice.family is not None and len(choice.losses) > 1
+    table = (_table(record, choice),) if compared else ()
+    return (Heading("How the terms were chosen"), *texts(said, *screened), *table)
+
+
+def _found_in_all(record: Record | None) -> Basis | None:
+    """The basis with the terms that the policy may use: those found with all training rows."""
+    basis = record.study.basis if record else None
+    return None if basis is None else basis.of_screening(-1)
+
+
+def _used_rows(record: Record) -> str:
+    """Which rows had a say in what was found."""
+    if len(record.study.left_out) > 1:
+        return (
+            "Clients also looked without each fold. The policy by which a fold is valued uses only "
+            "what was found without it."
+        )
+    return "Only training rows were used for this, not the rows that policies are valued on."
+
+
+def _screened_thresholds(record: Record, basis: Basis | None) -> str:
+    """Where outcomes were found to change sharply; there, a few bends may not be enough."""
+    if basis is None or basis.found_thresholds is None:
+        return ""
+    looked = "Clients looked for values where outcomes change more sharply than bends can describe"
+    if not basis.found_thresholds:
+        return f"{looked}; none was found."
+    # One number above its threshold, or two that both are.
+    named = [
+        "both " * (len(one) > 1) + " and ".join(f"{name} > {cut:g}" for name, cut in one)
+        for one in basis.found_thresholds[:_MOST_TERMS]
+    ]
+    more = len(basis.found_thresholds) - len(named)
+    found = "; ".join([*named, *([f"{count(more)} more"] if more else [])])
+    first = ", the strongest first: " if len(named) > 1 else " "
+    return f"{looked}, and found{first}{found}. Policies may jump there. {_used_rows(record)}"
+
+
+def _screened_pairs(record: Record, basis: Basis | None) -> str:
+    """How many pairs of features were screened, and which pairs became products."""
+    if basis is None or basis.found_pairs is None:
+        return ""
+    looked = f"Of {count(math.comb(record.study.n_features, 2))} pairs of features"
+    if not basis.found_pairs:
+        return f"{looked}, no pair was found to act together, so no product was added."
+    named = [f"{first} × {second}" for first, second in basis.found_pairs]
+    were, order = ("was", "") if len(named) == 1 else ("were", ", the strongest first")
+    return (
+        f"{looked}, {count(len(named))} {were} found to predict outcomes better together than "
+        f"apart{order}: {listed(named, most=_MOST_TERMS)}. Products of these could be used. "
+        f"{_used_rows(record)}"
+    )
+
+
+def _table(record: Record, choice: TermChoice) -> Table:
+    terms = record.study.terms
+    sizes = {family: len(terms.usable(n)) for family, n in terms.sizes.items()} if terms else {}
+    losses = list(choice.losses.values())
+    beyond_first = told_apart([loss - losses[0] for loss in losses])
+    return Table(
+        caption="Loss out of fold, less that of the first line: less is better",
+        headers=("Terms", "How many", "Loss", "Taken"),
+        rows=tuple(
+            (
+                _family_words(record, family),
+                count(sizes[family]),
+                text,
+                "taken" if family == choice.family else "",
+            )
+            for family, text in zip(choice.losses, beyond_first, strict=True)
+        ),
+        text_columns=(3,),
+        long_names=True,
+    )
+
+
+def _family_words(record: Record, family: str) -> str:
+    """The terms in which a policy of this family is linear, in words."""
+    if family == "linear":
+        return "features as they are"
+    basis = _found_in_all(record)
+    jumps = ["jumps at thresholds"] if basis and basis.found_thresholds else []
+    if family == "thresholds":
+        return listed(["features as they are", *jumps])
+    products = family != "hinges" and basis is not None and bool(basis.multiplied)
+    further = ["products of two"] * products
+    further += ["soft steps"] * (family in ("steps", "waves")) + ["waves"] * (family == "waves")
+    return listed(["features that bend at their knots", *further, *jumps])
+
+
+def choice_as_json(record: Record | None) -> dict[str, Any]:
+    """The chosen family and the losses of all families, if there was a choice."""
+    choice = term_choice_of(record)
+    if choice is None:
+        return {}
+    basis = _found_in_all(record)
+    told: dict[str, Any] = {"taken": choice.family or "linear", "losses": dict(choice.losses)}
+    if basis and basis.found_pairs is not None:
+        told["found_pairs"] = [list(pair) for pair in basis.found_pairs]
+    if basis and basis.found_thresholds is not None:
+        told["found_thresholds"] = [[list(cut) for cut in one] for one in basis.found_thresholds]
+    return {"terms": told}
+
+
+def term_choice_of(record: Record | None) -> TermChoice | None:
+    """The choice of terms; None if the policy's terms were not chosen from a basis."""
+    if record is None or record.study.basis is None or not record.study.policy.starts_exactly:
+        return None
+    return record.statistics.choice

@@ -1,22 +1,26 @@
-"""Converts a matplotlib figure to inline SVG, with the page's colours and fonts and unique ids."""
+"""Figures as inline SVG in the page's colours and fonts, with short ticks that fit."""
 
 import io
+import math
 import re
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import is_color_like, to_hex, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedopl.report.figures.colours import CSS_OF, INK, LINE, PAGE, PAPER, QUIET
 from fedopl.report.words.numbers import printable
@@ -167,7 +171,9 @@ def _letter_width(letter: str) -> float:
 
 def _inline(content: bytes, name: str) -> str:
     root = ElementTree.fromstring(content)  # noqa: S314  what matplotlib wrote a moment ago
-    used = _references(root)
+    # In styles, what looks like a reference to an id is a colour.
+    texts = [value for e in root.iter() for key, value in e.attrib.items() if key != "style"]
+    used = {found for text in texts for found in _REFERENCE.findall(text)}
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         element.attrib = {
@@ -186,13 +192,79 @@ def _inline(content: bytes, name: str) -> str:
     return re.sub(r"\s*\n\s*", " ", ElementTree.tostring(root, encoding="unicode"))
 
 
-def _references(root: ElementTree.Element) -> set[str]:
-    # In styles, what looks like a reference to an id is a colour.
-    texts = [value for e in root.iter() for key, value in e.attrib.items() if key != "style"]
-    return {found for text in texts for found in _REFERENCE.findall(text)}
-
-
 def _rewritten(value: str, name: str) -> str:
     if value.startswith(("#", "url(#")):
         return _REFERENCE.sub(rf"#{name}-\1", value)
     return _FONT.sub("", _COLOUR.sub(lambda found: CSS_OF[found.group()], value))
+
+
+_UNITS = ((1e9, "bn"), (1e6, "M"), (1e4, "k"))
+_SMALL = 1e-3
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_APART = 0.05  # inches between two labels, at least
+
+
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """The texts of these ticks: thousands as k, millions as M, and a true minus sign."""
+    largest = max((abs(value) for value in values), default=0.0)
+    scale, unit = 1.0, ""
+    for least, name in _UNITS:
+        if largest >= least:
+            scale, unit = (1e3 if name == "k" else least), name
+            break
+    if 0 < largest < _SMALL:
+        power = math.floor(math.log10(largest))
+        scale, unit = 10.0**power, f"·10{str(power).translate(_SUPERSCRIPT)}"
+    scaled = [value / scale for value in values]
+    decimals = next(d for d in range(8) if d == 7 or all(_fits(value, d) for value in scaled))
+    texts = [f"{value:,.{decimals}f}{unit}".replace("-", "−") for value in scaled]
+    return ["0" if abs(value) < 1e-9 else text for value, text in zip(scaled, texts, strict=True)]
+
+
+def _fits(value: float, decimals: int) -> bool:
+    return math.isclose(value, round(value, decimals), rel_tol=1e-6, abs_tol=1e-9)
+
+
+def ticks_that_fit(
+    limits: tuple[float, float], width: float, most: int, room: float
+) -> dict[float, str]:
+    """Round numbers between the limits, at most `most`, whose labels do not overlap.
+
+    `width` is that of the axis in inches, and `room` how far a label may reach beyond its ends.
+    """
+    low, high = limits
+    best: dict[float, str] = {}
+    for number in range(most, 0, -1):
+        locator = MaxNLocator(number, min_n_ticks=min(2, number))
+        places = [float(v) for v in locator.tick_values(low, high) if low <= v <= high]
+        texts = dict(zip(places, tick_texts(places), strict=True))
+        spans = []
+        for place in places:
+            middle, half = width * (place - low) / (high - low), _half_width(texts[place])
+            if middle - half >= -room and middle + half <= width + room:
+                spans.append((place, middle - half, middle + half))
+        apart = all(a[2] + _APART <= b[1] for a, b in pairwise(spans))
+        found = {place: texts[place] for place, _, _ in spans}
+        if apart and len(found) >= min(2, number):
+            return found
+        best = best or dict(list(found.items())[:1])
+    return best
+
+
+def have_room(texts: Sequence[str], apart: float) -> bool:
+    """Whether labels fit beside each other if their ticks lie this many inches apart."""
+    pairs = pairwise(map(_half_width, texts))
+    return all(first + second + _APART <= apart for first, second in pairs)
+
+
+def _half_width(text: str) -> float:
+    # Without the margin that labels beside an axis have.
+    return (label_room([text]) - label_room([""])) / 2
+
+
+def set_short_ticks(axis: Axis, most: int, *, whole: bool = False) -> None:
+    """Set at most `most` ticks with short texts, if labels are stacked or fit side by side."""
+    axis.set_major_locator(MaxNLocator(most, integer=whole))
+    formatter = FuncFormatter(lambda value, _: tick_texts([value])[0])
+    formatter.format_ticks = tick_texts  # type: ignore[method-assign]  # all in one unit
+    axis.set_major_formatter(formatter)

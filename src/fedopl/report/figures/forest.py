@@ -1,4 +1,4 @@
-"""Forest plots: a point and its interval for each row, in one panel or several side by side."""
+"""Points and their intervals: one for each row in panels side by side, or some for each client."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedopl.report.figures.colours import BETTER, INK, LINE, PAGE, QUIET, UNCLEAR, WORSE
+from fedopl.report.figures.colours import (
+    BETTER,
+    INK,
+    LINE,
+    PAGE,
+    QUIET,
+    SOURCE_COLOURS,
+    UNCLEAR,
+    WORSE,
+)
 from fedopl.report.figures.drawing import (
     LONGEST_LABEL,
     WIDTH,
@@ -16,8 +25,10 @@ from fedopl.report.figures.drawing import (
     axes_at,
     in_lines,
     label_room,
+    set_short_ticks,
+    short,
+    ticks_that_fit,
 )
-from fedopl.report.figures.ticks import ticks_that_fit
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 from fedopl.report.words.policy_labels import verdict
@@ -61,9 +72,15 @@ def forest(
     def draw(figure: Figure) -> None:
         for position, panel in enumerate(panels):
             axes = axes_at(figure, left + position * (width + _GAP), _FOOT, width, body)
-            _style(axes, len(labels), (low, high))
+            axes.set_xlim(low, high)
+            axes.set_ylim(len(labels) - 0.5, -0.5)
+            axes.spines["left"].set_visible(False)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(axis="y", color=LINE, linewidth=0.6)
+            axes.set_axisbelow(True)
             n_ticks, room = (5, _EDGE) if len(panels) == 1 else (2, _GAP / 2)
-            axes.set_xticks(**_ticks((low, high), width, n_ticks, room))
+            ticks = ticks_that_fit((low, high), width, n_ticks, room)
+            axes.set_xticks(list(ticks), list(ticks.values()))
             axes.set_title(in_lines(panel.title, int(width / 0.08)), color=QUIET, pad=7)
             axes.set_yticks(range(len(labels)), labels)
             if position:
@@ -76,20 +93,6 @@ def forest(
         figure.text(1 - _EDGE / WIDTH, 0.09 / (head + body + _FOOT), axis, ha="right", color=QUIET)
 
     return Drawing(name=name, height=head + body + _FOOT, draw=draw)
-
-
-def _ticks(limits: tuple[float, float], width: float, most: int, room: float) -> dict[str, Any]:
-    found = ticks_that_fit(limits, width, most, room)
-    return {"ticks": list(found), "labels": list(found.values())}
-
-
-def _style(axes: Axes, n_rows: int, limits: tuple[float, float]) -> None:
-    axes.set_xlim(*limits)
-    axes.set_ylim(n_rows - 0.5, -0.5)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", color=LINE, linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
 def _point(axes: Axes, row: int, span: Span, mark: tuple[str, str]) -> None:
@@ -123,3 +126,72 @@ def _reach(known: list[Span]) -> tuple[float, float]:
     furthest = _FURTHEST * float(np.median([(span.high - span.low) / 2 for span in known]))
     low = max(min(s.low for s in known), min(s.value for s in known) - furthest)
     return low, min(max(s.high for s in known), max(s.value for s in known) + furthest)
+
+
+# In inches: the height of a dot's row, the room between clients and for the title.
+_DOT, _BETWEEN, _TITLE = 0.17, 0.16, 0.26
+_MOST_LETTERS = 20
+_LEAST = 0.1  # differences below this do not fill the figure
+_AXIS = "E[√KL] from the mixture; 0 is no difference"
+# Shapes differ as well, for readers who cannot distinguish the colours.
+_SOURCE_MARKS = tuple(zip(SOURCE_COLOURS, "osD", strict=True))
+SOURCE_KEYS = (
+    Key(colour="source-1", text="covariates: whom a client sees", mark="●"),
+    Key(colour="source-2", text="propensities: how it decided", mark="■"),
+    Key(colour="source-3", text="outcomes: what comes of it", mark="◆"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dots:
+    """One client: a span for each source, None if not reported, and a note at the end."""
+
+    label: str
+    spans: list[Span | None]
+    note: str
+
+
+def shift_dots(name: str, items: list[Dots], places: list[int]) -> Drawing:
+    """Every client's sources below each other; `places` selects the marks."""
+    labels = [short(item.label, _MOST_LETTERS) for item in items]
+    notes = [item.note for item in items]
+    left, right = label_room(labels), label_room(notes) if any(notes) else 0.15
+    head = _TITLE if any(notes) else 0.06
+    width, group = WIDTH - left - right, _DOT * len(places) + _BETWEEN
+    body = group * len(items)
+    furthest = max([span.high for item in items for span in item.spans if span] + [_LEAST])
+
+    def draw(figure: Figure) -> None:
+        axes = axes_at(figure, left, _FOOT, width, body)
+        axes.set_xlim(-0.02 * furthest, 1.04 * furthest)
+        axes.set_ylim(body, 0)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.axvline(0, color=QUIET, linewidth=1)
+        set_short_ticks(axes.xaxis, 5)
+        beside = axes.get_yaxis_transform()  # across in widths of the axes, down in inches
+        for place, item in enumerate(items):
+            top = group * place
+            if place:
+                axes.plot([0, 1], [top, top], color=LINE, lw=0.6, transform=beside)
+            at: dict[str, Any] = {"va": "center", "color": INK, "transform": beside}
+            axes.text(-0.08 / width, top + group / 2, labels[place], ha="right", **at)
+            axes.text(1 + 0.08 / width, top + group / 2, item.note, **at)
+            for row, (span, mark) in enumerate(zip(item.spans, places, strict=True)):
+                _dot(axes, top + _BETWEEN / 2 + _DOT * (row + 0.5), span, _SOURCE_MARKS[mark])
+        if any(notes):
+            axes.text(1 + 0.08 / width, -0.08, "largest", color=QUIET, transform=beside)
+        figure.text(1 - 0.12 / WIDTH, 0.09 / (head + body + _FOOT), _AXIS, ha="right", color=QUIET)
+
+    return Drawing(name=name, height=head + body + _FOOT, draw=draw)
+
+
+def _dot(axes: Axes, down: float, span: Span | None, mark: tuple[str, str]) -> None:
+    colour, shape = mark
+    if span is None:
+        axes.plot(0, down, "x", color=colour, markersize=4.5, clip_on=False)
+        beside = axes.get_yaxis_transform()
+        axes.text(0.05, down, "not reported", va="center", size=8.5, color=QUIET, transform=beside)
+        return
+    axes.plot([span.low, span.high], [down, down], color=colour, linewidth=2)
+    axes.plot(span.value, down, shape, color=colour, markersize=5.5, clip_on=False)

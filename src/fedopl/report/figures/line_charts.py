@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedopl.report.figures.colours import ACCENT, ACTIONS, INK, LINE, QUIET
-from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
-from fedopl.report.figures.ticks import set_short_ticks
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, set_short_ticks
 from fedopl.report.parts import Key
 from fedopl.report.words.numbers import Span
 
@@ -28,6 +27,11 @@ class Along:
     in_base: Span
     regret: float
     shift: float | None  # None where not reported
+
+    @property
+    def total(self) -> float:
+        """The whole bound."""
+        return self.regret + (self.shift or 0.0)
 
 
 def path_keys(target: str, *, shift: bool) -> tuple[Key, ...]:
@@ -56,13 +60,14 @@ def path_chart(name: str, points: list[Along], constant: float, rows: str) -> Dr
             axes.set_title(title, color=QUIET, pad=7)
             axes.set_xlim(-0.05, 1.05)
             axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-            _mark_heights(axes)
+            mark_heights(axes)
         figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, _AXIS, ha="right", color=QUIET)
 
     return Drawing(name=name, height=_HEIGHT, draw=draw)
 
 
-def _mark_heights(axes: Axes) -> None:
+def mark_heights(axes: Axes) -> None:
+    """Mark heights by short numbers and grid lines."""
     set_short_ticks(axes.yaxis, 4)
     axes.tick_params(axis="y", labelcolor=QUIET)
     axes.grid(axis="y", color=LINE, linewidth=0.6)
@@ -85,7 +90,7 @@ def _series(
 def _bounds(axes: Axes, points: list[Along]) -> None:
     across = [point.alpha for point in points]
     regret = [point.regret for point in points]
-    total = [point.regret + (point.shift or 0.0) for point in points]
+    total = [point.total for point in points]
     axes.fill_between(across, 0, regret, color=ACTIONS[0], linewidth=0)
     axes.fill_between(across, regret, total, color=ACTIONS[1], linewidth=0)
     axes.plot(across, regret, "--", color=QUIET, linewidth=1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,7 +33,9 @@ def stacked(name: str, bars: list[Shares]) -> Drawing:
     """Stacked bars that add up to one, with numbers where there is room for them."""
     left = label_room([short(bar.label) for bar in bars])
     right = 0.05 + label_room([bar.note for bar in bars])
-    places = _places(bars)
+    # How far down each bar is, in inches, with more room above a heading.
+    steps = (0.6 if bar.heading else 0.27 for bar in bars)
+    _, *places = accumulate(steps, initial=-0.08)
     height = places[-1] + 0.3
     width = WIDTH - left - right
 
@@ -50,15 +53,6 @@ def stacked(name: str, bars: list[Shares]) -> Drawing:
             axes.text(1 + 0.07 / width, place, bar.note, va="center", color=QUIET)
 
     return Drawing(name=name, height=height, draw=draw)
-
-
-def _places(bars: list[Shares]) -> list[float]:
-    """How far down each bar is, in inches, with more room above a heading."""
-    places, down = [], -0.08
-    for bar in bars:
-        down += 0.6 if bar.heading else 0.27
-        places.append(down)
-    return places
 
 
 def _stack(axes: Axes, bar: Shares, place: float) -> None:

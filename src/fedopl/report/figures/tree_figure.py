@@ -128,13 +128,7 @@ def _draw_box(axes: Axes, box: _Box, left: float, middle: float, width: float) -
         )
     )
     axes.text(
-        left + width / 2,
-        middle,
-        box.text,
-        ha="center",
-        va="center",
-        color=INK,
-        linespacing=1.15,
+        left + width / 2, middle, box.text, ha="center", va="center", color=INK, linespacing=1.15
     )
 
 

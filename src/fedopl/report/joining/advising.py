@@ -1,14 +1,129 @@
-"""The advice: which policy is best for each client, as measured, and what regret bounds add."""
+"""What a record says about joining: the facts, the advice, and what regret bounds add to it."""
 
-from fedopl.analysis.advice import Advice
-from fedopl.analysis.attribution import SOURCES, ClientShift, Source
-from fedopl.analysis.modelled_gains import global_bound
-from fedopl.analysis.three_ways import LEVEL, ThreeWays, Way
-from fedopl.report.joining.context import JoiningFacts
-from fedopl.report.parts import Part, Points, Table, Text, folded_if_long
-from fedopl.report.words.numbers import Span, decimal, listed, percent, plain, plural
-from fedopl.report.words.policy_labels import OutcomeWords, opened
-from fedopl.report.words.region_words import own_in_regions
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fedopl.analysis.advice import LEVEL, Advice, ThreeWays, Way, advise, three_ways
+from fedopl.analysis.attribution import SOURCES, ClientShift, Source, shifts_of
+from fedopl.analysis.modelled_gains import Modelled, global_bound, modelled
+from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
+from fedopl.report.parts import Part, Points, Table, Text, folded_if_long, texts
+from fedopl.report.words.numbers import Span, count, decimal, listed, percent, plain, plural
+from fedopl.report.words.policy_labels import (
+    OWN_OF_MEMBERS,
+    OutcomeWords,
+    has_network,
+    of_regions,
+    one_client_alone,
+    only_together,
+    opened,
+    valued_clients,
+)
+from fedopl.results.model_doubts import clients_in_doubt
+from fedopl.results.record import Record
+from fedopl.results.value_tables import MOST_VALUED_ALONE
+from fedopl.study.private.added_up import adds_under_masks
+from fedopl.theory.checks import positive
+
+# Every two clients' contexts are compared; beyond this many clients that takes minutes.
+MOST_APART = 100
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoiningFacts:
+    """The facts behind all texts, tables and figures about joining."""
+
+    record: Record
+    constant: float  # that the bounds take
+    clients: tuple[str, ...]  # whom it is about
+    advice: dict[str, Advice]
+    modelled: dict[str, Modelled]
+    shifts: dict[str, ClientShift]
+    ways: dict[str, ThreeWays]  # none where clients have no personal policies
+
+    def of_clients(self, found: Mapping[str, Found]) -> list[tuple[str, Found]]:
+        """What was found of the clients that it is about, by name."""
+        return [(name, one) for name, one in found.items() if name in self.clients]
+
+    def valued(self, units: str) -> str:
+        """The word for the rows or groups that are valued."""
+        return self.record.study.evaluation.valued(units)
+
+
+def joining_facts(record: Record, constant: float = 1.0, client: str | None = None) -> JoiningFacts:
+    """The facts about all clients, or about `client` alone."""
+    positive(constant, "constant")
+    everybody = sorted(record.mixture)
+    if client is not None and client not in everybody:
+        raise OptionError(f"client: '{client}' is not one of {quoted(everybody)}")
+    # With too many clients, without the sources, which bounds do not need.
+    names = sorted(record.statistics.sums)
+    shifts = {name: ClientShift(client=name, parts={}, joint=None) for name in names}
+    if len(names) <= MOST_APART:
+        shifts = shifts_of(record)
+    known = modelled(record, shifts, constant)
+    information = {name: found.information for name, found in known.items()}
+    advice = advise(
+        record.gains,
+        information,
+        valued=record.study.evaluation.valued("rows"),
+        in_doubt=clients_in_doubt(record),
+    )
+    return JoiningFacts(
+        record=record,
+        constant=constant,
+        clients=tuple(everybody) if client is None else (client,),
+        advice={one.client: one for one in advice},
+        modelled=known,
+        shifts=shifts,
+        ways=three_ways(record, clients_in_doubt(record)),
+    )
+
+
+def nothing_to_say(record: Record) -> str | None:
+    """A sentence on why nothing is known about joining; None if something is known."""
+    if len(record.mixture) < 2:
+        return one_client_alone(record)
+    if adds_under_masks(record.study):
+        differ = "" if valued_clients(record) else ", or how clients differ"
+        return (
+            "Answers of clients were added up under masks, so it is not known what a client "
+            f"would learn alone{differ}: nothing is claimed about joining."
+        )
+    if record.membership and not record.values.rows:
+        return (
+            "Clients joined or left after the run, and not all present clients valued the policy "
+            "as it is now: nothing is claimed about joining. The report of the run before says "
+            "what it was worth then."
+        )
+    if only_together(record):
+        return (
+            f"Of more than {count(MOST_VALUED_ALONE)} clients, a run keeps what they say "
+            "together, so nothing is claimed about joining."
+        )
+    if not valued_clients(record):
+        rows = record.study.evaluation.valued("rows")
+        return f"There are no values of {rows}, so nothing is claimed about joining."
+    if record.study.privacy:
+        return (
+            "With differential privacy, a client's own policy is what its first sums give, with "
+            "noise. What it would learn alone without noise is not known, so nothing is claimed "
+            "about joining."
+        )
+    if has_network(record):
+        return (
+            "The learned policy has a network, and what a client would learn alone is linear: "
+            "their difference is not what joining brings. A study with a linear policy measures "
+            "that."
+        )
+    if record.in_doubt:
+        return f"{opened(record.in_doubt)}, so nothing is claimed about joining."
+    return None
+
 
 # The number of clients above which the table is folded, and above which only clear advice is put in
 # words.
@@ -34,33 +149,27 @@ _HOW_TO_KNOW_MORE = (
 def advice_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     """The overall answer first; then each client's advice in words and in numbers."""
     advice = [facts.advice[name] for name in facts.clients if name in facts.advice]
+    rows = facts.valued("rows")
+    silent = listed([name for name in facts.clients if name not in facts.advice])
+    no_values = f"{silent} reported no values of {rows}, so there is no advice." if silent else ""
     if not advice:
-        return (Text(_no_values(facts, list(facts.clients))),)
-    silent = [name for name in facts.clients if name not in facts.advice]
+        return texts(no_values)
+    measured = (
+        f"This was measured: each client's {rows} say what the shared policy is worth there, and "
+        "what the policy of its own rows alone is worth, decision by decision. "
+        f"{of_regions(facts.record, OWN_OF_MEMBERS)}"
+    )
     clear = [one for one in advice if one.decision != "undecided"]
     worded = advice if len(advice) <= MOST_WORDED else clear[:MOST_WORDED]
-    points = tuple(_in_words(facts, one) for one in worded)
+    points = Points(tuple(_in_words(facts, one) for one in worded))
     return (
-        Text(f"{advice_in_short(advice)} {_measured(facts)}"),
-        *((Points(points),) if points else ()),
-        *((Text(_no_values(facts, silent)),) if silent else ()),
-        *((Text(_MODELLED),) if facts.modelled else ()),
+        Text(f"{advice_in_short(advice)} {measured}".rstrip()),
+        *((points,) if worded else ()),
+        *texts(no_values, _MODELLED if facts.modelled else ""),
         folded(_table(facts, advice)),
         Text(_about_bounds(facts), quiet=True),
         *((Text(_HOW_TO_KNOW_MORE, quiet=True),) if not facts.record.diagnosis else ()),
     )
-
-
-def _measured(facts: JoiningFacts) -> str:
-    measured = (
-        f"This was measured: each client's {facts.valued('rows')} say what the shared policy is "
-        "worth there, and what the policy of its own rows alone is worth, decision by decision."
-    )
-    return f"{measured} {own_in_regions(facts.record)}".rstrip()
-
-
-def _no_values(facts: JoiningFacts, names: list[str]) -> str:
-    return f"{listed(names)} reported no values of {facts.valued('rows')}, so there is no advice."
 
 
 def advice_in_short(advice: list[Advice]) -> str:
@@ -86,19 +195,16 @@ def _in_words(facts: JoiningFacts, one: Advice) -> str:
     reason = one.reason.replace("(-", "(−").replace(" -", " −")
     said = f"{one.client}: {_decision(one)}. {reason}"
     shift = facts.shifts.get(one.client)
-    return f"{said} {_by_source(shift)}".rstrip() if shift else said
+    if shift is None or len(shift.parts) < len(SOURCES):
+        return said.rstrip()
+    if shift.largest is None:
+        return f"{said} It does not differ from the others by more than chance."
+    most = f"{IN_WORDS[shift.largest]} ({shift.largest})"
+    return f"{said} It differs from the others most in {most}."
 
 
 def _decision(one: Advice) -> str:
     return f"{one.decision}: 1 group" if one.gain.n_groups == 1 else one.decision
-
-
-def _by_source(shift: ClientShift) -> str:
-    if len(shift.parts) < len(SOURCES):
-        return ""
-    if shift.largest is None:
-        return "It does not differ from the others by more than chance."
-    return f"It differs from the others most in {IN_WORDS[shift.largest]} ({shift.largest})."
 
 
 def _table(facts: JoiningFacts, advice: list[Advice]) -> Table:
@@ -141,39 +247,33 @@ def _about_bounds(facts: JoiningFacts) -> str:
             "Regret bounds grow with the complexity of the class of policies, which is not "
             f"known for networks: the advice rests on {facts.valued('rows')} alone."
         )
-    proven = bound.total
     measured = max(abs(one.gain.value) for one in facts.advice.values())
-    useless = "bounds that large decide nothing, and " if proven > measured else ""
+    useless = "bounds that large decide nothing, and " if bound.total > measured else ""
     unit = OutcomeWords.of(facts.record.study).name
     large = (
         "With the constants of the proofs, the bound on the shared policy's regret is "
-        f"{decimal(proven)} {unit} per decision, while the largest difference measured above is "
-        f"{decimal(measured)}: "
-        f"{useless}the advice rests on {facts.valued('rows')} alone."
+        f"{decimal(bound.total)} {unit} per decision, while the largest difference measured above "
+        f"is {decimal(measured)}: {useless}the advice rests on {facts.valued('rows')} alone."
     )
     if not facts.modelled:
         return f"The regret bounds say nothing here. {large}"
+    kinds = {known.shift_by for known in facts.modelled.values()}
+    shift = "measured discrepancy, or else total variation times largest score"
+    if kinds == {"discrepancy"}:
+        shift = "measured discrepancy"
+    elif kinds == {"total variation"}:
+        shift = "total variation times the largest score that was declared"
     return (
         f"The theorems leave a constant open. Here it is {plain(facts.constant)}: the numbers show "
         "how the parts compare, not how large regret may be. “Pays above” is the constant above "
-        f"which joining pays by the bounds. {_which_shift(facts)} {large}"
+        f"which joining pays by the bounds. The shift is the {shift}. {large}"
     )
-
-
-def _which_shift(facts: JoiningFacts) -> str:
-    kinds = {known.shift_by for known in facts.modelled.values()}
-    if kinds == {"discrepancy"}:
-        return "The shift is the measured discrepancy."
-    if kinds == {"total variation"}:
-        return "The shift is the total variation times the largest score that was declared."
-    return "The shift is the measured discrepancy, or else total variation times largest score."
 
 
 def folded(table: Table) -> Part:
     """The table; folded away if it is long."""
-    return folded_if_long(
-        table, _MOST_SHOWN, f"{table.caption}: {plural(len(table.rows), 'client')}"
-    )
+    summary = f"{table.caption}: {plural(len(table.rows), 'client')}"
+    return folded_if_long(table, _MOST_SHOWN, summary)
 
 
 _IN_WORDS: dict[Way, str] = {
@@ -199,32 +299,28 @@ def personal_parts(facts: JoiningFacts) -> tuple[Part, ...]:
 
 def ways_in_short(found: list[ThreeWays]) -> str:
     """For which clients which policy is surely best, and for which clients rows cannot tell."""
-    sentences = []
-    for way, words in _IN_WORDS.items():
-        names = [one.client for one in found if one.decision == way]
-        if names:
-            sentences.append(f"For {listed(names)}, {words} is best.")
-    joins = [one.client for one in found if one.decision == "undecided" and one.surely_joins]
+    undecided = [one for one in found if one.decision == "undecided"]
+    joins = [one.client for one in undecided if one.surely_joins]
+    others = [one.client for one in undecided if not one.surely_joins]
+    if len(others) == len(found):
+        return "For no client can the rows decide which of three policies is best."
+    best = {
+        words: [one.client for one in found if one.decision == way]
+        for way, words in _IN_WORDS.items()
+    }
+    said = [f"For {listed(names)}, {words} is best." for words, names in best.items() if names]
     if joins:
-        sentences.append(
+        said.append(
             f"For {listed(joins)}, learning alone is surely not best; the rows "
             "cannot decide between the shared policy and the personal one."
         )
-    told = {one.client for one in found if one.decision != "undecided"} | set(joins)
-    if not told:
-        return "For no client can the rows decide which of three policies is best."
-    if open_ones := [one.client for one in found if one.client not in told]:
-        sentences.append(f"The rows cannot decide for {listed(open_ones)}.")
-    return " ".join(sentences)
+    return " ".join([*said, *([f"The rows cannot decide for {listed(others)}."] if others else [])])
 
 
 def how_sure(one: ThreeWays) -> str:
     """The best policy, and which others are not ruled out."""
-    if one.in_doubt:
-        return "in doubt"
-    if not one.as_good:
-        return f"{one.best}, surely"
-    return f"{one.best}; or {' or '.join(one.as_good)}"
+    sure = f"{one.best}; or {' or '.join(one.as_good)}" if one.as_good else f"{one.best}, surely"
+    return "in doubt" if one.in_doubt else sure
 
 
 def _ways_table(facts: JoiningFacts, found: list[ThreeWays]) -> Table:
@@ -239,11 +335,15 @@ def _ways_table(facts: JoiningFacts, found: list[ThreeWays]) -> Table:
             "Personal over alone",
             "Shared over alone",
         ),
-        rows=tuple((one.client, how_sure(one), *_gains(one)) for one in found),
+        rows=tuple(
+            (
+                one.client,
+                how_sure(one),
+                Span.of(one.personal_over_shared, LEVEL).in_lines,
+                Span.of(one.personal_over_alone, LEVEL).in_lines,
+                Span.of(one.shared_over_alone, LEVEL).in_lines,
+            )
+            for one in found
+        ),
         text_columns=(1,),
     )
-
-
-def _gains(one: ThreeWays) -> list[str]:
-    found = (one.personal_over_shared, one.personal_over_alone, one.shared_over_alone)
-    return [Span.of(gain, LEVEL).in_lines for gain in found]

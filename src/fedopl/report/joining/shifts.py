@@ -2,12 +2,10 @@
 
 import math
 
-from fedopl.analysis.attribution import SOURCES, ClientShift, Source
-from fedopl.analysis.context_shifts import why_unknown
+from fedopl.analysis.attribution import SOURCES, ClientShift, Source, SourceShift, why_unknown
 from fedopl.analysis.modelled_gains import largest_score
-from fedopl.report.figures.shift_figure import SOURCE_KEYS, Dots, shift_dots
-from fedopl.report.joining.advising import IN_WORDS, folded
-from fedopl.report.joining.context import MOST_APART, JoiningFacts
+from fedopl.report.figures.forest import SOURCE_KEYS, Dots, shift_dots
+from fedopl.report.joining.advising import IN_WORDS, MOST_APART, JoiningFacts, folded
 from fedopl.report.parts import Heading, Part, Picture, Table, Text
 from fedopl.report.words.numbers import Span, decimal, plural
 from fedopl.report.words.policy_labels import OutcomeWords
@@ -30,12 +28,13 @@ def shift_parts(facts: JoiningFacts) -> tuple[Part, ...]:
     head, apart = Heading("Where clients differ"), distances(facts)
     if not known and not apart:
         return (head, Text(_why_not(facts), quiet=True)) if shifts else ()
-    parts: tuple[Part, ...] = ()
-    if known:
-        sources = _asked_about(facts, known)
-        text = Text(f"{_WHAT} {_why_not(facts)}")
-        parts = (text, _drawn(known, sources), _table(known, sources))
-    return (head, *parts, *apart)
+    if not known:
+        return (head, *apart)
+    # All sources; if clients were not asked about models, only the known ones.
+    asked = facts.record.diagnosis is not None
+    sources = [one for one in SOURCES if asked or any(one in shift.parts for shift in known)]
+    text = Text(f"{_WHAT} {_why_not(facts)}")
+    return (head, text, _drawn(known, sources), _table(known, sources), *apart)
 
 
 def _why_not(facts: JoiningFacts) -> str:
@@ -53,13 +52,6 @@ def _why_not(facts: JoiningFacts) -> str:
     return said
 
 
-def _asked_about(facts: JoiningFacts, shifts: list[ClientShift]) -> list[Source]:
-    """All sources; if clients were not asked about models, only the known ones."""
-    if facts.record.diagnosis:
-        return list(SOURCES)
-    return [source for source in SOURCES if any(source in one.parts for one in shifts)]
-
-
 def _largest(shift: ClientShift) -> str:
     if len(shift.parts) < len(SOURCES):
         return "not all reported"
@@ -67,12 +59,15 @@ def _largest(shift: ClientShift) -> str:
 
 
 def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
-    drawn = _furthest(shifts)[:_MOST_DRAWN]
+    drawn = shifts
+    if len(shifts) > _MOST_DRAWN:  # those that differ most first
+        apart = {one.client: -sum(part.value for part in one.parts.values()) for one in shifts}
+        drawn = sorted(shifts, key=lambda one: (apart[one.client], one.client))[:_MOST_DRAWN]
     items = [
         Dots(
             label=one.client,
             note=_largest(one) if len(sources) == len(SOURCES) else "",
-            spans=[_span(one, source) for source in sources],
+            spans=[_span(one.parts.get(source)) for source in sources],
         )
         for one in drawn
     ]
@@ -94,15 +89,7 @@ def _drawn(shifts: list[ClientShift], sources: list[Source]) -> Picture:
     )
 
 
-def _furthest(shifts: list[ClientShift]) -> list[ClientShift]:
-    """The clients in their order; if there are too many, those that differ most first."""
-    if len(shifts) <= _MOST_DRAWN:
-        return shifts
-    return sorted(shifts, key=lambda one: (-sum(p.value for p in one.parts.values()), one.client))
-
-
-def _span(shift: ClientShift, source: Source) -> Span | None:
-    part = shift.parts.get(source)
+def _span(part: SourceShift | None) -> Span | None:
     if part is None:
         return None
     reach = 2 * part.standard_error
@@ -121,7 +108,7 @@ def _most_of(shift: ClientShift) -> str:
 
 def _table(shifts: list[ClientShift], sources: list[Source]) -> Part:
     headers = ["Client", *(source.capitalize() for source in sources)]
-    rows = [[one.client, *(_cell(one, source) for source in sources)] for one in shifts]
+    rows = [[one.client, *(_cell(one.parts.get(source)) for source in sources)] for one in shifts]
     if len(sources) == len(SOURCES):
         headers.append("Largest source")
         rows = [[*row, _largest(one)] for row, one in zip(rows, shifts, strict=True)]
@@ -134,8 +121,7 @@ def _table(shifts: list[ClientShift], sources: list[Source]) -> Part:
     return folded(table)
 
 
-def _cell(shift: ClientShift, source: Source) -> str:
-    part = shift.parts.get(source)
+def _cell(part: SourceShift | None) -> str:
     if part is None:
         return NOT_REPORTED
     return f"{decimal(part.value, 2)} ± {decimal(2 * part.standard_error, 2)}"

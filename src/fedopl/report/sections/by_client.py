@@ -6,25 +6,26 @@ from fedopl.report.figures.forest import GAIN_KEYS, Panel, forest, is_cut
 from fedopl.report.parts import Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, count, plural
 from fedopl.report.words.policy_labels import (
+    OWN_OF_MEMBERS,
     SO_FAR,
     OutcomeWords,
     best_single,
     gain_over,
     has_network,
+    of_regions,
+    one_client_alone,
     only_together,
     opened,
     valued_clients,
     verdict,
 )
-from fedopl.report.words.region_words import one_client_alone, own_in_regions
 from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, LOGGING, MOST_VALUED_ALONE, PERSONAL
 from fedopl.study.private.added_up import adds_under_masks
 
 _MOST_DRAWN = 30  # clients in the figure
-_NUMBERS = {1: "one alternative", 2: "two alternatives", 3: "three alternatives"}
-_NUMBERS[4] = "four alternatives"
+_NUMBERS = ("one alternative", "two alternatives", "three alternatives", "four alternatives")
 _WORDS = {
     "better": "gains",
     "worse": "loses",
@@ -52,17 +53,15 @@ def by_client(record: Record) -> Section:
         )
     parts: tuple[Part, ...] = (Text(nothing),)
     if clients:
-        own = (
-            f"the {'linear ' * has_network(record)}policy the client would learn from its own rows "
-            "alone, over "
-        )
+        kind = "linear policy" if has_network(record) else "policy"
+        own = f"the {kind} the client would learn from its own rows alone, over {SO_FAR},"
+        over = own if _has_own(record) else SO_FAR
         intro = (
-            "A policy that is good for all together need not be good for each. Every "
-            f"client's own {rows} say what the learned policy would gain there over "
-            f"{own * _has_own(record)}{SO_FAR}{',' * _has_own(record)} and over "
+            "A policy that is good for all together need not be good for each. Every client's own "
+            f"{rows} say what the learned policy would gain there over {over} and over "
             f"{best_single(record)}."
         )
-        if _has_own(record) and (of_members := own_in_regions(record)):
+        if _has_own(record) and (of_members := of_regions(record, OWN_OF_MEMBERS)):
             intro += f" {of_members}"
         intro += noise_at_clients(record)
         if _has_personal(record):
@@ -102,7 +101,7 @@ def _drawn(record: Record, clients: list[str]) -> Picture:
     ]
     unit = OutcomeWords.of(record.study).name
     axis = f"gain in {unit} per decision; right of the line is better"
-    caption = f"Gain of the learned policy at each client, over {_NUMBERS[len(panels)]}."
+    caption = f"Gain of the learned policy at each client, over {_NUMBERS[len(panels) - 1]}."
     if len(shown) < len(clients):
         over = "their own policy" if _has_own(record) else SO_FAR
         caption += (
@@ -124,13 +123,11 @@ def _extremes(record: Record, clients: list[str]) -> list[str]:
     """All clients, or those that gain least and most over their local policy or the logged one."""
     if len(clients) <= _MOST_DRAWN:
         return clients
-
-    def gain(client: str) -> float:
-        span = gain_over(record, LOCAL if _has_own(record) else LOGGING, client)
-        return span.value if span else 0.0
-
+    against = LOCAL if _has_own(record) else LOGGING
+    spans = {client: gain_over(record, against, client) for client in clients}
+    gains = {client: span.value if span else 0.0 for client, span in spans.items()}
     # Names break ties, so that the same record gives the same page.
-    ranked = sorted(clients, key=lambda client: (-gain(client), client))
+    ranked = sorted(clients, key=lambda client: (-gains[client], client))
     return [*ranked[: _MOST_DRAWN // 2], *ranked[-_MOST_DRAWN // 2 :]]
 
 
@@ -162,12 +159,12 @@ def _table(record: Record, clients: list[str]) -> Table:
 
 
 def _tally(record: Record, clients: list[str]) -> str:
+    if len(clients) == 1:
+        return one_client_alone(record)
     doubts = clients_in_doubt(record)
     against, compared = (LOCAL, "its own policy") if _has_own(record) else (LOGGING, SO_FAR)
     found = [_word(gain_over(record, against, one)) for one in clients if one not in doubts]
     gains, loses = found.count("gains"), found.count("loses")
-    if len(clients) == 1:
-        return one_client_alone(record)
     if not gains and not loses:
         return f"Compared with {compared}, no client clearly gains, and none clearly loses."
     rest = len(clients) - gains - loses

@@ -16,7 +16,7 @@ from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Sec
 from fedopl.report.sections.feature_weights import WEIGHTS_TITLE, network_parts, weight_parts
 from fedopl.report.sections.tree_leaves import tree_parts
 from fedopl.report.words.numbers import count, listed, whole_percent
-from fedopl.report.words.permission_words import arm_sentences, permission_sentences
+from fedopl.report.words.policy_labels import arm_sentences, permission_sentences
 from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 
@@ -25,18 +25,19 @@ _MOST_DRAWN = 6  # features, and actions in words
 
 def decisions(record: Record) -> Section:
     """The section: the policy itself, and its decisions."""
-    splits = (Heading("How decisions split"), *_splits(record))
-    parts = (*policy_parts(record), *_permissions(record), *splits)
-    return Section(name="policy", title="The policy itself", parts=parts)
-
-
-def _permissions(record: Record) -> tuple[Part, ...]:
-    """Who may get which action, if not everybody may get every action."""
     study = record.study
-    if study.permissions is None:
-        return ()
-    sentences = permission_sentences(study.permissions, study.policy.kind) + arm_sentences(study)
-    return (Heading("Who may get what"), Points(tuple(sentences)))
+    allowed: tuple[Part, ...] = ()
+    if study.permissions is not None:
+        said = permission_sentences(study.permissions, study.policy.kind) + arm_sentences(study)
+        allowed = (Heading("Who may get what"), Points(tuple(said)))
+    own: tuple[Part, ...] = (
+        Heading(WEIGHTS_TITLE),
+        Text(f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."),
+    )
+    if record.policy is not None:
+        own = explainer_of(record.policy).parts(record, record.policy)
+    parts = (*own, *allowed, Heading("How decisions split"), *_splits(record))
+    return Section(name="policy", title="The policy itself", parts=parts)
 
 
 def _splits(record: Record) -> tuple[Part, ...]:
@@ -63,10 +64,10 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
         Shares(label="learned policy", shares=_merged(decided, order)),
         Shares(label="done so far", shares=_merged(taken, order)),
     ]
-    words = [
-        f"'{actions[a]}' {whole_percent(decided[a])} (so far {whole_percent(taken[a])})"
-        for a in order[:_MOST_DRAWN]
+    rows = [
+        (name, whole_percent(decided[a]), whole_percent(taken[a])) for a, name in enumerate(actions)
     ]
+    words = [f"'{rows[a][0]}' {rows[a][1]} (so far {rows[a][2]})" for a in order[:_MOST_DRAWN]]
     picture = Picture(
         name="split",
         drawing=stacked("split", bars),
@@ -77,10 +78,7 @@ def _overall(record: Record, described: Descriptions) -> tuple[Part, ...]:
     table = Table(
         caption="Share of each action overall",
         headers=("Action", "Learned policy", "Done so far"),
-        rows=tuple(
-            (name, whole_percent(decided[a]), whole_percent(taken[a]))
-            for a, name in enumerate(actions)
-        ),
+        rows=tuple(rows),
     )
     return (picture, table)
 
@@ -168,11 +166,3 @@ _EXPLAINERS = {
 def explainer_of(policy: Policy) -> Explainer:
     """The explainer of this policy."""
     return _EXPLAINERS[policy.explained_by]
-
-
-def policy_parts(record: Record) -> tuple[Part, ...]:
-    """The features that the policy uses, or why it uses none."""
-    if record.policy is None:
-        why = f"'{record.chosen}' is a rule in the clients' own code: it has no weights to show."
-        return (Heading(WEIGHTS_TITLE), Text(why))
-    return explainer_of(record.policy).parts(record, record.policy)

@@ -7,9 +7,8 @@ from fedopl.policies.allowed.permissions import OTHER
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.action_colours import colour_places
-from fedopl.report.explain.chosen_terms import choice_parts
 from fedopl.report.explain.curve_words import curve_sentences, wave_sentences
-from fedopl.report.explain.explain_curves import CurveExplanation, explain_curves
+from fedopl.report.explain.explain_curves import Curve, CurveExplanation, explain_curves
 from fedopl.report.explain.explain_network import explain_network, linear_alone
 from fedopl.report.explain.explain_weights import (
     Against,
@@ -17,11 +16,9 @@ from fedopl.report.explain.explain_weights import (
     explain_weights,
     weight_sentences,
 )
-from fedopl.report.explain.learning_words import caution_words
-from fedopl.report.figures.bars import weights_chart
-from fedopl.report.figures.decision_map import MapSide, decision_map
-from fedopl.report.figures.feature_curves import CurveRow, curves_chart
-from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text
+from fedopl.report.explain.learning_words import caution_words, choice_parts
+from fedopl.report.figures.effects import FeatureValues, curves_chart, decision_map, weights_chart
+from fedopl.report.parts import Folded, Heading, Key, Part, Picture, Points, Table, Text, texts
 from fedopl.report.words.numbers import decimal, listed
 from fedopl.report.words.policy_labels import is_arm
 from fedopl.results.record import Record
@@ -60,7 +57,6 @@ _ALONG = (
     "the curve."
 )
 _MOST_CURVES, _MOST_PAIRS = 6, 5
-_NO_YES = ("no", "yes")
 _KEYS = (
     Key(colour="better", text="favours the action"),
     Key(colour="worse", text="disfavours it"),
@@ -72,21 +68,21 @@ def weight_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     head = Heading(WEIGHTS_TITLE)
     if is_arm(record.study, record.chosen):
         return (head, Text("Everybody gets the same, so no feature plays a part."))
-    cautious = tuple(Text(words) for words in [caution_words(policy, record)] if words)
-    if policy.bends:
-        return (head, *cautious, *_curve_parts(record, policy), *choice_parts(record))
+    shown = _curve_parts(record, policy) if policy.bends else _bar_parts(record, policy)
+    return (head, *texts(caution_words(policy, record)), *shown, *choice_parts(record))
+
+
+def _bar_parts(record: Record, policy: LinearPolicy) -> tuple[Part, ...]:
     explanation = explain_weights(policy, record)
     sentences = weight_sentences(explanation)
     if explanation.is_constant:
-        return (head, *cautious, Points(tuple(sentences)), *choice_parts(record))
+        return (Points(tuple(sentences)),)
+    unit = "One step is one standard deviation of the feature, so that features can be compared."
     return (
-        head,
-        *cautious,
-        Text(_reading(explanation)),
+        Text(f"{_READINGS[explanation.against]} {unit}"),
         Points(_few(sentences)),
-        _chart(explanation),
+        _chart(explanation, sentences),
         Folded(summary="All weights as a table", parts=(_table(explanation),)),
-        *choice_parts(record),
     )
 
 
@@ -106,11 +102,6 @@ def network_parts(record: Record, policy: NeuralPolicy) -> tuple[Part, ...]:
     )
 
 
-def _reading(explanation: Explanation) -> str:
-    unit = "One step is one standard deviation of the feature, so that features can be compared."
-    return f"{_READINGS[explanation.against]} {unit}"
-
-
 def _few(found: list[str]) -> tuple[str, ...]:
     if len(found) <= _MOST_SENTENCES:
         return tuple(found)
@@ -118,14 +109,12 @@ def _few(found: list[str]) -> tuple[str, ...]:
     return (*found[:_MOST_SENTENCES], f"{rest} more can be read from the table.")
 
 
-def _chart(explanation: Explanation) -> Picture:
+def _chart(explanation: Explanation, sentences: list[str]) -> Picture:
     strength = np.abs(explanation.effects)
     features = np.sort(np.argsort(-strength.max(axis=0), kind="stable")[:_MOST_FEATURES])
     scores = np.sort(np.argsort(-strength.max(axis=1), kind="stable")[:_MOST_PANELS])
     names = [explanation.features[place] for place in features]
-    panels: list[tuple[str, FloatArray]] = [
-        (explanation.names[place], explanation.effects[place, features]) for place in scores
-    ]
+    panels = [(explanation.names[place], explanation.effects[place, features]) for place in scores]
     axis = f"weight per {explanation.step}; to the right favours"
     caption = f"Weight of each feature, per {explanation.step}."
     if len(features) < len(explanation.features) or len(scores) < len(explanation.names):
@@ -136,7 +125,7 @@ def _chart(explanation: Explanation) -> Picture:
     return Picture(
         name="weights",
         drawing=weights_chart("weights", names, panels, axis),
-        label=f"{caption} {' '.join(weight_sentences(explanation)[:4])}",
+        label=f"{caption} {' '.join(sentences[:4])}",
         caption=caption,
         keys=_KEYS,
     )
@@ -161,15 +150,7 @@ def _curves(found: CurveExplanation, sentences: list[str], caption: str = _ADDS)
     drawn = found.curves[:_MOST_CURVES]
     strength = np.max([curve.strength for curve in found.curves], axis=0)
     scores = np.sort(np.argsort(-strength, kind="stable")[:_MOST_PANELS])
-    rows = [
-        CurveRow(
-            label=curve.feature,
-            at=curve.at[curve.drawn],
-            adds=curve.adds[np.ix_(scores, curve.drawn)],
-            named=_NO_YES if curve.is_flag else (),
-        )
-        for curve in drawn
-    ]
+    rows = [(_values(curve), curve.adds[np.ix_(scores, curve.drawn)]) for curve in drawn]
     if len(drawn) < len(found.curves) or len(scores) < len(found.weights.names):
         caption += (
             f" Drawn are the {len(drawn)} of {len(found.curves)} features and the {len(scores)} of "
@@ -185,41 +166,42 @@ def _curves(found: CurveExplanation, sentences: list[str], caption: str = _ADDS)
     )
 
 
+def _values(curve: Curve) -> FeatureValues:
+    named = ("no", "yes") if curve.is_flag else ()
+    return FeatureValues(label=curve.feature, at=curve.at[curve.drawn], named=named)
+
+
 def _acting_together(
     record: Record, policy: LinearPolicy, found: CurveExplanation
 ) -> tuple[Part, ...]:
-    pair = found.pairs[0]
-    curves = {curve.place: curve for curve in found.curves}
-    rows = tuple(
-        (" × ".join(one.features), *(decimal(float(own)) for own in one.strength))
-        for one in found.pairs[:_MOST_PAIRS]
-    )
     table = Table(
         caption="Features that act together, the strongest first: standard deviation of what two "
         "add to a score beyond what each adds by itself",
         headers=("Features", *found.weights.names),
-        rows=rows,
+        rows=tuple(
+            (" × ".join(one.features), *(decimal(float(own)) for own in one.strength))
+            for one in found.pairs[:_MOST_PAIRS]
+        ),
         long_names=True,
     )
-    drawn = all(place in curves for place in pair.places)
-    return (*((_map(record, policy, found),) if drawn else ()), table)
-
-
-def _map(record: Record, policy: LinearPolicy, found: CurveExplanation) -> Picture:
-    """The decision for a row with average other features, by the strongest pair of features."""
     curves = {curve.place: curve for curve in found.curves}
-    across, up = sorted((curves[p] for p in found.pairs[0].places), key=lambda one: one.is_flag)
-    columns, rows = (
-        MapSide(label=c.feature, at=c.at[c.drawn], named=_NO_YES if c.is_flag else ())
-        for c in (across, up)
-    )
-    contexts = np.tile(found.average, (len(rows.at), len(columns.at), 1))
+    pair = [curves[place] for place in found.pairs[0].places if place in curves]
+    if len(pair) < 2:
+        return (table,)
+    across, up = sorted(pair, key=lambda one: one.is_flag)
+    return (_map(record, policy, across, up, found.average), table)
+
+
+def _map(
+    record: Record, policy: LinearPolicy, across: Curve, up: Curve, average: FloatArray
+) -> Picture:
+    """The decision for a row with average other features, by the strongest pair of features."""
+    columns, rows = _values(across), _values(up)
+    contexts = np.tile(average, (len(rows.at), len(columns.at), 1))
     contexts[..., across.place] = columns.at
     contexts[..., up.place] = rows.at[:, None]
-    actions, places = (
-        policy.names(contexts.reshape(-1, len(found.average)), client=OTHER),
-        colour_places(record),
-    )
+    actions = policy.names(contexts.reshape(-1, len(average)), client=OTHER)
+    places = colour_places(record)
     colours = np.array([places[action] for action in actions]).reshape(contexts.shape[:2])
     caption = (
         f"What somebody average in everything else gets, by {across.feature} and {up.feature}, the "

@@ -2,11 +2,14 @@
 
 import re
 
-from fedopl.report.joining.advising import advice_parts, personal_parts
-from fedopl.report.joining.coalition_tables import coalition_parts
-from fedopl.report.joining.context import joining_facts, nothing_to_say
+from fedopl.report.joining.advising import (
+    advice_parts,
+    joining_facts,
+    nothing_to_say,
+    personal_parts,
+)
+from fedopl.report.joining.alternatives import coalition_parts, path_parts
 from fedopl.report.joining.shifts import shift_parts
-from fedopl.report.joining.skew_paths import path_parts
 from fedopl.report.parts import Folded, Heading, Part, Points, Section, Text
 from fedopl.results.record import Record
 from fedopl.study.personal_plan import why_not_personal
@@ -59,19 +62,14 @@ _REASONS = (
 
 def joining(record: Record) -> Section:
     """The section; if nothing was decided, one paragraph, with the rest folded away."""
-    first, *rest = joining_parts(record)
-    facts = joining_facts(record, 1.0, None)
-    advice = facts.advice.values()
-    title = "Does joining pay?"
+    parts, facts = joining_parts(record), joining_facts(record)
+    n_first, title = 1, "Does joining pay?"
     if facts.ways and not nothing_to_say(record):
-        title = "Shared, personal or alone: which, and how sure?"
-        second, *rest = rest
-        first_ones: tuple[Part, ...] = (first, second)
-    else:
-        first_ones = (first,)
-    if rest and all(one.decision == "undecided" for one in advice):
-        rest = [Folded(summary="What was measured, and further results", parts=tuple(rest))]
-    return Section(name="joining", title=title, parts=(*first_ones, *rest, *_why_none(record)))
+        n_first, title = 2, "Shared, personal or alone: which, and how sure?"
+    first, rest = parts[:n_first], parts[n_first:]
+    if rest and all(one.decision == "undecided" for one in facts.advice.values()):
+        rest = (Folded(summary="What was measured, and further results", parts=rest),)
+    return Section(name="joining", title=title, parts=(*first, *rest, *_why_none(record)))
 
 
 def _why_none(record: Record) -> tuple[Part, ...]:
@@ -92,23 +90,17 @@ def joining_parts(
     facts = joining_facts(record, constant, client)
     if nothing := nothing_to_say(record):
         return (Text(nothing),)
+    # What the diagnosis could not find out: one sentence for each part.
+    unknown = record.diagnosis.unknown if record.diagnosis else {}
+    items = (f"{_PARTS.get(part, part)}: {reason_in_words(why)}" for part, why in unknown.items())
     return (
         *personal_parts(facts),
         *advice_parts(facts),
         *shift_parts(facts),
         *path_parts(facts),
         *coalition_parts(facts),
-        *_gaps(record),
+        *((Heading("What is not known"), Points(tuple(items))) if unknown else ()),
     )
-
-
-def _gaps(record: Record) -> tuple[Part, ...]:
-    """What the diagnosis could not find out: one sentence for each part."""
-    unknown = record.diagnosis.unknown if record.diagnosis else {}
-    if not unknown:
-        return ()
-    items = (f"{_PARTS.get(part, part)}: {reason_in_words(why)}" for part, why in unknown.items())
-    return (Heading("What is not known"), Points(tuple(items)))
 
 
 def reason_in_words(why: str) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 from fedopl.report.explain.learning_words import noise_words, weights_by_noise
 from fedopl.report.figures.line_charts import ASCENT_KEYS, ascent_chart
 from fedopl.report.figures.shares import Shares, strips
-from fedopl.report.parts import Heading, Part, Picture, Section, Table, Text, folded_if_long
+from fedopl.report.parts import Heading, Part, Picture, Section, Table, Text, folded_if_long, texts
 from fedopl.report.words.numbers import (
     Span,
     alike,
@@ -40,20 +40,19 @@ _BY_WEIGHT = f"{_AGREED}: by the sum of its row weights, as the client reported 
 def mixture_weights(record: Record) -> Section:
     """The section."""
     total = sum(record.rows.values())
-    parts: tuple[Part, ...] = (
-        Text(_counted(record)),
-        *_robust(record),
-        Text(_meaning(skewness(record.mixture, record.rows), total)),
-        *(Text(words) for words in [noise_words(record)] if words),
-        _table(record, total),
-        *weights_found(record),
+    said = texts(
+        _BY_WEIGHT if record.row_weights else _KINDS[record.study.mixture.kind],
+        _robust(record, total),
+        _meaning(skewness(record.mixture, record.rows), total),
+        noise_words(record),
     )
+    found: tuple[Part, ...] = ()
+    if isinstance(record.search, SkewPath):
+        found = _by_path(record, record.search)
+    if isinstance(record.search, MinimaxSearch):
+        found = _by_ascent(record, record.search)
+    parts = (*said, _table(record, total), *found)
     return Section(name="mixture", title="How much each client counts", parts=parts)
-
-
-def _counted(record: Record) -> str:
-    """What determines the weight of each client, in words."""
-    return _BY_WEIGHT if record.row_weights else _KINDS[record.study.mixture.kind]
 
 
 def _agreed(record: Record) -> Weights:
@@ -61,27 +60,21 @@ def _agreed(record: Record) -> Weights:
     return agreed_weights(mixture, record.counted.by(mixture))
 
 
-def _robust(record: Record) -> tuple[Part, ...]:
-    """How much agreed weights were changed, and the cost of that change."""
+def _robust(record: Record, total: int) -> str:
+    """How much agreed weights were changed, and the cost of that change; empty if they were not."""
     how = record.study.mixture.robust
     if how is None:
-        return ()
+        return ""
     agreed = _agreed(record)
     left_out = sorted(name for name, weight in record.mixture.items() if not weight)
     moved = sum(abs(record.mixture[name] - agreed[name]) for name in agreed) / 2
-    total = sum(record.rows.values())
     before, after = (total / skewness(w, record.rows) for w in (agreed, record.mixture))
-    said = (
-        f"Then weights were changed to follow the sums on which most clients agree ({how}): "
-        f"{percent(moved)} of all weight moved"
-    )
-    said += f", and {listed(left_out)} count for nothing" if left_out else ""
+    nothing = f", and {listed(left_out)} count for nothing" if left_out else ""
     return (
-        Text(
-            f"{said}. The price is precision: the rows are worth as much as {count(after)}, "
-            f"instead of {count(before)}, and honest clients that differ lose weight just as "
-            "dishonest ones do."
-        ),
+        f"Then weights were changed to follow the sums on which most clients agree ({how}): "
+        f"{percent(moved)} of all weight moved{nothing}. The price is precision: the rows are "
+        f"worth as much as {count(after)}, instead of {count(before)}, and honest clients that "
+        "differ lose weight just as dishonest ones do."
     )
 
 
@@ -100,11 +93,9 @@ def _table(record: Record, total: int) -> Part:
     weights = renormalised(record.mixture, record.mixture.keys())
     columns = {"Weight (λ)": weights}
     if record.study.mixture.robust:
-        agreed = _agreed(record)
-        columns = {"Agreed weight": agreed, "Robust weight (λ)": weights}
+        columns = {"Agreed weight": _agreed(record), "Robust weight (λ)": weights}
     if by_noise := weights_by_noise(record):
-        zero = dict.fromkeys(weights, 0.0)
-        columns["Weight in learning"] = zero | by_noise.weights
+        columns["Weight in learning"] = dict.fromkeys(weights, 0.0) | by_noise.weights
     told = {"Weight of its rows": record.row_weights} if record.row_weights else {}
     table = Table(
         caption="Share of rows and weight of each client",
@@ -121,18 +112,6 @@ def _table(record: Record, total: int) -> Part:
         ),
     )
     return folded_if_long(table)
-
-
-_MOST_STRIPS, _MOST_COLUMNS = 10, 8  # clients in the figure, and steps in it
-
-
-def weights_found(record: Record) -> tuple[Part, ...]:
-    """The search for weights; empty if weights were agreed."""
-    if isinstance(record.search, SkewPath):
-        return _by_path(record, record.search)
-    if isinstance(record.search, MinimaxSearch):
-        return _by_ascent(record, record.search)
-    return ()
 
 
 # --- along a path --------------------------------------------------------------------------------
@@ -182,27 +161,28 @@ def _tried(record: Record, path: SkewPath) -> Table:
     outcome = OutcomeWords.of(record.study)
     values = alike([Span.of(point.at_target) for point in path.points])
     gains = alike([Span.of(point.target_gain) for point in path.points])
-    rows = tuple(
-        (
-            plain(point.alpha),
-            decimal(point.skewness, 2),
-            count(point.effective_rows),
-            f"{value.number} ({value.interval})",
-            f"{gain.number} ({gain.interval})" if point.alpha else "–",
-            "chosen" if point is path.chosen else "",
-        )
-        for point, value, gain in zip(path.points, values, gains, strict=True)
-    )
     return Table(
         caption=f"Mixtures tried: {outcome.name} per decision at {path.target} "
         f"({outcome.better}), on rows kept back, with 95 % intervals",
         headers=("α", "Skewness", "Effective rows", "Value there", "Gain over α = 0", ""),
-        rows=rows,
+        rows=tuple(
+            (
+                plain(point.alpha),
+                decimal(point.skewness, 2),
+                count(point.effective_rows),
+                f"{value.number} ({value.interval})",
+                f"{gain.number} ({gain.interval})" if point.alpha else "–",
+                "chosen" if point is path.chosen else "",
+            )
+            for point, value, gain in zip(path.points, values, gains, strict=True)
+        ),
         text_columns=(5,),
     )
 
 
 # --- for the client that loses most --------------------------------------------------------------
+
+_MOST_STRIPS, _MOST_COLUMNS = 10, 8  # clients in the figure, and steps in it
 
 
 def _by_ascent(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
@@ -219,15 +199,12 @@ def _by_ascent(record: Record, found: MinimaxSearch) -> tuple[Part, ...]:
 def _ascended(record: Record, found: MinimaxSearch) -> str:
     first, unit = found.trace[0], OutcomeWords.of(record.study).name
     steps = plural(len(found.trace), "step")
-    ended = (
-        f"It converged after {steps}."
-        if found.converged
-        else f"It ended after {steps} without having converged: more steps may find better weights."
-    )
+    ended = f"It ended after {steps} without having converged: more steps may find better weights."
+    if found.converged:
+        ended = f"It converged after {steps}."
+    change = f"stayed at {decimal(first.largest)}"
     if found.largest < first.largest:
         change = f"fell from {decimal(first.largest)} to {decimal(found.largest)}"
-    else:
-        change = f"stayed at {decimal(first.largest)}"
     return (
         "Step by step, the client that lost most by the policy for the last weights got more "
         f"weight. The largest regret of any client {change} {unit} per decision, on training "
@@ -242,11 +219,10 @@ def _trace(record: Record, found: MinimaxSearch) -> Picture:
         f"Largest regret of any client, and the game's gap, after each of {len(largest)} steps. "
         "Where the gap is near zero, all steps together solve the game."
     )
+    gaps = [step.gap for step in found.trace]
     return Picture(
         name="ascent",
-        drawing=ascent_chart(
-            "ascent", largest, [s.gap for s in found.trace], f"{unit} per decision"
-        ),
+        drawing=ascent_chart("ascent", largest, gaps, f"{unit} per decision"),
         label=f"{caption} Regret from {decimal(largest[0])} to {decimal(min(largest))} at best.",
         caption=caption,
         keys=ASCENT_KEYS,
@@ -297,10 +273,8 @@ def _regrets(record: Record, found: MinimaxSearch) -> Part:
         rows=tuple(
             (
                 name,
-                decimal(first.regrets[name]),
-                decimal(found.regrets[name]),
-                f"{100 * first.weights[name]:.1f} %",
-                f"{100 * found.weights[name]:.1f} %",
+                *(decimal(one.regrets[name]) for one in (first, found)),
+                *(f"{100 * one.weights[name]:.1f} %" for one in (first, found)),
             )
             for name in sorted(found.weights)
         ),

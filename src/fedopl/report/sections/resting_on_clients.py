@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from fedopl.base.estimates import Estimate
 from fedopl.report.explain.in_doubt import folded_if_doubted
-from fedopl.report.parts import Caution, Heading, Part, Points, Section, Table, Text
+from fedopl.report.parts import Caution, Heading, Part, Points, Section, Table, Text, texts
 from fedopl.report.words.numbers import Span, count, listed, percent, plain, plural
 from fedopl.report.words.policy_labels import OutcomeWords, gain_over, is_arm, label, verdict
 from fedopl.results.record import Record
@@ -24,19 +23,15 @@ def resting_on_clients(record: Record) -> Section | None:
 def _left_out(record: Record, found: Reliance) -> tuple[Part, ...]:
     if not found.left_out:
         return (Text("No other client reported values, so no client can be left out in turn."),)
+    # Influence is measured on the exact linear policy, whatever was learned.
+    moved = "the policy" if record.study.policy.can_be_resolved else "the exact linear policy"
     intro = (
         "A result that one client decides is only as reliable as what that client reported. Here "
-        f"each of the {plural(len(found.left_out), 'client')} whose sums move "
-        f"{_what_is_moved(record)} most is left out in turn. {_how_valued(record, found)}"
+        f"each of the {plural(len(found.left_out), 'client')} whose sums move {moved} most is left "
+        f"out in turn. {_how_valued(record, found)}"
     )
-    verdict = _verdict(record, found)
-    parts = (Text(intro), _table(record, found), *((Text(verdict),) if verdict else ()))
-    return folded_if_doubted(record, parts)
-
-
-def _what_is_moved(record: Record) -> str:
-    """A note that influence is measured on the exact linear policy, whatever was learned."""
-    return "the policy" if record.study.policy.can_be_resolved else "the exact linear policy"
+    verdict = texts(_verdict(record, found))
+    return folded_if_doubted(record, (Text(intro), _table(record, found), *verdict))
 
 
 def _how_valued(record: Record, found: Reliance) -> str:
@@ -74,18 +69,18 @@ def _table(record: Record, found: Reliance) -> Table:
             "Gain by leaving it out",
             "Clients that gain",
         ),
-        rows=tuple(_row(one) for one in found.left_out),
-    )
-
-
-def _row(one: LeftOut) -> tuple[str, ...]:
-    gains = f"{one.better_off} of {one.others}" if one.difference else "–"
-    estimates = (one.gain, one.gain_without, one.difference)
-    return (
-        one.client,
-        percent(one.weight),
-        *(Span.of(e).in_lines if e else "–" for e in estimates),
-        gains,
+        rows=tuple(
+            (
+                one.client,
+                percent(one.weight),
+                *(
+                    Span.of(estimate).in_lines if estimate else "–"
+                    for estimate in (one.gain, one.gain_without, one.difference)
+                ),
+                f"{one.better_off} of {one.others}" if one.difference else "–",
+            )
+            for one in found.left_out
+        ),
     )
 
 
@@ -183,32 +178,27 @@ def changed_without(record: Record, one: LeftOut) -> str:
 
 def _costs_others(record: Record) -> Iterator[Caution]:
     for one in record.reliance.left_out if record.reliance else ():
-        difference = one.difference
-        if difference and not record.in_doubt and _is_worth_naming(one, difference):
+        if record.in_doubt or one.difference is None:
+            continue
+        # Named where most others would demonstrably gain, by a noticeable part of their gain.
+        least = NOTICED * abs(one.gain.value) if one.gain else 0.0
+        is_shown = one.difference.interval()[0] > 0 and one.difference.value > least
+        if is_shown and 2 * one.better_off > one.others:
             unit = OutcomeWords.of(record.study).name
             yield Caution(
                 "Others lose by one client",
                 f"Without {one.client}, the others would learn a policy that is worth "
-                f"{Span.of(difference).number} {unit} more to them, and "
+                f"{Span.of(one.difference).number} {unit} more to them, and "
                 f"{one.better_off} of {one.others} of them would gain.",
                 "Its rows differ from theirs, or are not what it reports. Leave it out, or "
                 "bound its weight.",
             )
 
 
-def _is_worth_naming(one: LeftOut, difference: Estimate) -> bool:
-    """Whether most others would demonstrably gain, by a noticeable part of their gain."""
-    least = NOTICED * abs(one.gain.value) if one.gain else 0.0
-    is_shown = difference.interval()[0] > 0 and difference.value > least
-    return is_shown and 2 * one.better_off > one.others
-
-
 def _weighs_most(record: Record) -> Iterator[Caution]:
     heaviest = max(sorted(record.mixture), key=lambda name: record.mixture[name])
-    weight, most = (
-        record.mixture[heaviest],
-        MOST_OF_TWO if len(record.mixture) == 2 else MOST_WEIGHT,
-    )
+    weight = record.mixture[heaviest]
+    most = MOST_OF_TWO if len(record.mixture) == 2 else MOST_WEIGHT
     if weight > most and record.study.mixture.kind in _BY_REPORT:
         by = f"the {count(record.rows[heaviest])} rows it says it has"
         unchecked = "how many rows a client has"

@@ -1,17 +1,33 @@
-"""How the policy was learned: the training curve, and every exchange."""
+"""How the policy was learned, who joined or left since, and how to repeat it."""
 
+import json
+import platform
+from importlib.metadata import version
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
+from fedopl.base.labels import quoted
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.report.explain.learning_words import caution_words, weights_by_noise
 from fedopl.report.figures.line_charts import curve
-from fedopl.report.parts import Part, Picture, Section, Table, Text
-from fedopl.report.words.numbers import count, decimal, plural, size
+from fedopl.report.parts import Code, Folded, Part, Picture, Points, Section, Table, Text, texts
+from fedopl.report.words.numbers import Span, count, decimal, plural, size
+from fedopl.report.words.policy_labels import OutcomeWords, label, opened
+from fedopl.results.membership import (
+    Change,
+    Membership,
+    Valuation,
+    known_of_it,
+    since_then,
+    who_changed,
+)
 from fedopl.results.record import Record
 from fedopl.results.round import Round
+from fedopl.results.value_tables import LOCAL, LOGGING, Row, arm_name
+from fedopl.study.study import Study
 
 _ORACLES = {
     "csoaa-exact": "The policy was solved at once and exactly from the clients' sums: no rounds of "
@@ -113,21 +129,14 @@ def _curve(record: Record) -> tuple[Part, ...]:
         f"{decimal(losses[-1])}. Where the curve is flat, more rounds would not help."
     )
     if record.study.hidden:
-        kept = _kept_round(record)
         caption = (
             f"Loss of the network on rows kept back, before each of {len(losses)} rounds, less "
             "that of the linear policy alone: below 0 the network helps."
-            + (
-                ""
-                if kept is None
-                else f" The network at the start of round {count(kept)} was kept."
-            )
         )
-    return (
-        Picture(
-            name="curve", drawing=curve("curve", losses, "loss"), label=caption, caption=caption
-        ),
-    )
+        if kept := _kept_round(record):
+            caption += f" The network at the start of round {count(kept)} was kept."
+    drawing = curve("curve", losses, "loss")
+    return (Picture(name="curve", drawing=drawing, label=caption, caption=caption),)
 
 
 def _exchanges(record: Record) -> Table:
@@ -157,3 +166,199 @@ def _same_query(rounds: list[Round]) -> tuple[str, ...]:
         size(sum(latest.bytes_sent for latest in rounds)),
         size(sum(latest.bytes_received for latest in rounds)),
     )
+
+
+_AS_BEFORE = (
+    "Clients joined and left after the run. The present clients are again those of the run, and "
+    "their sums give the same policy. All results below are those of the run."
+)
+
+
+def who_is_in(record: Record) -> Section | None:
+    """The section; None if the clients are those of the original run."""
+    membership = record.membership
+    if membership is None:
+        return None
+    intro = _AS_BEFORE
+    since: tuple[Part, ...] = ()
+    if not record.values.rows:
+        intro = (
+            f"After the run, {who_changed(membership)}. The policy was solved again from the sums "
+            f"of the present clients: {quoted(sorted(record.rows))}. "
+            f"{'No other client' if membership.joined else 'No client'} was asked anything."
+        )
+        before = f"About the earlier policy, the run says: {opened(membership.before.verdict)}"
+        since = (*_known(record, membership), Text(before))
+    parts = (Text(intro), _changes(membership.changes), *since)
+    return Section(name="members", title="Who is in", parts=parts)
+
+
+def _changes(changes: tuple[Change, ...]) -> Table:
+    return Table(
+        caption="Who joined and who left, the first first (times are UTC)",
+        headers=("Client", "What", "When", "Rows learned from", "What it was asked"),
+        rows=tuple(
+            (one.client, one.kind, one.when.replace("T", " ")[:16], count(one.rows), _asked(one))
+            for one in changes
+        ),
+        text_columns=(1, 2),
+    )
+
+
+def _asked(change: Change) -> str:
+    if change.kind == "left":
+        return "nothing"
+    return f"{count(change.exchanges)} questions, {size(change.bytes_received)} of answers"
+
+
+def _known(record: Record, membership: Membership) -> tuple[Part, ...]:
+    """What clients report about the current policy, and what is not known."""
+    known = membership.of_policy(record.policy)
+    unknown = [
+        "What the policy is worth for all together: clients that were not asked have not "
+        "valued it, and the sums that it was learned from cannot show what it is worth on "
+        "other rows.",
+        *since_then(record, membership)[:-1],
+    ]
+    if record.tree and record.tree.closer and record.second_look is None:
+        unknown.append(
+            "Where thresholds close to those of the grid would lie: clients were asked about "
+            "the thresholds of the earlier tree, and this tree has other questions."
+        )
+    if record.study.personalises:
+        unknown.append(
+            "What personal policies would be now: those of the earlier run started from what "
+            "all other clients of that time had learned, and no client solved for a new one. "
+            "A new run with all present clients has them again."
+        )
+    return (
+        Text(known_of_it(record, membership)),
+        *((_gains(record, known),) if known.gains else ()),
+        Text("What is not known, and what has not changed:"),
+        Points(tuple(unknown)),
+    )
+
+
+def _gains(record: Record, known: Valuation) -> Table:
+    against = {
+        name: f"Over {label(record.study, name)}"
+        for name in (LOGGING, arm_name(record.best_arm), LOCAL)
+    }
+    rows = {(row.against, row.client): row for row in known.gains}
+    clients = sorted({row.client for row in known.gains})
+    unit = OutcomeWords.of(record.study).name
+    return Table(
+        caption=f"Gain of the policy as it is now in {unit} per decision, at the clients that "
+        "valued it, with 95 % intervals (positive is better)",
+        headers=("Client", "Held-out rows", *against.values()),
+        rows=tuple(
+            (
+                client,
+                count(min(one.estimate.n_rows for one in known.gains if one.client == client)),
+                *(
+                    _gain_cell(rows.get((name, client)), client in known.in_doubt)
+                    for name in against
+                ),
+            )
+            for client in clients
+        ),
+    )
+
+
+def _gain_cell(row: Row | None, in_doubt: bool) -> str:
+    if row is None:
+        return "not told"
+    span = Span.of(row.estimate, row.level)
+    return f"{'in doubt' if in_doubt else span.number}\n({span.interval})"
+
+
+_PACKAGES = ("fedopl", "numpy", "scipy", "pydantic", "matplotlib")
+
+_SINCE = (
+    "That repeats the run as it began, with its first clients. The section Who is in lists "
+    "who joined or left since, in order; fedopl join and fedopl leave repeat that."
+)
+
+
+def settings(record: Record) -> Section:
+    """The section."""
+    study = record.study
+    applied = {**study.model_dump(mode="json"), "precision": study.linear.precision}
+    secrets = ", the same secrets of the clients" if study.privacy else ""
+    every = Table(
+        caption="Every setting of the study",
+        headers=("Setting", "Value"),
+        rows=tuple(_flat(applied)),
+        text_columns=(1,),
+    )
+    parts = (
+        Text(
+            f"The study is all that was agreed on. With it, the same rows{secrets} and the "
+            "same versions, a new run gives the same result to the last digit. Every message "
+            "carried its hash, so no client answered for another study."
+        ),
+        *_start(record),
+        _versions(record),
+        Folded(summary="Every setting", parts=(every,)),
+        Folded(
+            summary="The study as a file",
+            parts=(
+                Text(f"Save this as study.json; it has the hash above.{_unread(study)}"),
+                Code(text=study.model_dump_json(indent=1), label="The study as JSON"),
+            ),
+        ),
+    )
+    return Section(name="settings", title="How to repeat it", parts=parts)
+
+
+def _unread(study: Study) -> str:
+    """A sentence on the hashed form's `precision` where no policy of this kind reads it."""
+    applied, said = study.linear.precision, study.model_dump(mode="json")["precision"]
+    if applied == said:
+        return ""
+    return (
+        f" Its precision, {said}, is not read for this kind of policy: linear policies of this "
+        f"study are solved with {applied}."
+    )
+
+
+def _start(record: Record) -> tuple[Part, ...]:
+    by_learn = "The run was started from Python, by fedopl.learn with the settings below."
+    by_command = "With the study's file and a folder for each client, this starts it:"
+    command = Code(text="fedopl run study.toml --clients clients", label="The command")
+    started = (Text(by_command), command) if record.study.table else (Text(by_learn),)
+    return (*started, *texts(_SINCE if record.membership else ""))
+
+
+def _versions(record: Record) -> Table:
+    study, agreed = record.study, record.study.before_screening
+    what = f"With the {'ranges' if study.privacy else 'pairs'} that were found"
+    found = () if study == agreed else ((what, study.digest.hex()),)
+    return Table(
+        caption="The study's hash, and the versions this report was written with",
+        headers=("What", "Which"),
+        rows=(
+            ("Hash of the study", agreed.digest.hex()),
+            *found,
+            ("Seed", str(record.study.seed)),
+            ("Python", platform.python_version()),
+            *((package, version(package)) for package in _PACKAGES),
+        ),
+        text_columns=(1,),
+    )
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings by their dotted names."""
+    rows: list[tuple[str, str]] = []
+    for name, value in content.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            value = {str(place): entry for place, entry in enumerate(value, start=1)}
+        if isinstance(value, dict) and value:
+            rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            rows.append((f"{prefix}{name}", ", ".join(map(str, value)) or "none"))
+        else:
+            text = value if isinstance(value, str) else json.dumps(value)
+            rows.append((f"{prefix}{name}", text))
+    return rows

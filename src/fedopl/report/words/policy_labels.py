@@ -1,11 +1,11 @@
-"""Names of policies, units and directions of outcomes, in words."""
+"""Names of policies, clients, units and directions of outcomes, in words, and who may get what."""
 
 from dataclasses import dataclass
 
 from fedopl.base.labels import GLOBAL
+from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.neural import NeuralPolicy
-from fedopl.report.words.numbers import Span, decimal
-from fedopl.report.words.permission_words import arm_given, arm_label
+from fedopl.report.words.numbers import Span, decimal, listed
 from fedopl.results.record import Record
 from fedopl.results.value_tables import (
     BEST_ARM,
@@ -19,6 +19,109 @@ from fedopl.results.value_tables import (
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.spending.cost_plan import net_words
 from fedopl.study.study import Study
+
+
+def permission_sentences(permissions: Permissions, kind: str) -> list[str]:
+    """One sentence for each rule, and the action given instead of a forbidden one."""
+    found = []
+    for rule in permissions.never:
+        who = f"Where {rule.when}, nobody gets" if rule.when else "Nobody gets"
+        found.append(f"{who} '{rule.action}'.")
+    for client, actions in permissions.only.items():
+        given = listed([f"'{action}'" for action in actions], joint="or")
+        found.append(f"At {client} only {given} can be given.")
+    if permissions.only:
+        found.append("Examples and pictures of decisions are of a client that can give everything.")
+    if any(rule.when for rule in permissions.never):
+        found.append("Where a value is missing that a rule asks about, the rule holds.")
+    if kind in ("linear", "pairwise", "neural"):
+        found.append("The policy takes the largest score of what may be given.")
+    else:
+        found.append(
+            "Where the policy decides on what may not be given, the first action that may, in the "
+            "order of the study, is given in its place."
+        )
+    return found
+
+
+def arm_sentences(study: Study) -> list[str]:
+    """What a constant arm means if not everybody may get its action; empty if all may."""
+    limited = _limited(study)
+    if not limited:
+        return []
+    arms = listed([f"'{action}'" for action in limited], joint="or")
+    return [
+        f"No policy gives {arms} to everybody: to value it as a single action, all who may get it "
+        "get it, and all others the first action that they may get, in the order of the study."
+    ]
+
+
+def arm_label(study: Study, action: str) -> str:
+    """The name of a constant arm on the page."""
+    if action in _limited(study):
+        return f"all who may get '{action}' get it"
+    return f"everybody gets '{action}'"
+
+
+def arm_given(study: Study, action: str, verb: str = "giving") -> str:
+    """Giving an action to everybody, or to all who may get it."""
+    if action in _limited(study):
+        return f"{verb} '{action}' to all who may get it"
+    return f"{verb} everybody '{action}'"
+
+
+def best_on_training(study: Study) -> str:
+    """How the best arm did on the training rows, in words."""
+    limited = _limited(study)
+    if not limited:
+        return "which was best on the rows learned from"
+    if len(limited) == len(study.actions):
+        return "which was best on the rows learned from, as if everybody could get it"
+    return "which was best, of what everybody may get, on the rows learned from"
+
+
+def _limited(study: Study) -> tuple[str, ...]:
+    """The actions that not everybody may get."""
+    return study.permissions.limited(study.actions) if study.permissions else ()
+
+
+def regions(record: Record) -> list[str]:
+    """The aggregators that speak to the server, sorted."""
+    return sorted(set(record.study.aggregators) & set(record.mixture))
+
+
+def who_adds_up(record: Record) -> str:
+    """Who adds up whose answers, as a sentence; empty if nobody does."""
+    names = regions(record)
+    are = "is an aggregator: it" if len(names) == 1 else "are aggregators: each"
+    said = f"{listed(names)} {are} adds up its members' answers and counts as one client."
+    return said if names else ""
+
+
+def of_regions(record: Record, what: str) -> str:
+    """A sentence about regions, such as SUPPORT_OF_MEMBERS; empty without any."""
+    names = regions(record)
+    return what.format(listed(names)) if names else ""
+
+
+# Of what regions report: sums over members, own policies, and what left them.
+SUPPORT_OF_MEMBERS, OWN_OF_MEMBERS, SENT_FOR_MEMBERS = (
+    "Of {}, this is the support in all members together: at one of them, an action may have none.",
+    "For {}, this is what each member would learn alone, and its value is the mean over members.",
+    "Of {}, the numbers below are those of what it sent on, one answer for all its members. It has "
+    "read each member's own answers; what left a member is in that member's ledger.",
+)
+
+
+def one_client_alone(record: Record) -> str:
+    """What a run with a single client cannot say about joining."""
+    if names := regions(record):
+        return (
+            f"There is only one client, {names[0]}, and it adds up its members' answers. What "
+            "joining brings a member is known to nobody above it."
+        )
+    return "There is only one client, so there are no others to join."
+
 
 SO_FAR = "what was done so far"
 _OWN = "each client's own policy"

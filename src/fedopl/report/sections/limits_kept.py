@@ -1,17 +1,92 @@
-"""What a budget buys: the curve, the chosen point, and alternatives at the same cost."""
+"""Limits that policies are to keep: guardrails, and a budget."""
 
 from matplotlib.figure import Figure
 
+from fedopl.base.labels import GLOBAL
+from fedopl.report.explain.in_doubt import folded_if_doubted
 from fedopl.report.figures.colours import ACCENT, INK, LINE, QUIET
-from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at
-from fedopl.report.figures.ticks import set_short_ticks
+from fedopl.report.figures.drawing import WIDTH, Drawing, axes_at, set_short_ticks
+from fedopl.report.figures.line_charts import mark_heights
 from fedopl.report.parts import Key, Part, Picture, Section, Table, Text
 from fedopl.report.words.numbers import Span, alike, decimal, percent
-from fedopl.report.words.policy_labels import SO_FAR, OutcomeWords, opened
+from fedopl.report.words.policy_labels import SO_FAR, OutcomeWords, label, opened
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_curve import Alternative, BudgetCurve, BudgetPoint
 from fedopl.results.spending.budget_words import budget_in_words, spending_in_words, who_told
+from fedopl.results.value_tables import LOCAL, GuardrailRow
+from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.spending.budget_plan import Budget
+
+_MOST_COLUMNS = 4  # of all together and of clients; outcomes.csv has all
+_VERDICTS = {
+    "kept": "kept: all of it lies within the limit",
+    "broken": "broken: all of it lies beyond the limit",
+    "not shown": "not shown: the limit lies between the bounds",
+}
+
+
+def guardrails_kept(record: Record) -> Section | None:
+    """The section, or None if the study has no guardrails."""
+    agreed = record.study.guardrails
+    if not agreed:
+        return None
+    if not record.guardrails:
+        unknown = Text("No values were reported, so nothing is known about guardrails.")
+        return Section(name="guardrails", title="Guardrails", parts=(unknown,))
+    first = record.beyond_guardrails or (
+        f"{opened(label(record.study, record.chosen))} is shown to keep every guardrail."
+    )
+    tables = [_judged(record, name, guardrail) for name, guardrail in agreed.items()]
+    tables += [_outcomes(record, column) for column in guarded_columns(record.study)]
+    how = (
+        "A guardrail is kept where all of the interval of a policy's change lies within its "
+        "limit, and broken where all of it lies beyond. All bounds of a guardrail hold together, "
+        "over policies and guardrails, with its confidence (Bonferroni). Only a policy that is "
+        "shown to keep all guardrails is recommended. Every client valued the same policies on "
+        f"the same {record.study.evaluation.valued('rows')}, with its own models of the outcome."
+    )
+    parts = (Text(first), *folded_if_doubted(record, (Text(how), *tables)))
+    return Section(name="guardrails", title="Guardrails", parts=parts)
+
+
+def _judged(record: Record, name: str, guardrail: Guardrail) -> Table:
+    return Table(
+        caption=f"{name}: {guardrail.words}, with {percent(guardrail.confidence)} confidence",
+        headers=("Policy", f"Change of {guardrail.column}", "Bounds", "In words"),
+        rows=tuple(_cells(record, row) for row in record.guardrails.rows if row.guardrail == name),
+        text_columns=(3,),
+    )
+
+
+def _cells(record: Record, row: GuardrailRow) -> tuple[str, ...]:
+    what = opened(label(record.study, row.policy))
+    if row.estimate is None:
+        return what, "–", "–", "not shown: not every client could value it"
+    span = Span.of(row.estimate, row.level)
+    return what, span.number, span.interval, _VERDICTS[row.verdict]
+
+
+def _outcomes(record: Record, column: str) -> Table:
+    found = {
+        (row.policy, row.client): Span.of(row.estimate, row.level)
+        for row in record.outcomes.rows
+        if row.outcome == column
+    }
+    clients = list(dict.fromkeys(client for _, client in found))
+    clients = clients if len(clients) <= _MOST_COLUMNS else clients[:1]
+    policies = [name for name in dict.fromkeys(name for name, _ in found) if name != LOCAL]
+    return Table(
+        caption=f"Expected {column} per decision, as logged, with 95 % intervals",
+        headers=("Policy", *("All together" if c == GLOBAL else c for c in clients)),
+        rows=tuple(
+            (
+                opened(label(record.study, policy)),
+                *(f"{found[policy, c].number} ({found[policy, c].interval})" for c in clients),
+            )
+            for policy in policies
+        ),
+    )
+
 
 # What the intervals of a curve are for: policies between prices, or lots between two of them.
 _LINES = (
@@ -35,11 +110,10 @@ def within_budget(record: Record) -> Section | None:
     curve, budget = record.curve, record.study.budget
     if curve is None or budget is None:
         return None
-    parts: tuple[Part, ...]
     if record.in_doubt:
-        parts = (Text(f"Nothing is claimed about what a budget buys: {record.in_doubt}."),)
-    else:
-        parts = _parts(record, curve, budget)
+        doubt = Text(f"Nothing is claimed about what a budget buys: {record.in_doubt}.")
+        return Section(name="budget", title="What the budget buys", parts=(doubt,))
+    parts = _parts(record, curve, budget)
     return Section(name="budget", title="What the budget buys", parts=parts)
 
 
@@ -101,10 +175,7 @@ def _picture(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Picture:
         axes.axhline(0, color=LINE, linewidth=0.8)
         axes.set_xlim(left=0)
         set_short_ticks(axes.xaxis, 5)
-        set_short_ticks(axes.yaxis, 4)
-        axes.tick_params(axis="y", labelcolor=QUIET)
-        axes.grid(axis="y", color=LINE, linewidth=0.6)
-        axes.set_axisbelow(True)
+        mark_heights(axes)
         figure.text(1 - _RIGHT / WIDTH, 0.09 / _HEIGHT, axis, ha="right", color=QUIET)
 
     return Picture(
@@ -124,11 +195,8 @@ def _table(record: Record, curve: BudgetCurve, point: BudgetPoint) -> Table:
     costs = (point.spending, *(one.spending for one in others), done)
     spent = alike([Span.of(cost) for cost in costs])
     too_dear = ", more than the budget" if done.value > point.budget else ""
-    names = [
-        point.named("The learned policy"),
-        *map(_in_words, others),
-        f"{opened(SO_FAR)}{too_dear}",
-    ]
+    past_words = f"{opened(SO_FAR)}{too_dear}"
+    names = [point.named("The learned policy"), *map(_in_words, others), past_words]
     rows = zip(names, gains, spent, strict=True)
     unit = OutcomeWords.of(record.study).name
     return Table(
