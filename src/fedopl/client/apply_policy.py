@@ -20,12 +20,12 @@ from fedopl.client.table.batched_io import (
     BATCH_READERS,
     BATCH_WRITERS,
     Formulas,
+    RecordBatch,
     open_batches,
     without_formulas,
 )
 from fedopl.client.table.columns import Instants, codes_of, moments, moments_among, numbers_of
 from fedopl.client.table.formats import check_file, check_header, suffix_of
-from fedopl.client.table.row_batches import RecordBatch
 from fedopl.client.table.text_files import TextFormat
 from fedopl.policies.policy import Policy
 

@@ -27,11 +27,11 @@ from fedopl.client.disclosure.private_draws import is_strong, kept_secret
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.row_keys import fingerprint_of_content
+from fedopl.client.table.batched_io import RowBatches
 from fedopl.client.table.encoder import TableForm
 from fedopl.client.table.formats import FileFormat
 from fedopl.client.table.logged_data import LoggedData, check_outcomes, with_engine
 from fedopl.client.table.read import Contexts, contexts_in, read_into_memory, read_onto_disk
-from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import n_numbers
 from fedopl.client.table.sql import open_query
 from fedopl.client.table.text_files import TextFormat

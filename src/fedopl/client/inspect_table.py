@@ -24,7 +24,7 @@ from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError, fit_propensities
-from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
+from fedopl.client.table.encoder import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
 from fedopl.study.plans import Declared, EvaluationPlan

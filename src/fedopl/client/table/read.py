@@ -14,11 +14,11 @@ from fedopl.base.errors import DataError, FedoplWarning, OptionError, StorageErr
 from fedopl.base.schema import Schema
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.table import columns as column_values
+from fedopl.client.table.batched_io import RowBatches
 from fedopl.client.table.checked_arrays import checked_groups, checked_weights, named_contexts
 from fedopl.client.table.encoder import Encoder, TableForm, check_schema
 from fedopl.client.table.formats import FileFormat, open_table
 from fedopl.client.table.logged_data import LoggedData, trusted, with_engine
-from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import Number, spool
 from fedopl.client.table.text_files import TextFormat
 

@@ -31,13 +31,11 @@ from fedopl.client.disk.disk_array import (
     remove_abandoned,
     slices,
 )
-from fedopl.client.table.batched_io import BUFFER_BYTES
+from fedopl.client.table.batched_io import BUFFER_BYTES, RowBatches
 from fedopl.client.table.columns import GroupCodes
-from fedopl.client.table.encoder import Encoder
+from fedopl.client.table.encoder import Encoder, Gaps
 from fedopl.client.table.formats import check_file, check_header, explained, suffix_of
-from fedopl.client.table.gaps import Gaps
 from fedopl.client.table.logged_data import LoggedData, trusted
-from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.text_files import TextFormat
 
 Number = Literal["float64", "float32"]

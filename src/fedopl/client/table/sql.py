@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError
+from fedopl.client.table.batched_io import RecordBatch, RowBatches
 from fedopl.client.table.formats import check_header, first_line
-from fedopl.client.table.row_batches import RecordBatch, RowBatches
 
 ROWS_PER_FETCH = 50_000
 # The names of an answer's columns, and its rows in batches.
