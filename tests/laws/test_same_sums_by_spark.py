@@ -21,8 +21,7 @@ import fedopl
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.client.client_file import read_client, shared_engine
 from fedopl.client.cluster import spark_engine
-from fedopl.client.cluster.spark_engine import SparkEngine
-from fedopl.client.cluster.spark_session import SparkMaster, check_java
+from fedopl.client.cluster.spark_engine import SparkEngine, SparkMaster, check_java
 from fedopl.client.table.logged_data import with_engine
 from watching import sockets_of
 
