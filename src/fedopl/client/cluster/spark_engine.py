@@ -23,21 +23,24 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from fedopl.base.errors import FedoplError, OptionError, StorageError
-from fedopl.client.cluster.handles import answer_bytes, answered, computed, task_bytes
 from fedopl.client.cluster.workers import (
     AHEAD,
     all_gone,
+    answer_bytes,
+    answered,
     check_asked,
     check_size,
     check_versions,
+    computed,
     connection_lost,
     died_of_rows,
     no_worker,
-    results_in_order,
     size_of,
+    task_bytes,
     versions,
 )
 from fedopl.client.disk.passes import Partition
+from fedopl.client.disk.prefetch import results_in_order
 
 _Total = TypeVar("_Total")
 
@@ -150,7 +153,8 @@ class SparkSessionHere:
         running = SparkContext._active_spark_context
         self._is_ours = running is None
         self._java_is_ours = SparkContext._gateway is None
-        self._folder: TemporaryDirectory[str] | None = None
+        # Where Spark writes on this machine; no other user can read it.
+        self.folder: TemporaryDirectory[str] | None = None
         if running is not None:
             master.check_same(running.master)
             self.session: Any = SparkSession.builder.getOrCreate()
@@ -158,10 +162,10 @@ class SparkSessionHere:
         check_java()
         master.check_reached(wait)
         if master.is_on_this_machine:
-            self._folder = TemporaryDirectory(prefix="fedopl-spark-", ignore_cleanup_errors=True)
+            self.folder = TemporaryDirectory(prefix="fedopl-spark-", ignore_cleanup_errors=True)
         before = signal.getsignal(signal.SIGINT)
         try:
-            self.session = _configured(SparkSession.builder, master, self._folder).getOrCreate()
+            self.session = _configured(SparkSession.builder, master, self.folder).getOrCreate()
         except Exception as error:
             self._end_java()
             raise OptionError(
@@ -174,11 +178,6 @@ class SparkSessionHere:
         if master.is_on_this_machine:
             self.session.sparkContext.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
         atexit.register(self.close)
-
-    @property
-    def folder(self) -> Path | None:
-        """Where Spark writes on this machine; no other user can read it."""
-        return Path(self._folder.name) if self._folder else None
 
     def close(self) -> None:
         """End the session, unless it was there before."""
@@ -201,29 +200,25 @@ class SparkSessionHere:
             except TimeoutExpired:
                 gateway.proc.kill()
                 gateway.proc.wait()
-        if self._folder:
-            self._folder.cleanup()
+        if self.folder:
+            self.folder.cleanup()
 
 
 def _configured(builder: Any, master: SparkMaster, folder: TemporaryDirectory[str] | None) -> Any:
     # No page that tells what is computed.
     settings = {"spark.app.name": "fedopl", "spark.ui.enabled": "false"}
     if folder:
-        settings |= LOCAL_SETTINGS | _private(Path(folder.name))
+        # Spark writes into this folder: large results go through files, which others could read.
+        log = Path(folder.name) / "log4j2.properties"
+        log.write_text(SILENT_LOG)
+        settings |= LOCAL_SETTINGS | {
+            "spark.local.dir": folder.name,
+            "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{folder.name}" '
+            f'-Dlog4j2.configurationFile="{log.as_uri()}"',
+        }
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.master(master.url)
-
-
-def _private(folder: Path) -> dict[str, str]:
-    """Spark writes into this folder: large results go through files, which others could read."""
-    log = folder / "log4j2.properties"
-    log.write_text(SILENT_LOG)
-    return {
-        "spark.local.dir": str(folder),
-        "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{folder}" '
-        f'-Dlog4j2.configurationFile="{log.as_uri()}"',
-    }
 
 
 def head_of_error(error: object) -> str:
@@ -271,8 +266,7 @@ class SparkEngine:
     def connect(self) -> None:
         """Reach the cluster, or start it, and have its workers compare versions."""
         try:
-            for _ in self._everywhere(_host):
-                pass
+            list(self._everywhere(lambda _: None))
         except BaseException:
             self.close()
             raise
@@ -373,33 +367,21 @@ def error_meant(name: str, error: Exception) -> FedoplError:
     return StorageError(f"{name}: Spark gave up a task ({head_of_error(error)}); see its logs")
 
 
-def _without_fedopl(name: str) -> OptionError:
-    return OptionError(
-        f"engine: workers of {name} cannot import what they need; install fedopl there with the "
-        "same versions, for the Python that PYSPARK_PYTHON names"
-    )
-
-
-def _with_other_python(name: str) -> OptionError:
-    here = ".".join(map(str, sys.version_info[:2]))
-    return OptionError(
-        f"engine: workers of {name} have another version of Python than {here}, which runs here; "
-        "let PYSPARK_PYTHON name the same"
-    )
-
-
-def _too_large(name: str) -> StorageError:
-    return StorageError(
-        f"{name}: results of a step take more than spark.driver.maxResultSize; set it higher in "
-        "spark-defaults.conf, and spark.driver.memory too"
-    )
-
-
 # In this order: what Spark says of a task that it gave up also quotes why.
 MEANINGS: dict[str, Callable[[str], FedoplError]] = {
-    "PYTHON_VERSION_MISMATCH": _with_other_python,
-    "ModuleNotFoundError|ImportError": _without_fedopl,
-    "maxResultSize": _too_large,
+    "PYTHON_VERSION_MISMATCH": lambda name: OptionError(
+        f"engine: workers of {name} have another version of Python than "
+        f"{'.'.join(map(str, sys.version_info[:2]))}, which runs here; let PYSPARK_PYTHON name "
+        "the same"
+    ),
+    "ModuleNotFoundError|ImportError": lambda name: OptionError(
+        f"engine: workers of {name} cannot import what they need; install fedopl there with the "
+        "same versions, for the Python that PYSPARK_PYTHON names"
+    ),
+    "maxResultSize": lambda name: StorageError(
+        f"{name}: results of a step take more than spark.driver.maxResultSize; set it higher in "
+        "spark-defaults.conf, and spark.driver.memory too"
+    ),
     "exited unexpectedly|crashed|ExecutorLostFailure|EOFException": died_of_rows,
     "stopped SparkContext|SparkContext was shut down|SparkContext has been shut": connection_lost,
     "Error while sending or receiving|Answer from Java side is empty|refused": connection_lost,
@@ -429,10 +411,6 @@ def _checked(here: dict[str, str], task: bytes, partition: Partition) -> object:
     """What the task makes of a partition, by a worker with the client's versions."""
     check_versions(socket.gethostname(), versions(), here)
     return computed(task, partition)
-
-
-def _host(_: Partition) -> str:
-    return socket.gethostname()
 
 
 def _size_there(file: Path, _: Partition) -> tuple[str, int | None]:
