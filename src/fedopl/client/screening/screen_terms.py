@@ -4,7 +4,7 @@ Jumps are looked for on a coarse grid, then on a finer one nearby. The finer sea
 at least as many rows as a cell must have.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
@@ -14,13 +14,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import Chunk
-from fedopl.client.screening.jump_statistics import (
-    Corners,
-    Jumps,
-    SmoothResiduals,
-    combined,
-    strongest_by_part,
-)
+from fedopl.client.screening.jump_statistics import Jumps, SmoothResiduals
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
@@ -33,13 +27,8 @@ from fedopl.messages.learning.jump_screening import (
 )
 from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.messages.refusal import RefusalCode
+from fedopl.policies import threshold_grid
 from fedopl.policies.terms import Terms
-from fedopl.policies.threshold_grid import (
-    FIRST_ONE_IN,
-    candidate_cuts,
-    first_looked_at,
-    part_of_grid,
-)
 from fedopl.study.screened_study import FoundTerms
 
 # The most rows that are screened, over all actions. More rows would show hardly more.
@@ -97,9 +86,14 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
     if terms is None:
         return JumpStatistics(strongest=told)
     n_rows = np.array([_rows_per_action(space, without) for without in study.left_out])
+    sizes = [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
     for action in range(study.n_actions):
-        smooth = [_most_smooth(terms, own) for own in n_rows[:, action].tolist()]
-        for n_smooth in _smooth_sizes(terms):
+        # How many smooth terms the rows can be regressed on; None if too few for any.
+        smooth = [
+            next((n for n in sizes if own >= 2 * (n + 1)), None)
+            for own in n_rows[:, action].tolist()
+        ]
+        for n_smooth in sizes:
             versions = [version for version, own in enumerate(smooth) if own == n_smooth]
             if not versions:
                 continue  # perhaps too few rows of this action; others may have enough
@@ -109,15 +103,6 @@ def screen_jumps(space: Workspace, _query: ScreenJumps) -> JumpStatistics:
                 order = np.lexsort((*lines.T[:-1], -np.abs(lines[:, -1])))
                 told[version, action, : len(lines)] = lines[order]
     return JumpStatistics(strongest=told)
-
-
-def _most_smooth(terms: Terms, n_rows: int) -> int | None:
-    """How many smooth terms this many rows can be regressed on; None if too few for any."""
-    return next((n for n in _smooth_sizes(terms) if n_rows >= 2 * (n + 1)), None)
-
-
-def _smooth_sizes(terms: Terms) -> list[int]:
-    return [terms.sizes[family] for family in ("splines", "hinges") if family in terms.sizes]
 
 
 def _jumps(
@@ -137,7 +122,10 @@ def _jumps(
     smooth = terms.of(contexts, n_smooth)
     residuals = SmoothResiduals.of(smooth, rewards, weights, folds, has_fold)
     places = JumpPlaces(residuals, contexts, terms, space.limits.minimum_cell)
-    lines = [_strongest(own) for own in places.lines(LEAST_STATISTIC)]
+    lines = []  # of each version, as many as are told
+    for jumps in places.lines(LEAST_STATISTIC):
+        order = np.argsort([-abs(line[-1]) for line in jumps], kind="stable")[:MOST_JUMPS_TOLD]
+        lines.append([jumps[at] for at in np.sort(order)])
     return [np.array(own).reshape(-1, len(JUMP_NUMBERS)) for own in places.closer(lines)]
 
 
@@ -153,12 +141,6 @@ def _rows_of(chunk: Chunk, action: int, every: int) -> tuple[FloatArray, ...]:
     )
 
 
-def _strongest(lines: list[Line]) -> list[Line]:
-    """As many lines as are told, in their order."""
-    order = np.argsort([-abs(line[-1]) for line in lines], kind="stable")[:MOST_JUMPS_TOLD]
-    return [lines[at] for at in np.sort(order)]
-
-
 # --- where outcomes of one action jump ------------------------------------------------------------
 
 
@@ -172,13 +154,13 @@ class _Grid:
 
     @classmethod
     def of(cls, numbers: FloatArray, knots: tuple[float, ...], rows: SmoothResiduals) -> "_Grid":
-        cuts = np.array(candidate_cuts(knots))
+        cuts = np.array(threshold_grid.candidate_cuts(knots))
         n_beyond = np.searchsorted(cuts, numbers)
         shape = rows.has_fold.shape[1], len(cuts) + 1
         cell = np.ravel_multi_index((rows.folds, n_beyond), shape)
         counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
         at_or_below = np.cumsum(rows.has_fold @ counts, axis=1)[:, :-1]
-        return cls(n_beyond, at_or_below, np.array(first_looked_at(knots), np.int64))
+        return cls(n_beyond, at_or_below, np.array(threshold_grid.first_looked_at(knots), np.int64))
 
     @property
     def n_cuts(self) -> int:
@@ -187,7 +169,9 @@ class _Grid:
     @cached_property
     def parts(self) -> dict[int, IntArray]:
         """By part of the grid, the places of the coarse cuts in it."""
-        of_cut = np.array([part_of_grid(int(cut), self.n_cuts) for cut in self.first])
+        of_cut = np.array(
+            [threshold_grid.part_of_grid(int(cut), self.n_cuts) for cut in self.first]
+        )
         return {part: self.first[of_cut == part] for part in np.unique(of_cut).tolist()}
 
     def near(self, cut: int, least: int, version: int) -> IntArray:
@@ -195,7 +179,7 @@ class _Grid:
         found, below = [cut], self.at_or_below[version]
         for way in (-1, 1):
             last = cut
-            for place in range(cut + way, cut + way * FIRST_ONE_IN, way):
+            for place in range(cut + way, cut + way * threshold_grid.FIRST_ONE_IN, way):
                 inside = 0 <= place < self.n_cuts
                 if inside and abs(below[place] - below[last]) >= least:
                     found.append(last := place)
@@ -219,7 +203,7 @@ class JumpPlaces:
         self._grids = {
             place: _Grid.of(contexts[:, place], knots, residuals)
             for place, knots in places.items()
-            if first_looked_at(knots)
+            if threshold_grid.first_looked_at(knots)
         }
         self._multiplied = {
             frozenset(map(terms.features.index, pair)) for pair in terms.basis.multiplied
@@ -227,7 +211,7 @@ class JumpPlaces:
 
     def lines(self, told_from: float) -> list[list[Line]]:
         """By version, each part of a grid, or of two, whose middle is a jump, at its largest."""
-        pairs = (pair for pair in combinations(sorted(self._grids), 2))
+        pairs = combinations(sorted(self._grids), 2)
         multiplied = (pair for pair in pairs if frozenset(pair) in self._multiplied)
         found: list[list[Line]] = [[] for _ in self._residuals.n_rows]
         for places in (*((place,) for place in self._grids), *multiplied):
@@ -259,7 +243,7 @@ class JumpPlaces:
             at = zip(grids, map(int, line[1::2]), strict=False)
             near.append([grid.near(cut, least, version) for grid, cut in at])
         cuts = [np.unique(np.concatenate(along)) for along in zip(*near, strict=True)]
-        inside = [combined(list(map(np.searchsorted, cuts, own))) for own in near]
+        inside = [_combined(list(map(np.searchsorted, cuts, own))) for own in near]
         together = tuple(np.concatenate(along) for along in zip(*inside, strict=True))
         shape = tuple(map(len, cuts))  # lines of several versions are near the same cuts
         each_once, place = np.unique(np.ravel_multi_index(together, shape), return_inverse=True)
@@ -273,7 +257,7 @@ class JumpPlaces:
             chosen = [int(own[along[best]]) for own, along in zip(cuts, flat, strict=True)]
             yield _line(places, chosen, [float(each[version, best]), line[-1]])
 
-    def _statistics(self, places: Sequence[int], cuts: Sequence[IntArray]) -> Jumps | Corners:
+    def _statistics(self, places: Sequence[int], cuts: Sequence[IntArray]) -> Jumps:
         """The statistics of the cuts of one number, or of two."""
         beside = self._beside.get(tuple(places))
         if beside is None:  # smooth terms of these numbers alone
@@ -281,12 +265,51 @@ class JumpPlaces:
             beside = self._beside[tuple(places)] = self._residuals.only(columns)
         bins = [self._grids[place].bins(own) for place, own in zip(places, cuts, strict=True)]
         least = max(self._minimum_cell, LEAST_BESIDE)
-        if len(places) == 1:
-            return Jumps(beside, bins[0], len(cuts[0]), least)
-        return Corners(beside, bins, [len(own) for own in cuts], least)
+        return Jumps(beside, bins, [len(own) for own in cuts], least)
 
 
 def _line(places: Sequence[int], cuts: Sequence[int], told: Sequence[float]) -> Line:
     """The places of numbers and cuts, then the statistics."""
     both = [number for pair in zip(places, cuts, strict=True) for number in map(float, pair)]
     return [*both, *[NOT_THERE] * (4 - len(both)), *told]
+
+
+def strongest_by_part(
+    statistics: Callable[[Sequence[IntArray]], Jumps],
+    grids: Sequence[Mapping[int, IntArray]],
+    least: float = 0.0,
+) -> Iterable[tuple[int, list[int], float, float]]:
+    """For each part of a grid, or of two: the place of the largest statistic, it, and the middle's.
+
+    The version comes first. The middle alone decides whether there is a jump, because it was not
+    chosen by its statistic. Parts whose middle is below `least` are skipped. `statistics` are those
+    of the cuts that it is given; first of middles, then of parts that some version has a jump in.
+    """
+    parts = [list(grid.values()) for grid in grids]
+    places = _combined([np.arange(len(own)) for own in parts])
+    middles = statistics([np.array([cuts[len(cuts) // 2] for cuts in own]) for own in parts])
+    middle = middles.at(*places)
+    jumps = (middle != 0) & (np.abs(middle) >= least)
+    wanted = np.flatnonzero(jumps.any(axis=0)).tolist()
+    if not wanted:
+        return
+    used = [np.unique(along[wanted]).tolist() for along in places]
+    cuts = [np.concatenate([own[k] for k in some]) for own, some in zip(parts, used, strict=True)]
+    inside = [
+        _combined([np.searchsorted(all_cuts, own[along[part]]) for all_cuts, own, along in each])
+        for part in wanted
+        for each in [list(zip(cuts, parts, places, strict=True))]
+    ]
+    found = statistics(cuts).at(*(np.concatenate(along) for along in zip(*inside, strict=True)))
+    ends = np.cumsum([len(flat[0]) for flat in inside])[:-1]
+    for part, flat, each in zip(wanted, inside, np.split(found, ends, axis=1), strict=True):
+        for version in np.flatnonzero(jumps[:, part]).tolist():
+            statistic = float(middle[version, part])
+            best = int(np.argmax(np.sign(statistic) * each[version]))
+            at = [int(own[along[best]]) for own, along in zip(cuts, flat, strict=True)]
+            yield version, at, float(each[version, best]), statistic
+
+
+def _combined(axes: Sequence[IntArray]) -> list[IntArray]:
+    """Every combination of one number from each axis, by axis; the last varies fastest."""
+    return [along.ravel() for along in np.meshgrid(*axes, indexing="ij")]
