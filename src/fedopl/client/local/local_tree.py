@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedopl.base.arrays import (
-    BoolArray,
     FloatArray,
     IntArray,
     check_finite,
@@ -71,7 +70,13 @@ def search_tree(
         action_names: what actions are called, if not 0, 1 and so on.
 
     """
-    rows = _scored_rows(contexts, scores, weights)
+    points = float_array(contexts, "contexts", ndim=2)
+    values = float_array(scores, "scores", ndim=2)
+    check_length(values, "scores", len(points))
+    if not points.size or not np.isfinite(values).any():
+        raise DataError("contexts, scores: expected rows with a feature and a score, came none")
+    counted = None if weights is None else checked_weights(weights, len(points))
+    rows = ScoredRows(contexts=points, scores=values, weights=counted)
     features = feature_names or [f"x{f}" for f in range(rows.contexts.shape[1])]
     features = unique_names(features, "feature_names")
     actions = action_names or [str(a) for a in range(rows.scores.shape[1])]
@@ -95,19 +100,6 @@ def search_tree(
     if not np.isfinite(found[1]):
         raise OptionError(NO_TREE)
     return TreePolicy(found[0], actions, features)
-
-
-def _scored_rows(contexts: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> ScoredRows:
-    rows = float_array(contexts, "contexts", ndim=2)
-    values = float_array(scores, "scores", ndim=2)
-    check_length(values, "scores", len(rows))
-    if not rows.size or not np.isfinite(values).any():
-        raise DataError("contexts, scores: expected rows with a feature and a score, came none")
-    return ScoredRows(
-        contexts=rows,
-        scores=values,
-        weights=None if weights is None else checked_weights(weights, len(rows)),
-    )
 
 
 def best_local_tree(
@@ -210,25 +202,19 @@ def _finer_grid(
     for branch in branches_of(root):
         found.setdefault(branch.column, set()).add(branch.cut)
     cuts: list[tuple[float, ...]] = [()] * grid.n_columns
+    levels = np.arange(1, plan.bins) / plan.bins
     for column, chosen in found.items():
         cuts[column] = grid.cuts[column]
         if not grid.is_level[column] and columns[column].name not in plan.cuts:
             values = columns[column].values(rows.contexts)[rows.usable]
-            cuts[column] = _close_to(chosen, grid.cuts[column], values, plan.bins)
+            edges, finer = [-np.inf, *grid.cuts[column], np.inf], set(chosen)
+            for cut in chosen:
+                place = edges.index(cut)
+                near = values[(values > edges[place - 1]) & (values <= edges[place + 1])]
+                finer |= set(np.quantile(near, levels)) if len(near) else set()
+            cuts[column] = tuple(float(cut) for cut in sorted(finer))
     is_level = tuple(grid.is_level[column] and column in found for column in range(len(cuts)))
     return Grid(tuple(cuts), is_level)
-
-
-def _close_to(
-    chosen: set[float], cuts: tuple[float, ...], values: FloatArray, n_bins: int
-) -> tuple[float, ...]:
-    edges = [-np.inf, *cuts, np.inf]
-    finer = set(chosen)
-    for cut in chosen:
-        place = edges.index(cut)
-        near = values[(values > edges[place - 1]) & (values <= edges[place + 1])]
-        finer |= set(np.quantile(near, np.arange(1, n_bins) / n_bins)) if len(near) else set()
-    return tuple(float(cut) for cut in sorted(finer))
 
 
 def _on_observed(rows: ScoredRows, plan: TreePlan, columns: tuple[Column, ...]) -> Node:
@@ -280,10 +266,6 @@ class _Question:
     def n_ranks(self) -> int:
         """The number of ranks, including those that no row has."""
         return len(self.cuts) + 1
-
-    def among(self, rows: BoolArray) -> "_Question":
-        """The same question for some of the rows."""
-        return replace(self, ranks=self.ranks[rows])
 
 
 def best_observed_tree(
@@ -343,7 +325,9 @@ def _best_node(
     question, place = split
     says_yes = question.ranks <= place
     yes, no = (
-        _best_node([q.among(side) for q in questions], scores[side], depth - 1, rules)
+        _best_node(
+            [replace(q, ranks=q.ranks[side]) for q in questions], scores[side], depth - 1, rules
+        )
         for side in (says_yes, ~says_yes)
     )
     return Branch(question.column, float(question.cuts[place]), yes, no)
