@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.table.columns import is_text
 from fedopl.client.table.formats import TEXT_ENDINGS, check_delimiter, explained, suffix_of
-from fedopl.client.table.text_files import TextFormat, check_is_text
+from fedopl.client.table.text_files import FileFormat, check_is_text
 
 # Arrow schemas and batches have no types to check against.
 RecordBatch = Any
@@ -34,23 +34,24 @@ MARKS_TO_QUOTE = ('"', ",", "\r", "\n")
 
 
 @contextlib.contextmanager
-def open_batches(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
+def open_batches(path: Path, text: FileFormat) -> Iterator[BatchedTable]:
     """Open a table; errors in reading are explained, at the start or in a later batch."""
     with contextlib.ExitStack() as stack:
         with explained(path, str(path), text):
             schema, batches = stack.enter_context(BATCH_READERS[suffix_of(path)](path, text))
-        yield schema, _each(batches, path, text)
+        yield schema, explained_batches(batches, path, str(path), text)
 
 
-def _each(batches: Iterable[RecordBatch], path: Path, text: TextFormat) -> Iterator[RecordBatch]:
-    with explained(path, str(path), text):
-        for batch in batches:
-            if batch.num_rows:
-                yield batch
+def explained_batches(
+    batches: Iterable[RecordBatch], path: Path, name: str, text: FileFormat
+) -> Iterator[RecordBatch]:
+    """The batches with rows; errors in reading them are explained."""
+    with explained(path, name, text):
+        yield from (batch for batch in batches if batch.num_rows)
 
 
 @contextlib.contextmanager
-def _read_csv(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
+def _read_csv(path: Path, text: FileFormat) -> Iterator[BatchedTable]:
     check_is_text(path, str(path), text)
     reading = csv.ReadOptions(encoding=text.encoding, block_size=BLOCK_BYTES, use_threads=False)
     parsing = csv.ParseOptions(delimiter=text.between(path), newlines_in_values=True)
@@ -62,7 +63,7 @@ def _read_csv(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
 
 
 @contextlib.contextmanager
-def _read_parquet(path: Path, text: TextFormat) -> Iterator[BatchedTable]:  # noqa: ARG001
+def _read_parquet(path: Path, text: FileFormat) -> Iterator[BatchedTable]:  # noqa: ARG001
     # Without a buffer, or if all of it were filled first, whole columns would be in memory.
     with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         schema = file.schema_arrow
@@ -70,7 +71,7 @@ def _read_parquet(path: Path, text: TextFormat) -> Iterator[BatchedTable]:  # no
         yield schema, file.iter_batches(n_rows, use_threads=False)
 
 
-BATCH_READERS: dict[str, Callable[[Path, TextFormat], AbstractContextManager[BatchedTable]]] = {
+BATCH_READERS: dict[str, Callable[[Path, FileFormat], AbstractContextManager[BatchedTable]]] = {
     **dict.fromkeys(TEXT_ENDINGS, _read_csv),
     ".parquet": _read_parquet,
 }
@@ -171,9 +172,6 @@ def _escaped(column: Any) -> Any:
         return texts
     harmful = pc.and_not(begins, pc.match_substring_regex(texts, IS_NUMBER))
     return pc.if_else(harmful, pc.binary_join_element_wise("'", texts, ""), texts)
-
-
-# --- from a database or a reader ---------------------------------------------------------------
 
 
 class RowBatches:

@@ -4,7 +4,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from fedopl.base.schema import Schema
 from fedopl.client.table import columns
 from fedopl.client.table.checked_arrays import check_propensities, checked_weights
 from fedopl.client.table.columns import codes_of, moments, numbers_of
-from fedopl.client.table.formats import Columns, FileFormat, table_name
+from fedopl.client.table.formats import Columns
 from fedopl.client.table.logged_data import LoggedData, trusted
+from fedopl.client.table.text_files import FileFormat
 from fedopl.messages.combining import weighted_sum
 
 # Names of columns of ids, unless they have at most the second number of different values: codes.
@@ -23,9 +24,6 @@ NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-
 MOST_CODES = 20
 # Missing outcomes are called uneven if chance makes them so uneven in one of this many tables.
 ONE_IN = 1000
-
-
-# --- missing values -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +96,6 @@ class Gaps:
             attrition=self.attrition + more.attrition,
         )
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The object that `dataclasses.asdict` converted to this dictionary."""
-        return cls(**{**content, "attrition": Attrition(**content["attrition"])})
-
 
 class RowsDroppedWarning(FedoplWarning):
     """Warns that rows were left out because a value is missing."""
@@ -114,9 +107,6 @@ class RowsDroppedWarning(FedoplWarning):
 
 def _added(these: Mapping[str, int], those: Mapping[str, int]) -> dict[str, int]:
     return {name: count + those[name] for name, count in these.items()}
-
-
-# --- columns as numbers ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -280,19 +270,22 @@ class Encoder:
         actions = encoded.labels[schema.action][kept]
         try:
             rewards = self._rewards(encoded, kept)
-            propensities = self._propensities(encoded, kept, actions)
+            propensities = self._propensities(encoded, kept, len(actions))
+            if propensities is not None:
+                check_propensities(propensities, actions, schema.actions)
             weights = encoded.numbers[schema.weight][kept] if schema.weight else None
             if weights is not None:
                 checked_weights(weights, len(weights))
         except DataError as error:
             raise DataError(f"{self.name}: {error}") from None
+        outcomes = [encoded.numbers[column][kept] for column in schema.outcomes]
         arrays = {
             "contexts": columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
             "actions": actions,
             # From here on a larger reward is better, whatever the table's direction.
             "rewards": rewards if schema.direction == "higher" else -rewards,
             "propensities": propensities,
-            "outcomes": self._outcomes(encoded, kept),
+            "outcomes": np.ascontiguousarray(np.column_stack(outcomes)) if outcomes else None,
             "weights": weights,
             "groups": encoded.labels[schema.group][kept] if schema.group else None,
         }
@@ -309,19 +302,7 @@ class Encoder:
             raise DataError(f"outcome {schema.reward}: too large in some rows; correct them")
         return added
 
-    def _outcomes(self, encoded: Encoded, kept: BoolArray | slice) -> FloatArray | None:
-        named = [encoded.numbers[column][kept] for column in self.schema.outcomes]
-        return np.ascontiguousarray(np.column_stack(named)) if named else None
-
     def _propensities(
-        self, encoded: Encoded, kept: BoolArray | slice, actions: IntArray
-    ) -> FloatArray | None:
-        known = self._known(encoded, kept, len(actions))
-        if known is not None:
-            check_propensities(known, actions, self.schema.actions)
-        return known
-
-    def _known(
         self, encoded: Encoded, kept: BoolArray | slice, n_rows: int
     ) -> FloatArray | None:  # (n_rows,) or (n_rows, n_actions)
         schema = self.schema
@@ -353,7 +334,7 @@ def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dic
     return masks | {column: values < 0 for column, values in labels.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TableForm:
     """The names of a table, its columns and its labels, and the format of its file."""
 
@@ -361,20 +342,6 @@ class TableForm:
     columns: Mapping[str, str] = field(default_factory=dict)  # by the schema's name, if it differs
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     file: FileFormat = field(default_factory=FileFormat)
-
-    @classmethod
-    def of(
-        cls,
-        source: object,
-        *,
-        name: str | None,
-        columns: Mapping[str, str] | None,
-        labels: Mapping[str, Mapping[str, str]] | None,
-        file: FileFormat,
-    ) -> Self:
-        """The form of a path or a frame, which gives its name if there is none."""
-        named = name or table_name(source)
-        return cls(name=named, columns=columns or {}, labels=labels or {}, file=file)
 
     def encoder(self, schema: Schema, needed: Iterable[str]) -> Encoder:
         """An encoder for these columns of the schema as the table has them."""
