@@ -16,7 +16,7 @@ from harness import Column, Options, Row, Table, in_child, options, spread, writ
 from scipy.linalg import blas
 
 import fedopl
-from fedopl.client.local.local_steps import Examples, LocalRound, examples, improve
+from fedopl.client.local.local_steps import Examples, examples, improve
 from fedopl.client.rows.chunks import ScoredRows
 
 N_STEPS = 20
@@ -81,8 +81,7 @@ def by_batch(given: Prepared, start, picks):
 def by_fedopl(given: Prepared, start, picks):
     """One gather for many steps, and products without a ufunc's overhead: what is used."""
     stable = given.rows.curvature + given.rows.trace / picks.shape[1]
-    this = LocalRound(picks=picks, decay=STEP * stable / PLAN.rate)
-    return improve(start, given.rows, PLAN, this)
+    return improve(start, given.rows, PLAN, picks, STEP * stable / PLAN.rate)
 
 
 def side_by_side(given: Prepared, start, picks):

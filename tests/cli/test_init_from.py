@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fedopl.client.client_file import read_clients
-from fedopl.client.drafted_privacy import EPSILON, DraftedPrivacy
+from fedopl.client.drafted_text import EPSILON, DraftedPrivacy
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study_file import read_study

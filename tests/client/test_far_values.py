@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedopl.client.far_values import far_values
+from fedopl.client.table_findings import far_values
 
 RNG = np.random.default_rng(0)
 COSTS = np.abs(RNG.standard_normal(2_000)) * 150

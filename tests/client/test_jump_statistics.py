@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from fedopl.client.screening.jump_statistics import (
-    Corners,
-    Jumps,
-    SmoothResiduals,
-    strongest_by_part,
-)
+from fedopl.client.screening.jump_statistics import Jumps, SmoothResiduals
+from fedopl.client.screening.screen_terms import strongest_by_part
 
 N_ROWS, N_CUTS = 300, 9
 CUTS = np.linspace(-1.2, 1.2, N_CUTS)
@@ -54,7 +50,7 @@ def beyond(axis, cut):
 def test_a_jump_is_what_smooth_terms_leave_of_it_in_the_rows_of_each_version():
     given = outcomes(0.0)
     left = SmoothResiduals.of(SMOOTH, given, WEIGHTS, FOLDS, HAS_FOLD)
-    found = Jumps(left, BINS[0], N_CUTS, least=1).at(np.arange(N_CUTS))
+    found = Jumps(left, BINS[:1], [N_CUTS], least=1).at(np.arange(N_CUTS))
     for own, rows in zip(found, VERSIONS, strict=True):
         for cut, statistic in enumerate(own):
             expected = by_hand(given, rows, beyond(0, cut), left.smooth)
@@ -64,7 +60,7 @@ def test_a_jump_is_what_smooth_terms_leave_of_it_in_the_rows_of_each_version():
 def test_a_corner_is_what_each_of_its_thresholds_leaves_too():
     given = outcomes(0.0)
     left = SmoothResiduals.of(SMOOTH, given, WEIGHTS, FOLDS, HAS_FOLD)
-    corners = Corners(left, BINS, [N_CUTS, N_CUTS], least=1)
+    corners = Jumps(left, BINS, [N_CUTS, N_CUTS], least=1)
     for first, second in ((0, 0), (4, 6), (8, 2), (5, 5)):
         one, two = beyond(0, first), beyond(1, second)
         # Residuals are not regressed on the thresholds themselves, and need not be.
@@ -77,12 +73,12 @@ def test_a_corner_is_what_each_of_its_thresholds_leaves_too():
 
 def test_where_a_side_has_few_rows_nothing_is_said():
     left = residuals()
-    few = Jumps(left, BINS[0], N_CUTS, least=60).at(np.arange(N_CUTS))
+    few = Jumps(left, BINS[:1], [N_CUTS], least=60).at(np.arange(N_CUTS))
     for own, rows in zip(few, VERSIONS, strict=True):
         beside = [min((beyond(0, k)[rows] == side).sum() for side in (0, 1)) for k in range(N_CUTS)]
         assert np.array_equal(own == 0, np.array(beside) < 60)
     both = [own.ravel() for own in np.indices((9, 9))]
-    assert not Corners(left, BINS, [N_CUTS, N_CUTS], least=N_ROWS).at(*both).any()
+    assert not Jumps(left, BINS, [N_CUTS, N_CUTS], least=N_ROWS).at(*both).any()
 
 
 def test_of_every_part_the_largest_place_is_told_and_the_middle_says_how_strong():
@@ -92,7 +88,7 @@ def test_of_every_part_the_largest_place_is_told_and_the_middle_says_how_strong(
         bins = [
             np.searchsorted(CUTS[own], number) for own, number in zip(cuts, NUMBERS.T, strict=True)
         ]
-        return Corners(left, bins, [len(own) for own in cuts], least=1)
+        return Jumps(left, bins, [len(own) for own in cuts], least=1)
 
     every = of_cuts([np.arange(N_CUTS)] * 2)
     parts = {part: np.arange(3 * part, 3 * part + 3) for part in range(3)}

@@ -5,8 +5,8 @@ import pytest
 
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.local import local_steps
-from fedopl.client.local.local_steps import LocalRound, improve
 from fedopl.client.local.local_steps import examples as examples_of
+from fedopl.client.local.local_steps import improve
 from fedopl.client.local.local_training import Batches, rounds_per_epoch
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.study.training_plans import TrainingPlan
@@ -60,10 +60,10 @@ def test_steps_are_those_of_the_formula(
     mask = rng.integers(0, 2, (3, 5)).astype(float) if masked else None
     start, picks = rng.standard_normal((3, 5)), rng.integers(0, 60, (7, 8))
     plan = TrainingPlan(local_steps=7, batch_size=8, proximal=proximal, average=average)
-    found = improve(start, rows, plan, LocalRound(picks=picks, decay=0.8), mask)
+    found = improve(start, rows, plan, picks, 0.8, mask)
     np.testing.assert_allclose(found, plainly(start, rows, plan, mask, picks, 0.8), rtol=1e-10)
     every = np.tile(np.arange(60), (7, 1))
-    found = improve(start, rows, plan, LocalRound(picks=None, decay=0.8), mask)
+    found = improve(start, rows, plan, None, 0.8, mask)
     np.testing.assert_allclose(found, plainly(start, rows, plan, mask, every, 0.8), rtol=1e-10)
 
 
@@ -77,8 +77,7 @@ def test_every_batch_of_a_round_has_the_same_say(rate):
         scores = np.zeros((24, 1))
         scores[pick] = 1.0
         rows = examples(np.empty((24, 0)), scores, None, np.zeros(1), np.ones(1))
-        this = LocalRound(picks=picks, decay=1.0)
-        found.append(improve(np.zeros((1, 1)), rows, plan, this).item())
+        found.append(improve(np.zeros((1, 1)), rows, plan, picks, 1.0).item())
     np.testing.assert_allclose(found, found[0])
 
 
@@ -87,8 +86,7 @@ def test_the_start_is_as_it_was():
     rows = examples(contexts, scores, None, np.full(5, 3), np.full(5, 2))
     start = np.ones((3, 5))
     start.setflags(write=False)
-    this = LocalRound(picks=None, decay=1.0)
-    assert (improve(start, rows, TrainingPlan(), this) != start).all()
+    assert (improve(start, rows, TrainingPlan(), None, 1.0) != start).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -174,8 +172,7 @@ def test_one_pass_comes_closer_than_draws_with_repeats():
             for turn in range(100):
                 dealt = batches.of_round(turn, 4000, plan)
                 picks = dealt if name == "dealt" else rng.integers(0, 4000, dealt.shape)
-                this = LocalRound(picks=picks, decay=1 / np.sqrt(1 + turn / 4))
-                current = improve(current, rows, plan, this)
+                current = improve(current, rows, plan, picks, 1 / np.sqrt(1 + turn / 4))
                 total += current if turn >= 50 else 0
             lost[name] += float(((total / 50 - exact) ** 2).sum())
     assert lost["dealt"] < 0.8 * lost["drawn"]

@@ -44,7 +44,7 @@ def test_attrition_that_chance_does_not_explain_is_called_uneven():
 
 
 def test_even_attrition_is_hardly_ever_called_uneven():
-    from fedopl.client.table.gaps import Attrition
+    from fedopl.client.table.encoder import Attrition
 
     rng = np.random.default_rng(0)
     called = 0

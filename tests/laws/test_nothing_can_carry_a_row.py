@@ -42,7 +42,7 @@ MAY_HOLD_ROWS = (
     "live/client_page.py",
 )
 # Tasks and their answers are pickles between a client's own process and its own workers alone.
-OWN_WORKERS = "client/cluster/handles.py"
+OWN_WORKERS = "client/cluster/workers.py"
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 SECRET = "Ada Lovelace, born 1815"
 
@@ -172,7 +172,7 @@ def test_nothing_is_unpickled(trees):
         if name.split(".")[0] in UNPICKLERS
     ]
     assert unpicklers == []
-    users = [name for name, path in MODULES.items() if "cluster.handles" in path.read_text()]
+    users = [name for name, path in MODULES.items() if "cluster.workers" in path.read_text()]
     assert users == ["client/cluster/dask_engine.py", "client/cluster/spark_engine.py"]
 
 

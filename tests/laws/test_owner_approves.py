@@ -249,7 +249,7 @@ def test_a_broken_file_is_no_question(tmp_path):
     (tmp_path / f"{SHA}.waiting").write_text('{"sha256": "../evil", "query"')
     (tmp_path / "other.waiting").write_text('["a"]')
     assert approvals.waiting() == []
-    approvals._put_up(
+    approvals.decided(
         [Question(sha256=SHA, query="Enrol", exchange=0, study_name="Tiny", holds="")]
     )
     assert [one.sha256 for one in approvals.waiting()] == [SHA]

@@ -21,8 +21,7 @@ import fedopl
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.client.client_file import read_client, shared_engine
 from fedopl.client.cluster import spark_engine
-from fedopl.client.cluster.spark_engine import SparkEngine
-from fedopl.client.cluster.spark_session import SparkMaster, check_java
+from fedopl.client.cluster.spark_engine import SparkEngine, SparkMaster, check_java
 from fedopl.client.table.logged_data import with_engine
 from watching import sockets_of
 
@@ -197,7 +196,7 @@ def two_workers():
     engine.connect()
     yield engine
     engine.close()
-    assert not engine._opened.folder.exists()
+    assert not Path(engine._opened.folder.name).exists()
 
 
 def killed_once(engine, mark, whom):
@@ -275,7 +274,7 @@ def test_workers_of_this_machine_are_reached_from_it_alone(two_workers):
     assert heard <= {"127.0.0.1", "::ffff:127.0.0.1"}
     settings = two_workers._opened.session.sparkContext.getConf()
     assert settings.get("spark.authenticate") == "true"
-    folder = two_workers._opened.folder
+    folder = Path(two_workers._opened.folder.name)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert list(folder.glob("blockmgr-*"))
     mine = {found.owner() for found in folder.rglob("*")}

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 import fedopl
 from fedopl.base.errors import OptionError, PrivacyError, StorageError
-from fedopl.client.cluster.handles import computed, task_bytes
+from fedopl.client.cluster.workers import computed, task_bytes
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk import passes
 from fedopl.client.rows import study_rows

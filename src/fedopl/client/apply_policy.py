@@ -1,10 +1,10 @@
 """Applies a policy to every row of a table in batches, so that tables may have any length."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,13 @@ from fedopl.client.table.batched_io import (
     BATCH_READERS,
     BATCH_WRITERS,
     Formulas,
+    RecordBatch,
     open_batches,
     without_formulas,
 )
 from fedopl.client.table.columns import Instants, codes_of, moments, moments_among, numbers_of
 from fedopl.client.table.formats import check_file, check_header, suffix_of
-from fedopl.client.table.row_batches import RecordBatch
-from fedopl.client.table.text_files import TextFormat
+from fedopl.client.table.text_files import FileFormat
 from fedopl.policies.policy import Policy
 
 OnUndecided = Literal["error", "blank"]
@@ -110,7 +110,7 @@ def decide_table(
 
     """
     source, out = Path(source), Path(out)
-    text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
+    text = FileFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
     here = policy.at(policy.permissions.checked_client(client)) if policy.permissions else policy
     task = _task(here, columns or {}, labels or {}, decimal)
     if undecided not in get_args(OnUndecided):
@@ -120,6 +120,7 @@ def decide_table(
     check_file(source, str(source), BATCH_READERS)
     _check_out(out, source)
     tally = np.zeros(len(policy.action_names) + 1, np.int64)
+    names = pa.array([*policy.action_names, None], pa.string())
     ranked = RankedRows(here, ranking) if ranking else None
     if ranked:
         with open_batches(source, text) as (schema, batches):
@@ -130,8 +131,13 @@ def decide_table(
         ranked.finish()
     with open_batches(source, text) as (schema, batches):
         _check_columns(schema, task, source, [column])
-        schema = _with_fields(schema, column, ranked)
-        with replacing(out) as file, _writer(file, schema, suffix_of(out), formulas) as write:
+        schema = schema.append(pa.field(column, pa.string()))
+        for name in ranked.names if ranked else ():
+            schema = schema.append(pa.field(name, pa.int64() if name == RANK else pa.float64()))
+        suffix = suffix_of(out)
+        as_it_is = formulas == "keep" or suffix == ".parquet"
+        writer = BATCH_WRITERS[suffix] if as_it_is else partial(without_formulas, suffix=suffix)
+        with replacing(out) as file, writer(file, schema) as write:
             for start, batch in _numbered(batches):
                 rows = slice(start, start + batch.num_rows)
                 # Refused at the first batch in doubt: `replacing` then leaves no file.
@@ -140,7 +146,10 @@ def decide_table(
                     if ranked
                     else _decided(batch, task, start, source, undecided)[0]
                 )
-                added = _added(codes, policy.action_names, ranked.columns(rows) if ranked else [])
+                added = [names.take(pa.array(codes))]
+                for own in ranked.columns(rows) if ranked else ():
+                    blank = own == 0 if own.dtype.kind == "i" else np.isnan(own)
+                    added.append(pa.array(own, mask=blank))
                 write(pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema))
                 tally += np.bincount(codes, minlength=len(tally))
                 if progress:
@@ -167,8 +176,8 @@ def _task(
             "the policy was learned on arrays, not on tables with a schema, so the columns "
             "of its features are not known; use policy.decide on arrays"
         )
-    called = {name: columns.get(name, name) for name in policy.encoding.feature_columns}
     encoding = policy.encoding
+    called = {name: columns.get(name, name) for name in encoding.feature_columns}
     return _Task(policy=policy, encoding=encoding, called=called, labels=labels, decimal=decimal)
 
 
@@ -211,14 +220,6 @@ def _check_kinds(schema: Any, task: _Task, name: str) -> None:
             raise DataError(f"{what}: expected labels, came {kind}; make them text first")
 
 
-def _writer(
-    file: BinaryIO, schema: Any, suffix: str, formulas: Formulas
-) -> AbstractContextManager[Callable[[RecordBatch], object]]:
-    if formulas == "keep" or suffix == ".parquet":
-        return BATCH_WRITERS[suffix](file, schema)
-    return without_formulas(file, schema, suffix)
-
-
 # --- deciding --------------------------------------------------------------------------------
 
 
@@ -230,24 +231,11 @@ def _numbered(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBatch
         start += batch.num_rows
 
 
-Kept = BoolArray | slice
-
-
 def _decided(
     batch: RecordBatch, task: _Task, start: int, source: Path, undecided: OnUndecided
-) -> tuple[IntArray, Kept, FloatArray]:
+) -> tuple[IntArray, BoolArray | slice, FloatArray]:
     """Each row's action code (one past the last if undecided), the decided rows, their contexts."""
-    contexts, kept, doubts = _contexts(batch, task)
-    if doubts and undecided == "error":
-        raise _refusal(doubts, start, source)
-    codes = np.full(batch.num_rows, len(task.policy.action_names), np.int64)
-    codes[kept] = task.policy.decide(contexts)
-    return codes, kept, contexts
-
-
-def _contexts(batch: RecordBatch, task: _Task) -> tuple[FloatArray, Kept, list[_Doubt]]:
-    """The contexts of the rows that can be decided, these rows, and why others cannot."""
-    numeric, categorical, doubts = {}, {}, []
+    numeric, categorical, doubts = {}, {}, list[_Doubt]()
     for column in task.encoding.numeric:
         numeric[column], found = _numbers(batch, column, task)
         doubts += found
@@ -255,8 +243,13 @@ def _contexts(batch: RecordBatch, task: _Task) -> tuple[FloatArray, Kept, list[_
         categorical[column], found = _codes(batch, column, task)
         doubts += found
     doubts = [doubt for doubt in doubts if doubt.rows.any()]
+    if doubts and undecided == "error":
+        raise _refusal(doubts, start, source)
     kept = ~_anywhere(doubts) if doubts else slice(None)
-    return columns.contexts(numeric, categorical, task.encoding, kept), kept, doubts
+    contexts = columns.contexts(numeric, categorical, task.encoding, kept)
+    codes = np.full(batch.num_rows, len(task.policy.action_names), np.int64)
+    codes[kept] = task.policy.decide(contexts)
+    return codes, kept, contexts
 
 
 def _numbers(batch: RecordBatch, column: str, task: _Task) -> tuple[FloatArray, list[_Doubt]]:
@@ -322,20 +315,3 @@ def _refusal(doubts: list[_Doubt], n_before: int, source: Path) -> DataError:
         f"decided (by column: {shortlist(counts)}); complete them, or say undecided='blank' "
         "(--undecided blank) to leave them empty"
     )
-
-
-def _with_fields(schema: Any, column: str, ranked: RankedRows | None) -> Any:
-    """The table's columns, the column of actions, and those of scores, margin and rank."""
-    schema = schema.append(pa.field(column, pa.string()))
-    for name in ranked.names if ranked else ():
-        schema = schema.append(pa.field(name, pa.int64() if name == RANK else pa.float64()))
-    return schema
-
-
-def _added(
-    codes: IntArray, names: tuple[str, ...], beside: Sequence[FloatArray | IntArray]
-) -> list[Any]:
-    """The name of each row's action and the other new columns; empty where undecided."""
-    named = pa.array([*names, None], pa.string()).take(pa.array(codes))
-    blank = [own == 0 if own.dtype.kind == "i" else np.isnan(own) for own in beside]
-    return [named, *(pa.array(own, mask=none) for own, none in zip(beside, blank, strict=True))]

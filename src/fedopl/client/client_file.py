@@ -27,14 +27,13 @@ from fedopl.client.disclosure.private_draws import is_strong, kept_secret
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.rows.row_keys import fingerprint_of_content
+from fedopl.client.table.batched_io import RowBatches
 from fedopl.client.table.encoder import TableForm
-from fedopl.client.table.formats import FileFormat
 from fedopl.client.table.logged_data import LoggedData, check_outcomes, with_engine
 from fedopl.client.table.read import Contexts, contexts_in, read_into_memory, read_onto_disk
-from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import n_numbers
 from fedopl.client.table.sql import open_query
-from fedopl.client.table.text_files import TextFormat
+from fedopl.client.table.text_files import FileFormat
 from fedopl.study.study import Study
 
 FILE_NAME = "client.toml"
@@ -152,11 +151,12 @@ class Client:
         self._check_mapping(schema)
         self._check_files()
         data, names = self.settings.data, self.settings
-        text = TextFormat(encoding=data.encoding, delimiter=data.delimiter, decimal=data.decimal)
-        file, path = FileFormat(text=text, sheet=data.sheet), self.table_path
-        form = TableForm(name=str(path), columns=names.columns, labels=names.labels, file=file)
+        file = FileFormat(
+            encoding=data.encoding, delimiter=data.delimiter, decimal=data.decimal, sheet=data.sheet
+        )
+        form = TableForm(str(self.table_path), names.columns, names.labels, file)
         if data.query is None or data.database is None:
-            yield path, form
+            yield self.table_path, form
             return
         database = _with_environment(data.database, str(self.path))
         with open_query(database, data.query, self.path) as rows:
@@ -221,7 +221,12 @@ class Client:
 def read_client(path: str | Path) -> Client:
     """The client of this folder or of this client.toml."""
     path = Path(path)
-    _refuse_aggregator(path)
+    folder = path.parent if path.name == AGGREGATOR_FILE else path
+    if path != folder or ((path / AGGREGATOR_FILE).is_file() and not (path / FILE_NAME).is_file()):
+        raise OptionError(
+            f"{folder / AGGREGATOR_FILE}: this is an aggregator's folder, which has no rows of its "
+            f"own; expected a client's, with {FILE_NAME} in it, such as one of its members'"
+        )
     path = path / FILE_NAME if path.is_dir() else path
     file = TomlFile.read(path)
     if {"outcome", "action", "features"} & file.content.keys() and "data" not in file.content:
@@ -236,16 +241,6 @@ def read_client(path: str | Path) -> Client:
         )
         raise OptionError(f"{file.complaint(('secret',), message)} {path.parent}")
     return Client(name=name, path=path, settings=settings, file=file)
-
-
-def _refuse_aggregator(path: Path) -> None:
-    """An error if this is the folder or the file of an aggregator, which has no rows."""
-    folder = path.parent if path.name == AGGREGATOR_FILE else path
-    if path != folder or ((path / AGGREGATOR_FILE).is_file() and not (path / FILE_NAME).is_file()):
-        raise OptionError(
-            f"{folder / AGGREGATOR_FILE}: this is an aggregator's folder, which has no rows of its "
-            f"own; expected a client's, with {FILE_NAME} in it, such as one of its members'"
-        )
 
 
 def read_clients(folder: str | Path) -> dict[str, Client]:

@@ -1,8 +1,8 @@
-"""What each column of some tables seems to be, for drafting a study from them."""
+"""What each column of some tables seems to be, and its role, for drafting a study from them."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from fedopl.base.arrays import FloatArray
-from fedopl.base.labels import NO_LABEL
+from fedopl.base.errors import DataError, OptionError
+from fedopl.base.labels import NO_LABEL, quoted
 from fedopl.client.table.columns import distinct_labels, is_text, moments_among, numbers_in_text
 from fedopl.client.table.encoder import MOST_CODES, NAMED_ID
 from fedopl.client.table.formats import Columns
 
+# A column with more labels than this is not an action.
+MOST_ACTIONS = 50
 # Words in column names that suggest what the column holds.
 ACTION_WORDS = (
     *("action", "treatment", "treat", "trt", "arm", "assignment", "assigned", "intervention"),
@@ -55,12 +58,6 @@ class Profile:
             return many and bool(NAMED_ID.search(self.name)) and not np.any(self.numbers % 1)
         unlike = len(self.labels) > 0.9 * (self.n_rows - self.n_missing)
         return many and (unlike or bool(NAMED_ID.search(self.name))) and self.years is None
-
-    @property
-    def is_within_01(self) -> bool:
-        """Whether all values are probabilities above 0."""
-        numbers = self.numbers
-        return numbers is not None and len(numbers) > 0 and 0 < numbers.min() <= numbers.max() <= 1
 
     def is_called(self, words: Sequence[str]) -> bool:
         """Whether its whole name is one of these words."""
@@ -134,3 +131,69 @@ def the_one(found: Mapping[str, Profile], words: Sequence[str]) -> str | None:
     mentioned = [name for name, profile in found.items() if profile.mentions(words)]
     by_word = sorted(called, key=lambda name: words.index(name.strip().lower()))
     return next(iter([*by_word, *mentioned]), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """The role that each column seems to have."""
+
+    action: str
+    outcome: str
+    propensity: str | None
+    weight: str | None
+    group: str | None
+
+    @classmethod
+    def guessed(
+        cls, found: Mapping[str, Profile], action: str | None, outcome: str | None
+    ) -> "Roles":
+        """The roles, by names and values; an error if no name suggests an action or an outcome.
+
+        The column of actions, or of the outcome, may be known.
+        """
+        few = {n: p for n, p in found.items() if 2 <= len(p.labels) <= MOST_ACTIONS}
+        action = _known(action, found, "action") or the_one(few, ACTION_WORDS)
+        varied = {
+            n: p
+            for n, p in found.items()
+            if p.numbers is not None and len(p.labels) > 1 and n != action
+        }
+        outcome = _known(outcome, found, "outcome") or the_one(varied, OUTCOME_WORDS)
+        if action is None:
+            raise OptionError(f"from: which column says what was done? --action; {_named(few)}")
+        if outcome is None:
+            raise OptionError(f"from: which column is the outcome? --outcome; {_named(varied)}")
+        if outcome not in varied:
+            raise DataError(f"from: '{outcome}' cannot be the outcome; expected numbers that vary")
+        free = {n: p for n, p in found.items() if n not in (action, outcome)}
+        propensity, weight = (
+            next((n for n, p in free.items() if p.is_called(words)), None)
+            for words in (PROPENSITY_WORDS, WEIGHT_WORDS)
+        )
+        chances = free[propensity].numbers if propensity else None
+        if chances is None or not len(chances) or not 0 < chances.min() <= chances.max() <= 1:
+            propensity = None
+        repeated = [name for name, profile in free.items() if profile.is_id and profile.repeats]
+        return cls(
+            action=action,
+            outcome=outcome,
+            propensity=propensity,
+            weight=weight if weight and free[weight].numbers is not None else None,
+            group=next(iter(repeated), None),
+        )
+
+    @property
+    def columns(self) -> set[str | None]:
+        """All columns with a role; any other column may be a feature."""
+        return {self.action, self.outcome, self.propensity, self.weight, self.group}
+
+
+def _known(hint: str | None, found: Mapping[str, Profile], what: str) -> str | None:
+    if hint is not None and hint not in found:
+        raise OptionError(f"{what}: there is no column '{hint}'; {_named(found)}")
+    return hint
+
+
+def _named(columns: Iterable[str]) -> str:
+    names = tuple(columns)
+    return f"there are {quoted(names)}" if names else "there is none that could be"

@@ -14,11 +14,11 @@ from fedopl.base.files import replacing, write_atomically
 from fedopl.base.labels import GLOBAL, NO_LABEL, NODE_CHARACTERS, quoted
 from fedopl.base.toml_file import toml_text
 from fedopl.client.client_file import FILE_NAME
-from fedopl.client.column_profiles import profiles
-from fedopl.client.drafted_text import CONFIRM, Hints, Roles, study_lines
+from fedopl.client.column_profiles import Roles, profiles
+from fedopl.client.drafted_text import CONFIRM, Hints, study_lines
 from fedopl.client.table.columns import is_text, numbers_in_text
-from fedopl.client.table.formats import TEXT_ENDINGS, Columns, FileFormat, open_whole, suffix_of
-from fedopl.client.table.text_files import TextFormat, likely_format
+from fedopl.client.table.formats import TEXT_ENDINGS, Columns, open_whole, suffix_of
+from fedopl.client.table.text_files import FileFormat, likely_format
 
 # The file for the rows of a client, where one table holds the rows of several.
 ROWS_FILE = "rows.parquet"
@@ -31,7 +31,7 @@ class _Table:
     """A table that was read, and the format of its file."""
 
     path: Path
-    text: TextFormat
+    text: FileFormat
     columns: Columns
 
 
@@ -90,7 +90,7 @@ def draft_study(paths: Iterable[Path], folder: Path, hints: Hints) -> Draft:
                 "from: two tables have the same name, and each table's name becomes its client's; "
                 "rename one"
             )
-    roles = Roles.guessed(found, hints)
+    roles = Roles.guessed(found, hints.action, hints.outcome)
     only = {name for table in tables for name in table.columns} - set(found)
     title = folder.resolve().name.replace("-", " ").replace("_", " ").strip() or "My study"
     parts = rows.values() if rows else [table.columns for table in tables]
@@ -102,8 +102,8 @@ def draft_study(paths: Iterable[Path], folder: Path, hints: Hints) -> Draft:
 
 def _read(path: Path) -> _Table:
     is_text = suffix_of(path) in TEXT_ENDINGS and path.is_file()
-    text = likely_format(path) if is_text else TextFormat()
-    columns = open_whole(path, FileFormat(text=text))
+    text = likely_format(path) if is_text else FileFormat()
+    columns = open_whole(path, text)
     if not any(map(len, columns.values())):
         raise DataError(f"{path}: no rows; expected a header and at least one row")
     return _Table(path=path, text=text, columns=columns)
@@ -120,7 +120,7 @@ def _name_of(text: str) -> str:
 
 
 def _settings(table: _Table, folder: Path) -> str:
-    home, usual = folder / "clients" / _name_of(table.path.name.split(".")[0]), TextFormat()
+    home, usual = folder / "clients" / _name_of(table.path.name.split(".")[0]), FileFormat()
     said = {"file": Path(relpath(table.path.resolve(), home.resolve())).as_posix()}
     for key in ("encoding", "delimiter", "decimal"):
         if getattr(table.text, key) != getattr(usual, key):
@@ -159,16 +159,11 @@ def _split(tables: list[_Table], column: str) -> tuple[list[str], dict[str, pa.T
 def _typed(table: _Table) -> Columns:
     """The columns; text that holds only numbers becomes numbers."""
     found = profiles([table.columns], [table.text.decimal])
-    return {
-        name: _as_numbers(column, table.text.decimal) if found[name].numbers is not None else column
-        for name, column in table.columns.items()
-    }
-
-
-def _as_numbers(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
-    if not is_text(column.type):
-        return column
-    values, _ = numbers_in_text(column.cast(pa.string()), decimal)
-    are_whole = not np.any(values[~np.isnan(values)] % 1)
-    kind = pa.int64() if are_whole else pa.float64()
-    return pa.chunked_array([pa.array(values, from_pandas=True).cast(kind)])
+    columns = dict(table.columns)
+    for name, column in table.columns.items():
+        if found[name].numbers is not None and is_text(column.type):
+            values, _ = numbers_in_text(column.cast(pa.string()), table.text.decimal)
+            are_whole = not np.any(values[~np.isnan(values)] % 1)
+            kind = pa.int64() if are_whole else pa.float64()
+            columns[name] = pa.chunked_array([pa.array(values, from_pandas=True).cast(kind)])
+    return columns

@@ -51,7 +51,10 @@ def drafted_basis(
     room = min((most - Terms(plain, names).n_terms) / 2 / max(n_screenings, 1), MOST_PRODUCTS)
     if n_screenings and kind != "hinges" and math.comb(len(names), 2) > MOST_PRODUCTS and room >= 1:
         return plain.model_copy(update={"screened_pairs": math.floor(room)})
-    for products in dict.fromkeys((_multiplied(names, knots), ())):
+    # All features, or the numbers among them, or none, as their products fit.
+    sets = (names, tuple(knots))
+    multiplied = next((some for some in sets if math.comb(len(some), 2) <= MOST_PRODUCTS), ())
+    for products in dict.fromkeys((multiplied, ())):
         basis = plain.model_copy(update={"products": products})
         # A corner of two thresholds takes three terms.
         left = (most - Terms(basis, names).n_terms) / 3
@@ -109,11 +112,3 @@ def _knots(parts: Sequence[FloatArray]) -> tuple[float, ...]:
     digits = 1 - math.floor(math.log10(apart))
     found = sorted({round(float(knot), digits) + 0.0 for knot in (low, middle, high)})
     return () if lacking(tuple(found)) else tuple(found)
-
-
-def _multiplied(names: tuple[str, ...], knots: Mapping[str, object]) -> tuple[str, ...]:
-    """The features to multiply: all, the numbers among them, or none, as their products fit."""
-    for some in (names, tuple(knots)):
-        if math.comb(len(some), 2) <= MOST_PRODUCTS:
-            return some
-    return ()

@@ -3,37 +3,43 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
+import numpy as np
+
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import DataError, OptionError
-from fedopl.base.labels import quoted
 from fedopl.base.toml_file import toml_key, toml_text
-from fedopl.client.column_profiles import (
-    ACTION_WORDS,
-    LOWER_WORDS,
-    OUTCOME_WORDS,
-    PROPENSITY_WORDS,
-    WEIGHT_WORDS,
-    Profile,
-    the_one,
-)
+from fedopl.client.column_profiles import LOWER_WORDS, OUTCOME_WORDS, Profile, Roles
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
-from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
+from fedopl.privacy.score_axes import longest_turned, noise_of_scores
 from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.contract import EXACT
-from fedopl.study.plans import NuisancePlan
+from fedopl.study.plans import USUAL_SHARE, NuisancePlan
+from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
+from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
+from fedopl.study.private.private_units import likely_values
 
 # Marks a line that a person has to confirm.
 CONFIRM = "CONFIRM"
-# A column with more labels than the first is not an action. A feature with more labels than the
-# second is pooled, and at most the third keep a name.
-MOST_ACTIONS, MOST_LEVELS, NAMED_LEVELS = 50, 20, 10
+# A feature with more labels than the first is pooled, and at most the second keep a name.
+MOST_LEVELS, NAMED_LEVELS = 20, 10
 # The share of rows to count on, because folds are not all alike.
 _ROOM = 0.8
 # Rows with a missing feature are left out up to this share of rows. Beyond it, they are marked.
 FEW_GAPS = 0.05
 # A number with at most this many different values may be a code.
 FEW_CODES = 6
+# In [privacy].
+EPSILON = 8.0
+_WIDTH = 100  # of a comment
+# The quantiles that a drafted range includes, of a feature and of the outcome. Rows with features
+# far beyond their ranges count for less; an outcome beyond its range is moved to the nearest end.
+_MOST, _NEARLY_ALL = (0.02, 0.98), (0.002, 0.998)
+# Where propensities are not known: no action is assumed to have been less likely anywhere than this
+# part of its share. In any case, no overlap below the second number is drafted.
+_LESS_LIKELY, _LEAST_OVERLAP = 0.25, 0.02
 NO_BASIS = "# No [basis], so all effects are linear. Terms for effects that bend"
 
 
@@ -47,63 +53,122 @@ class Hints:
     private: bool | None = None  # noise hides rows; None: exact, and noise as a comment
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roles:
-    """The role that each column seems to have."""
+# --- differential privacy: ranges and overlap to confirm, and what noise costs --------------------
 
-    action: str
-    outcome: str
-    propensity: str | None
-    weight: str | None
-    group: str | None
+# Ranges are round numbers around the values of most rows, so that they show no single row's value.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftedPrivacy:
+    """The declarations of a study with differential privacy."""
+
+    plan: PrivacyPlan
+    overlap: float
+    sizes: Sequence[int]  # rows by client
+    spread: float  # standard deviation of the outcome
 
     @classmethod
-    def guessed(cls, found: Mapping[str, Profile], hints: Hints) -> "Roles":
-        """The roles, by names and values; an error if no name suggests an action or an outcome."""
-        few = {n: p for n, p in found.items() if 2 <= len(p.labels) <= MOST_ACTIONS}
-        action = _known(hints.action, found, "action") or the_one(few, ACTION_WORDS)
-        varied = {
-            n: p
-            for n, p in found.items()
-            if p.numbers is not None and len(p.labels) > 1 and n != action
-        }
-        outcome = _known(hints.outcome, found, "outcome") or the_one(varied, OUTCOME_WORDS)
-        if action is None:
-            raise OptionError(f"from: which column says what was done? --action; {_named(few)}")
-        if outcome is None:
-            raise OptionError(f"from: which column is the outcome? --outcome; {_named(varied)}")
-        if outcome not in varied:
-            raise DataError(f"from: '{outcome}' cannot be the outcome; expected numbers that vary")
-        free = {n: p for n, p in found.items() if n not in (action, outcome)}
-        called = {
-            words: next((n for n, p in free.items() if p.is_called(words)), None)
-            for words in (PROPENSITY_WORDS, WEIGHT_WORDS)
-        }
-        propensity, weight = called[PROPENSITY_WORDS], called[WEIGHT_WORDS]
-        repeated = [name for name, profile in free.items() if profile.is_id and profile.repeats]
-        return cls(
-            action=action,
-            outcome=outcome,
-            propensity=propensity if propensity and free[propensity].is_within_01 else None,
-            weight=weight if weight and free[weight].numbers is not None else None,
-            group=next(iter(repeated), None),
-        )
+    def of(
+        cls,
+        found: Mapping[str, Profile],
+        roles: Roles,
+        features: Sequence[Profile],
+        sizes: Sequence[int],
+    ) -> "DraftedPrivacy":
+        """The declarations for these features; the column of groups says whose each row is."""
+        outcome = np.asarray(found[roles.outcome].numbers)
+        counts = found[roles.action].labels.values()
+        known = found[roles.propensity].numbers if roles.propensity else None
+        # The smallest propensity of any action: as known, or else a part of the smallest share.
+        least = _LESS_LIKELY * (min(counts) / sum(counts)) if known is None else float(known.min())
+        digits = 1 - math.floor(math.log10(least))
+        overlap = max(math.floor(least * 10.0**digits) / 10.0**digits, _LEAST_OVERLAP)
+        ranges = {}
+        for one in features:
+            if one.years:
+                ranges[one.name] = 0.0, 366.0 * (one.years[1] - one.years[0] + 1)
+            elif one.numbers is not None:
+                ranges[one.name] = _rounded(one.numbers, _MOST)
+        delta = min(1e-6, 10.0 ** -(2 + math.floor(math.log10(max(sizes)))))
+        said = {"epsilon": EPSILON, "delta": delta, "ranges": ranges}
+        if roles.group:
+            person = found[roles.group]
+            mean = math.ceil(person.n_rows / len(person.labels))
+            said |= {"unit": "person", "most_rows_per_person": mean}
+        plan = PrivacyPlan.model_validate(said | {"outcome": _rounded(outcome, _NEARLY_ALL)})
+        return cls(plan=plan, overlap=overlap, sizes=sizes, spread=float(np.std(outcome)))
 
     @property
-    def columns(self) -> set[str | None]:
-        """All columns with a role; any other column may be a feature."""
-        return {self.action, self.outcome, self.propensity, self.weight, self.group}
+    def n_held_out(self) -> float:
+        """The rows of all clients that values are of, by the usual share."""
+        return USUAL_SHARE * sum(self.sizes)
+
+    @property
+    def noise_of_value(self) -> float:
+        """The standard deviation of noise on the value of a policy, in the outcome's unit.
+
+        Every client adds noise to its own answers.
+        """
+        moves = self.plan.most_rows_per_person * longest_turned(self.overlap)
+        deviation = moves / (self.plan.mu * math.sqrt(VALUE_SHARE))
+        deviation *= math.sqrt(noise_of_scores(self.overlap)[0, 0] * len(self.sizes))
+        low, high = self.plan.outcome
+        return deviation / self.n_held_out * (high - low) / 2
+
+    @property
+    def price(self) -> str:
+        """What this noise costs a study of these rows, in words.
+
+        With r times as many rows, variances are s²/r + z²/r²: s is by sampling, z by noise.
+        """
+        by_sampling = self.spread / math.sqrt(self.n_held_out)
+        more = (1 + math.sqrt(1 + 4 * (self.noise_of_value / by_sampling) ** 2)) / 2
+        return (
+            f"epsilon = {EPSILON:g} would add noise of ±{self.noise_of_value:.2g} to the value of "
+            f"a policy, where sampling alone gives the mean outcome ±{by_sampling:.2g}: as narrow "
+            f"an interval would need {more:.2g} times as many rows"
+        )
+
+    def lines(self, confirm: str) -> Iterator[str]:
+        """The lines of the study file; questions come after `confirm`, the mark and a colon."""
+        ranges = {toml_key(name): range_in_toml(own) for name, own in self.plan.ranges.items()}
+        question = "its noise hides rows from the server, too; without this section sums are exact"
+        yield from ("", f"[privacy]  # {confirm}{question}")
+        yield f"epsilon = {EPSILON:g}"
+        yield f"delta = {self.plan.delta:g}"
+        yield 'noise = "local"'
+        if self.plan.unit == "person":
+            yield 'unit = "person"'
+            what = "of a person with more rows, only this many are used, the first ones"
+            yield f"most_rows_per_person = {self.plan.most_rows_per_person}  # {confirm}{what}"
+        yield f"outcome = {range_in_toml(self.plan.outcome)}  # {confirm}where all outcomes lie"
+        if ranges:
+            yield from ("", f"[privacy.ranges]  # {confirm}where most values lie")
+            yield from (f"{name} = {own}" for name, own in ranges.items())
+        yield from ("", "[declared]")
+        yield f"overlap = {self.overlap:g}  # {confirm}was no action ever less likely than this?"
+
+    def commented(self) -> Iterator[str]:
+        """The same as a comment of an exact study, with what it promises and would cost."""
+        text = f"{EXACT}. [privacy] promises more: {self.price}. `fedopl init --private` drafts it."
+        yield from ("", *wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# "))
+        yield from (f"# {line}".rstrip() for line in self.lines(""))
 
 
-def _known(hint: str | None, found: Mapping[str, Profile], what: str) -> str | None:
-    if hint is not None and hint not in found:
-        raise OptionError(f"{what}: there is no column '{hint}'; {_named(found)}")
-    return hint
+def range_in_toml(own: Range) -> str:
+    """A range as TOML writes it."""
+    return f"[{own[0]:g}, {own[1]:g}]"
 
 
-def _named(columns: Iterable[str]) -> str:
-    names = tuple(columns)
-    return f"there are {quoted(names)}" if names else "there is none that could be"
+def _rounded(numbers: FloatArray, quantiles: tuple[float, float]) -> Range:
+    """The range of these quantiles, rounded outwards to about a twentieth of their distance."""
+    low, high = (float(bound) for bound in np.quantile(numbers, quantiles))
+    if set(np.unique(numbers[:1000]).tolist()) <= set(OF_FLAGS):
+        return OF_FLAGS
+    if not low < high:
+        low, high = float(numbers.min()), float(numbers.max())
+    step = 10.0 ** math.floor(math.log10((high - low) / 4))
+    return math.floor(low / step) * step, math.ceil(high / step) * step
 
 
 # --- the text -------------------------------------------------------------------------------------
@@ -153,17 +218,22 @@ def study_lines(
         )
     marks = _missing_rule(found, roles) == "indicator"
     fewest = min(sizes)
-    room = _Room.left_by(features, fewest, marks=marks)
-    yield from (_feature(profile, room.named_levels) for profile in features)
+    n_features, named_levels = _sizes(features, fewest, marks=marks)
+    yield from (_feature(profile, named_levels) for profile in features)
     yield from (f"# {toml_key(name)} is not in every table" for name in only_somewhere)
     used = [profile for profile in features if not _left_out(profile)]
-    drafted = _privacy(found, roles, used, sizes, private=private)
+    if private and roles.weight:
+        raise OptionError(
+            f"private: with differential privacy all rows weigh the same; take out '{roles.weight}'"
+        )
+    can_be_had = private is not False and not roles.weight
+    drafted = DraftedPrivacy.of(found, roles, used, sizes) if can_be_had else None
     privacy = drafted if private else None
     if privacy:
         yield from _private_basis(used, privacy)
         yield from privacy.lines(f"{CONFIRM}: ")
     else:
-        yield from _basis(used, room, fewest)
+        yield from _basis(used, n_features, fewest)
     if drafted and private is None:
         yield from drafted.commented()
     elif roles.weight:
@@ -176,48 +246,29 @@ def study_lines(
     yield from ("", "[requires]", "values = true")
 
 
-def _privacy(
-    found: Mapping[str, Profile],
-    roles: Roles,
-    features: Sequence[Profile],
-    sizes: Sequence[int],
-    *,
-    private: bool | None,
-) -> DraftedPrivacy | None:
-    """Differential privacy for these tables; None where nobody wants it, or it cannot be had."""
-    if private and roles.weight:
-        raise OptionError(
-            f"private: with differential privacy all rows weigh the same; take out '{roles.weight}'"
-        )
-    if private is False or roles.weight:
-        return None
-    counts = found[roles.action].labels.values()
-    known = found[roles.propensity] if roles.propensity else None
-    overlap = drafted_overlap(known, [count / sum(counts) for count in counts])
-    person = found[roles.group] if roles.group else None
-    return DraftedPrivacy.of(features, found[roles.outcome], person, overlap, sizes)
-
-
 def _private_basis(features: Sequence[Profile], privacy: DraftedPrivacy) -> Iterator[str]:
     """Where numbers may bend, from public ranges and sizes alone."""
-    likely = privacy.likely_values([p.name for p in features if p.numbers is not None])
+    numbers = tuple(p.name for p in features if p.numbers is not None)
+    likely = likely_values(numbers, privacy.plan.ranges)
     others = len(features) - len(likely)
     columns = {name: [values] for name, values in likely.items()}
-    basis = drafted_basis(columns, most_terms=privacy.most_terms - others) if columns else None
+    learned_from = [round((1 - USUAL_SHARE) * n) for n in privacy.sizes]
+    most = most_terms(privacy.plan, learned_from)
+    basis = drafted_basis(columns, most_terms=most - others) if columns else None
     yield from basis_lines(basis, CONFIRM)
     if basis is None and (fewest := fewest_terms(columns)):
-        most = max(math.floor(privacy.most_terms), 0)
+        enough = max(math.floor(most), 0)
         yield from ("", f"{NO_BASIS} would make")
-        yield f"# {fewest + others} terms or more; with noise, rows are enough for {most}."
+        yield f"# {fewest + others} terms or more; with noise, rows are enough for {enough}."
 
 
-def _basis(features: Sequence[Profile], room: "_Room", fewest: int) -> Iterator[str]:
+def _basis(features: Sequence[Profile], n_features: int, fewest: int) -> Iterator[str]:
     """Where numbers may bend, with as many terms as the rows of every client allow."""
     numbers = {p.name: [p.numbers] for p in features if p.numbers is not None}
     terms_by_row = _ROOM * Limits().parameter_share
-    others = room.n_features - len(numbers)
+    others = n_features - len(numbers)
     # As values are cross-fitted, terms are looked for without each fold, and with all rows.
-    n_screenings = (NuisancePlan().folds + 1) * (room.n_features <= MOST_TO_SCREEN)
+    n_screenings = (NuisancePlan().folds + 1) * (n_features <= MOST_TO_SCREEN)
     most_terms = fewest * terms_by_row - 1 - others
     basis = drafted_basis(numbers, most_terms=most_terms, n_screenings=n_screenings)
     yield from basis_lines(basis, CONFIRM)
@@ -251,25 +302,18 @@ def _missing_rule(found: Mapping[str, Profile], roles: Roles) -> str:
     return ("drop" if features < FEW_GAPS else "indicator") if features else "error"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Room:
-    """The number of features, and what fits beside them."""
+def _sizes(features: Sequence[Profile], n_rows: int, *, marks: bool) -> tuple[int, int]:
+    """The number of features, and how many labels of a pooled column keep a name.
 
-    n_features: int
-    named_levels: int  # of each column whose labels are pooled
-
-    @classmethod
-    def left_by(cls, features: Sequence[Profile], n_rows: int, *, marks: bool) -> "_Room":
-        """The room under the default limits of clients, of which the smallest has so many rows."""
-        rows = _ROOM * n_rows
-        widths = [_width(profile) for profile in features]
-        n_pooled = widths.count(None)
-        fixed = sum(width for width in widths if width is not None)
-        fixed += marks * sum(width != 0 for width in widths)
-        room = rows * Limits().parameter_share - 1 - fixed
-        named = int(min(max(room / n_pooled, 1), NAMED_LEVELS)) if n_pooled else 0
-        n_features = fixed + n_pooled * named
-        return cls(n_features=n_features, named_levels=named)
+    They fit the default limits of clients, of which the smallest has so many rows.
+    """
+    widths = [_width(profile) for profile in features]
+    n_pooled = widths.count(None)
+    fixed = sum(width for width in widths if width is not None)
+    fixed += marks * sum(width != 0 for width in widths)
+    room = _ROOM * n_rows * Limits().parameter_share - 1 - fixed
+    named = int(min(max(room / n_pooled, 1), NAMED_LEVELS)) if n_pooled else 0
+    return fixed + n_pooled * named, named
 
 
 def _width(profile: Profile) -> int | None:

@@ -16,18 +16,23 @@ from fedopl.client.client_file import Client
 from fedopl.client.disclosure.ledger import FileLedger, summaries
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
-from fedopl.client.far_values import dominating_values, far_values, n_repeated_rows
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.private.private_rows import PrivateRows
-from fedopl.client.rules_found import alone_in_cells, rules_found
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances, cross_fit
 from fedopl.client.scoring.fit_check import FitCheck, check_fit
 from fedopl.client.scoring.overlap import Overlap, overlap
 from fedopl.client.scoring.propensity import ImpossiblePropensitiesError, fit_propensities
-from fedopl.client.table.gaps import Attrition, RowsDroppedWarning
+from fedopl.client.table.encoder import Attrition, RowsDroppedWarning
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table_findings import (
+    alone_in_cells,
+    dominating_values,
+    far_values,
+    n_repeated_rows,
+    rules_found,
+)
 from fedopl.client.workspace import Workspace
-from fedopl.study.plans import Declared, EvaluationPlan
+from fedopl.study.plans import EvaluationPlan
 from fedopl.study.private.added_up import adds_under_masks
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.private.private_units import middles_and_units
@@ -106,7 +111,13 @@ def examine(client: Client, study: Study) -> Examined:
             data = client.pinned(study, client.rows_for(study), rehearsing=True)
         except FedoplError as error:
             return Examined(name=client.name, problems=(*problems, str(error)), cautions=())
-    cautions = [*(str(warning.message) for warning in caught), *_readable_data(client)]
+    cautions = [str(warning.message) for warning in caught]
+    if client.settings.data.file and who_else_reads(client.table_path) == ANYBODY_HERE:
+        cautions.append(
+            f"its rows can be read by {ANYBODY_HERE}; if they should not be: chmod o-r "
+            f"{client.table_path}"
+        )
+    dropped = [w.message.gaps for w in caught if isinstance(w.message, RowsDroppedWarning)]
     if study.is_target(client.name):
         return _examined_target(client, study, data, problems, cautions)
     whole = data
@@ -115,15 +126,14 @@ def examine(client: Client, study: Study) -> Examined:
         cautions.append(
             f"has {whole.n_rows:,} rows on disk; {data.n_rows:,} of them were looked at"
         )
+    found, fit = None, None
     try:
         scored, nuisances = _alone(data, study)
         found, fit = overlap(scored, nuisances), check_fit(scored, nuisances, study.basis)
     except ImpossiblePropensitiesError as error:
         problems.append(str(error))
-        found, fit = None, None
     except FedoplError as error:  # it may still borrow from others, or be refused
         cautions.append(f"cannot be scored alone: {error}")
-        found, fit = None, None
     columns = dict(zip(data.feature_names, data.contexts.T, strict=True))
     limits = client.settings.limits
     space = _space(data, study, limits)
@@ -132,8 +142,7 @@ def examine(client: Client, study: Study) -> Examined:
         rules=() if study.privacy else tuple(rules_found(space, _n_studies(client, study))),
         problems=(
             *problems,
-            *private_problems(client.name, data, study),
-            *([] if study.privacy else _contradictions(data, study, limits)),
+            *_contradictions(client.name, data, study, limits),
         ),
         cautions=(
             *cautions,
@@ -147,7 +156,7 @@ def examine(client: Client, study: Study) -> Examined:
         overlap=found,
         fit=fit,
         features={name: FeatureSummary.of(column) for name, column in columns.items()},
-        attrition=_attrition(caught),
+        attrition=dropped[0].attrition if dropped else None,
         most_terms=math.inf if study.privacy else limits.most_terms(space.n_training),
         # Under masks, nobody reads the sums of one client, however few its rows are.
         minimum_rows=1 if adds_under_masks(study) else limits.minimum_rows,
@@ -175,19 +184,6 @@ def _examined_target(
         is_target=True,
         minimum_rows=limits.minimum_rows,
     )
-
-
-def _attrition(caught: list[warnings.WarningMessage]) -> Attrition | None:
-    dropped = [w.message.gaps for w in caught if isinstance(w.message, RowsDroppedWarning)]
-    return dropped[0].attrition if dropped else None
-
-
-def _readable_data(client: Client) -> list[str]:
-    """A hint if everybody on the machine can read the rows."""
-    path = client.table_path
-    if not client.settings.data.file or who_else_reads(path) != ANYBODY_HERE:
-        return []
-    return [f"its rows can be read by {ANYBODY_HERE}; if they should not be: chmod o-r {path}"]
 
 
 def rules_for(client: Client, study: Study, data: LoggedData) -> list[str]:
@@ -224,15 +220,12 @@ def _alone(data: LoggedData, study: Study) -> tuple[LoggedData, Nuisances]:
             seed=study.seed,
         )
         return data, fitted
-    space = _space(data, _of_all_rows(study), Limits.open())
+    # The secret that decides which rows are held out may not be made yet.
+    of_all_rows = study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
+    space = _space(data, of_all_rows, Limits.open())
     propensities = fit_propensities(space.study_rows, plan.propensity, study.seed)
     models = NuisanceModels(outcomes=space.outcomes.own, propensities=propensities)
     return space.data, models.of(space.study_rows.whole)
-
-
-def _of_all_rows(study: Study) -> Study:
-    # The secret that decides which rows are held out may not be made yet.
-    return study.model_copy(update={"evaluation": EvaluationPlan(share=0)})
 
 
 def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
@@ -253,27 +246,36 @@ def _forbidden(client: str, data: LoggedData, study: Study) -> list[str]:
     ]
 
 
-def _contradictions(data: LoggedData, study: Study, limits: Limits) -> list[str]:
-    """Each bound, in words, that the study declares for every row and that rows here exceed."""
+def _contradictions(client: str, data: LoggedData, study: Study, limits: Limits) -> list[str]:
+    """Each bound, in words, that the study declares for every row and that rows here exceed.
+
+    In a private study, whatever else prevents these rows from taking part.
+    """
+    declared, said = study.declared, list[str]()
+    if study.privacy:
+        try:
+            PrivateRows(data, study, PrivateDraws(study.seed, client, "a look ahead"))
+        except (DataError, OptionError) as error:
+            return [str(error)]
+        return []
     try:
         found = beyond_declared(_space(data, study, limits))
     except RefusedError:  # no propensities, so no scores, which was already reported
         return []
-    return [_contradiction(bound, n_rows, study.declared) for bound, n_rows in found.items()]
-
-
-def _contradiction(bound: str, n_rows: int, declared: Declared) -> str:
-    rows = "1 row has" if n_rows == 1 else f"{n_rows:,} rows have"
-    if bound == "reward":
-        return (
-            f"{rows} an outcome beyond ±{declared.reward:g}, which the study declares that none "
-            "has (declared.reward): correct them, or agree on a larger bound"
-        )
-    return (
-        f"{rows} an action with a propensity below {declared.overlap:g}, which the study declares "
-        "that none has (declared.overlap): leave such rows or actions out, or agree on a smaller "
-        "bound"
-    )
+    for bound, n_rows in found.items():
+        rows = "1 row has" if n_rows == 1 else f"{n_rows:,} rows have"
+        if bound == "reward":
+            said.append(
+                f"{rows} an outcome beyond ±{declared.reward:g}, which the study declares that "
+                "none has (declared.reward): correct them, or agree on a larger bound"
+            )
+        else:
+            said.append(
+                f"{rows} an action with a propensity below {declared.overlap:g}, which the study "
+                "declares that none has (declared.overlap): leave such rows or actions out, or "
+                "agree on a smaller bound"
+            )
+    return said
 
 
 def _cautions(client: str, data: LoggedData, columns: dict[str, FloatArray]) -> list[str]:
@@ -300,17 +302,6 @@ def _cautions(client: str, data: LoggedData, columns: dict[str, FloatArray]) -> 
 
 
 _MANY = 0.01  # a share of rows; fewer rows beyond a range change little
-
-
-def private_problems(name: str, data: LoggedData, study: Study) -> list[str]:
-    """What prevents these rows from taking part in a private study."""
-    if study.privacy is None:
-        return []
-    try:
-        PrivateRows(data, study, PrivateDraws(study.seed, name, "a look ahead"))
-    except (DataError, OptionError) as error:
-        return [str(error)]
-    return []
 
 
 def private_cautions(data: LoggedData, study: Study) -> Iterator[str]:

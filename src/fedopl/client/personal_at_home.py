@@ -7,6 +7,8 @@ held-out rows are held out here, too: what was learned there has not seen them.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,12 +46,6 @@ from fedopl.solvers.personal_ridge import NO_OTHERS, Scaling
 from fedopl.study.study import Study
 
 
-def study_at_home(study: Study) -> Study:
-    """The study without noise; the shared models stand in for actions that no row here took."""
-    nuisances = study.nuisances.model_copy(update={"kind": "federated", "unseen": "borrow"})
-    return study.model_copy(update={"privacy": None, "nuisances": nuisances})
-
-
 class HomeRows(StudyRows):
     """The rows; held-out rows are those that the private study holds out."""
 
@@ -82,7 +78,10 @@ class HomeWorkspace(Workspace):
     """Scores by the shared models and by the client's own models, for the client alone."""
 
     def __init__(self, space: PrivateWorkspace, shared: FloatArray) -> None:
-        study, given = study_at_home(space.study), space.rows.given
+        given, agreed = space.rows.given, space.study
+        # Without noise; the shared models stand in for actions that no row here took.
+        nuisances = agreed.nuisances.model_copy(update={"kind": "federated", "unseen": "borrow"})
+        study = agreed.model_copy(update={"privacy": None, "nuisances": nuisances})
         super().__init__(given, study, Limits.open(), space.draws)
         self.study_rows = HomeRows(given, study, space)
         self.outcomes = SharedModels(self.study_rows, study)
@@ -101,18 +100,19 @@ class AtHome:
 
 def solve_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> Policy:
     """The shared policy, moved toward own rows as far as they support it."""
-    return _solved(_opened(space, shared), shared)
+    with _refused_in_words(space):
+        home = HomeWorkspace(space, shared.numbers())
+    return _solved(home, shared)
 
 
 def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
     """The same, with its value beside those of the shared policy and of the local policy."""
-    home = _opened(space, shared)
+    with _refused_in_words(space):
+        home = HomeWorkspace(space, shared.numbers())
     policy = _solved(home, shared)
-    try:
+    with _refused_in_words(space):
         asked = [[one.at(home.client).decide] for one in (shared, policy)]
         found = estimate(home, RowSplit.EVALUATION, asked)
-    except RefusedError as refused:
-        raise _in_words(space, refused) from None
     n_held_out, sign = home.n_rows(RowSplit.EVALUATION), home.study.reward_sign
     units = dict(zip((LEARNED, PERSONAL, LOGGING, LOCAL), np.eye(4), strict=True))
     client, own = home.client, units[PERSONAL]
@@ -133,39 +133,34 @@ def value_at_home(space: PrivateWorkspace, shared: LinearPolicy) -> AtHome:
     return AtHome(policy=policy, values=ValueTable(values), gains=PersonalTable(gains))
 
 
-def _opened(space: PrivateWorkspace, shared: LinearPolicy) -> HomeWorkspace:
+@contextmanager
+def _refused_in_words(space: PrivateWorkspace) -> Iterator[None]:
     try:
-        return HomeWorkspace(space, shared.numbers())
+        yield
     except RefusedError as refused:
-        raise _in_words(space, refused) from None
-
-
-def _in_words(space: PrivateWorkspace, refused: RefusedError) -> DataError:
-    reason = in_words(refused.code.name)
-    return DataError(f"{space.draws.client}: no personal policy: {reason.why}. {reason.remedy}")
+        reason = in_words(refused.code.name)
+        raise DataError(
+            f"{space.draws.client}: no personal policy: {reason.why}. {reason.remedy}"
+        ) from None
 
 
 def _solved(home: HomeWorkspace, shared: LinearPolicy) -> Policy:
     """Solve with strengths weighted by own rows alone: others' likelihoods are not sent."""
     scored = (home.chunks, home.own_chunks)
     own = tuple(client_sums(one, home.study_rows) for one in scored)
+    # The features, and those further terms that the shared policy uses.
+    used: BoolArray = np.asarray(shared.numbers().any(axis=0))  # (n_terms + 1,)
+    used[: home.study.n_features] = used[-1] = True
     task = PersonalTask(
         study=home.study,
         rows=home.study_rows,
         scored=scored,
         own=own,
         others=shared.numbers(),
-        scaling=Scaling.at_client(own[0].gram, _used(home, shared)),
+        scaling=Scaling.at_client(own[0].gram, used),
         likelihoods=NO_OTHERS,
     )
     return task.solve()
-
-
-def _used(home: HomeWorkspace, shared: LinearPolicy) -> BoolArray:  # (n_terms + 1,)
-    """The features, and those further terms that the shared policy uses."""
-    used: BoolArray = np.asarray(shared.numbers().any(axis=0))
-    used[: home.study.n_features] = used[-1] = True
-    return used
 
 
 def _estimate(found: JointEstimate, contrast: FloatArray, of_rows: int) -> Estimate:

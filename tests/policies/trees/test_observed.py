@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedopl.base.errors import OptionError
-from fedopl.client.local.observed_tree import best_observed_tree
+from fedopl.client.local.local_tree import best_observed_tree
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.grid_rules import Rules
@@ -206,9 +206,9 @@ def test_a_cut_lies_between_neighbours_however_near_or_far_they_are(low):
 @needs_numba
 def test_the_number_of_threads_changes_nothing(monkeypatch):
     problem = normal_problem(500, 5, 3)
-    monkeypatch.setattr("fedopl.client.local.observed_tree.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("fedopl.client.local.local_tree.os.cpu_count", lambda: 1)
     alone = best_observed_tree(*problem, depth=2, minimum_leaf=3)
-    monkeypatch.setattr("fedopl.client.local.observed_tree.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("fedopl.client.local.local_tree.os.cpu_count", lambda: 2)
     assert best_observed_tree(*problem, depth=2, minimum_leaf=3) == alone
 
 

@@ -13,21 +13,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedopl.base.errors import OptionError
-from fedopl.client.cluster.handles import computed, task_bytes
 from fedopl.client.cluster.workers import (
     AHEAD,
     all_gone,
     check_asked,
     check_size,
     check_versions,
+    computed,
     connection_lost,
     died_of_rows,
     no_worker,
-    results_in_order,
     size_of,
+    task_bytes,
     versions,
 )
 from fedopl.client.disk.passes import Partition
+from fedopl.client.disk.prefetch import results_in_order
 
 _Total = TypeVar("_Total")
 

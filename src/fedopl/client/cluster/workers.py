@@ -1,20 +1,27 @@
-"""What workers of every kind have alike: the same versions and files, and results in order."""
+"""What workers of every kind have alike: tasks as bytes, versions, files, and what can go wrong.
 
+Classes that hold rows refuse to be pickled. Of rows on disk, where the files are is written in
+their place, and a worker opens them by itself; rows in memory are refused as everywhere. Needs the
+`dask` or the `spark` extra.
+"""
+
+import io
+import pickle
 import platform
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fedopl.base.arrays import check_positive
 from fedopl.base.errors import OptionError, StorageError
 from fedopl.base.whole_numbers import shown
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
+from fedopl.client.disk.disk_array import DiskArray
+from fedopl.client.disk.passes import Partition
+from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData, trusted
 
 # What is under way for each thread of a worker: one partition, and one that waits for it.
 AHEAD = 2
@@ -22,24 +29,51 @@ AHEAD = 2
 SAME_VERSIONS = ("fedopl", "numpy", "scipy", "scikit-learn")
 
 
-def results_in_order(
-    submit: Callable[[_Item], Any],
-    result: Callable[[Any], _Result],
-    items: Iterable[_Item],
-    most: int,
-) -> Iterator[_Result]:
-    """The result for each item, in their order; at most this many are under way meanwhile."""
-    coming: deque[Any] = deque()
+def task_bytes(task: Callable[[Partition], object]) -> bytes:
+    """The task, with paths of files in place of rows on disk."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, held: object) -> Any:
+            if isinstance(held, DiskArray):
+                return DiskArray, (held.path.absolute(), held.shape, held.stored, held.digest)
+            if isinstance(held, LoggedData) and held.is_on_disk:
+                arrays = {name: getattr(held, name) for name in ROW_ARRAYS}
+                names = held.action_names, held.feature_names, None, held.outcome_names
+                return trusted, (arrays, *names)
+            return super().reducer_override(held)
+
+    content = io.BytesIO()
+    Pickler(content).dump(task)
+    return content.getvalue()
+
+
+def computed(task: bytes, partition: Partition) -> object:
+    """What a worker answers: numbers of the size of sums, whatever the number of rows."""
+    return _task(task)(partition)
+
+
+def answer_bytes(task: Callable[[Partition], object], partition: Partition) -> bytes:
+    """The same as bytes; an error of the task is an answer too, to be raised by the client."""
     try:
-        for item in items:
-            coming.append(submit(item))
-            if len(coming) >= most:
-                yield result(coming.popleft())
-        while coming:
-            yield result(coming.popleft())
-    finally:
-        for unwanted in coming:
-            unwanted.cancel()
+        return pickle.dumps((task(partition), None))
+    except Exception as error:
+        return pickle.dumps((None, error))
+
+
+def answered(content: bytes) -> Any:
+    """What a worker of the client's own answered with these bytes."""
+    found, error = pickle.loads(content)  # noqa: S301
+    if error is not None:
+        raise error
+    return found
+
+
+@lru_cache(4)
+def _task(content: bytes) -> Callable[[Partition], object]:
+    """The task that these bytes are; they come from the client's own process."""
+    task: Callable[[Partition], object] = pickle.loads(content)  # noqa: S301
+    return task
 
 
 # --- before they are asked -----------------------------------------------------------------------

@@ -100,25 +100,32 @@ class Approvals:
         open_ = {one.sha256: one for one in questions if one is not None}
         found: dict[str, OwnerDecision] = {}
         end = time.monotonic() + self.within
-        self._put_up([one for one in open_.values() if self._decision(one.sha256) is None])
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        for one in open_.values():
+            if self._decision(one.sha256) is None:
+                content = json.dumps({**asdict(one), "to": self.asker, "since": since})
+                self._write(f"{one.sha256}{_WAITING}", content)
         while open_:
-            is_over = self._ending(end)  # before the last look, or a decision could be missed
+            # Before the last look, or a decision could be missed.
+            is_over = None if self.is_served else OwnerDecision.NO_PAGE
+            if is_over is None and time.monotonic() > end:
+                is_over = OwnerDecision.TOO_LATE
             for sha256 in tuple(open_):
                 decision = self._decision(sha256) or is_over
                 if decision is not None:
                     found[sha256] = decision
-                    self._taken_down(sha256, decision)
+                    # Other queries stay, to be approved for the next time.
+                    if decision.lets_through or decision is OwnerDecision.REFUSED:
+                        self._file(sha256, _WAITING).unlink(missing_ok=True)
+                    if decision is OwnerDecision.REFUSED:
+                        self._file(sha256, _REFUSED).unlink(missing_ok=True)
                     del open_[sha256]
-            self._touch(open_)
+            for sha256 in open_:
+                with suppress(OSError):  # the owner may have decided just now
+                    os.utime(self._file(sha256, _WAITING))
             if open_:
                 time.sleep(_LOOK_SECONDS)
         return [OwnerDecision.NOT_SHOWN if one is None else found[one.sha256] for one in questions]
-
-    def _ending(self, end: float) -> OwnerDecision | None:
-        """The reason why nobody can decide any more, None if somebody can."""
-        if not self.is_served:
-            return OwnerDecision.NO_PAGE
-        return OwnerDecision.TOO_LATE if time.monotonic() > end else None
 
     def _decision(self, sha256: str) -> OwnerDecision | None:
         if self._file(sha256, _REFUSED).exists():
@@ -128,24 +135,6 @@ class Approvals:
         if not self.asks:
             return OwnerDecision.NOT_ASKED
         return OwnerDecision.APPROVED if self._file(sha256, _APPROVED).exists() else None
-
-    def _put_up(self, questions: Sequence[Question]) -> None:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        for one in questions:
-            content = json.dumps({**asdict(one), "to": self.asker, "since": since})
-            self._write(f"{one.sha256}{_WAITING}", content)
-
-    def _touch(self, waiting: dict[str, Question]) -> None:
-        for sha256 in waiting:
-            with suppress(OSError):  # the owner may have decided just now
-                os.utime(self._file(sha256, _WAITING))
-
-    def _taken_down(self, sha256: str, decision: OwnerDecision) -> None:
-        """Remove the files of a decided query; others stay, to be approved for the next time."""
-        if decision.lets_through or decision is OwnerDecision.REFUSED:
-            self._file(sha256, _WAITING).unlink(missing_ok=True)
-        if decision is OwnerDecision.REFUSED:
-            self._file(sha256, _REFUSED).unlink(missing_ok=True)
 
     # --- the owner's side ----------------------------------------------------------------------
 

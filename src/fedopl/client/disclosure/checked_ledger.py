@@ -35,7 +35,7 @@ class Head:
         return Head(self.n_entries + 1, self.n_bytes + len(line), digest)
 
 
-class CheckedLedger:
+class CheckedLedger(Ledger):
     """A ledger in a file, with its head in a store; both are changed under the ledger's lock."""
 
     def __init__(self, file: FileLedger, store: Store) -> None:
@@ -52,18 +52,22 @@ class CheckedLedger:
     def locked(self) -> Iterator[None]:
         """A context in which no other process answers; an error if the ledger was replaced."""
         with self.file.locked():
-            self._settle()
+            if line := self._lacking():  # which a killed process left in the store alone
+                self.file.append_line(line)
+                self._seen = self._seen.after(line)
             yield
 
     def append(self, entry: Entry) -> None:
         """Add an entry, while the ledger is locked; the store has it first."""
-        line = self.file.line_of(entry)
-        self._seen = self._keep(self._seen, line)
+        line, before = self.file.line_of(entry), self._seen
+        kept = {
+            "size": np.array([before.n_entries, before.n_bytes]),
+            "digest": np.frombuffer(before.digest, np.uint8),
+            "line": np.frombuffer(line, np.uint8),
+        }
+        self._store.put(self._key, kept)
+        self._seen = before.after(line)
         self.file.append_line(line)
-
-    def entries(self) -> list[Entry]:
-        """Everything so far, oldest first."""
-        return self.file.entries()
 
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this byte on, and the byte after them."""
@@ -73,12 +77,6 @@ class CheckedLedger:
         """Raise an error if the ledger is not the one that the store knows; nothing is written."""
         with self.file.locked() if self.file.path.exists() else nullcontext():
             self._lacking()
-
-    def _settle(self) -> None:
-        """Append the line, if any, that a killed process left in the store alone."""
-        if line := self._lacking():
-            self.file.append_line(line)
-            self._seen = self._seen.after(line)
 
     def _lacking(self) -> bytes:
         """The line that the store has and the ledger lacks; an error if they differ in more."""
@@ -123,18 +121,6 @@ class CheckedLedger:
         for line in content.split(b"\n")[:-1]:
             head = head.after(line + b"\n")
         return head
-
-    def _keep(self, before: Head, line: bytes) -> Head:
-        """Store the head before this line, and the line; return the head after it."""
-        self._store.put(
-            self._key,
-            {
-                "size": np.array([before.n_entries, before.n_bytes]),
-                "digest": np.frombuffer(before.digest, np.uint8),
-                "line": np.frombuffer(line, np.uint8),
-            },
-        )
-        return before.after(line)
 
 
 def with_checks(ledger: Ledger, store: Store | None) -> Ledger:

@@ -73,10 +73,8 @@ def _first_rows(parts: Iterable[FloatArray], n_rows: int) -> FloatArray:  # (n_r
 
 def _differing(common: FloatArray, parts: Iterable[FloatArray]) -> IntArray:  # (n_columns,)
     """The rows that differ from the common value, by column."""
-    found = np.zeros(len(common), np.int64)
-    for columns in parts:
-        found += (columns != common).sum(axis=0)
-    return found
+    counts = ((columns != common).sum(axis=0) for columns in parts)
+    return sum(counts, np.zeros(len(common), np.int64))
 
 
 def merged_bins(counts: IntArray, minimum: int) -> IntArray:  # (n_bins,)

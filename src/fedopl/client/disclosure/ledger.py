@@ -34,7 +34,6 @@ WITHHELD, UNLOCK = "WITHHELD", "unlock"
 
 # How long one process waits while another answers for the same client.
 WAIT_SECONDS = 120.0
-NOBODY_ELSE = nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,37 +86,33 @@ _UNSAID = {field.name: field.default for field in fields(Entry) if field.default
 class Ledger(Protocol):
     """A list of entries that only grows."""
 
+    __slots__ = ()
+
     def append(self, entry: Entry) -> None:
         """Add an entry; it must be stored safely before the answer leaves."""
-
-    def entries(self) -> list[Entry]:
-        """Everything so far, oldest first."""
 
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from a position on, 0 at first, and the position after them."""
 
-    def locked(self) -> AbstractContextManager[None]:
-        """A context in which no other process answers with this ledger."""
-
-
-class MemoryLedger(list[Entry]):
-    """A ledger that lives as long as the process."""
-
     def entries(self) -> list[Entry]:
         """Everything so far, oldest first."""
-        return list(self)
+        return self.since(0)[0]
+
+    def locked(self) -> AbstractContextManager[None]:
+        """A context in which no other process answers; empty if none can use this ledger."""
+        return nullcontext()
+
+
+class MemoryLedger(list[Entry], Ledger):
+    """A ledger that lives as long as the process."""
 
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this position on, and the number of all entries."""
         return self[position:], len(self)
 
-    def locked(self) -> AbstractContextManager[None]:
-        """An empty context: no other process can use this ledger."""
-        return NOBODY_ELSE
-
 
 @dataclass(frozen=True)
-class FileLedger:
+class FileLedger(Ledger):
     """A ledger of JSON lines; all answers it adds are to the same asker."""
 
     path: Path
@@ -155,10 +150,6 @@ class FileLedger:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
-
-    def entries(self) -> list[Entry]:
-        """Everything so far, oldest first."""
-        return self.since(0)[0]
 
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this byte on, and the byte after them."""
@@ -240,7 +231,8 @@ class Questions:
         self._gone_on: set[str] = set()  # studies that the agreed one continued as
         self._read_to = 0
 
-    def _count_new_entries(self) -> None:
+    def check(self, query: Query[Any], asked: str) -> None:
+        """Refuse a query, whose SHA-256 is `asked`, if the study has asked all of its kind."""
         entries, self._read_to = self._ledger.since(self._read_to)
         for entry in entries:
             if not entry.was_answered:
@@ -253,10 +245,6 @@ class Questions:
                 self._asked.setdefault(entry.query, set()).add(entry.query_sha256)
             if entry.counts_for != self._agreed:
                 self._others.add(entry.counts_for)
-
-    def check(self, query: Query[Any], asked: str) -> None:
-        """Refuse a query, whose SHA-256 is `asked`, if the study has asked all of its kind."""
-        self._count_new_entries()
         so_far = self._asked.get(type(query).__name__, set())
         if asked in so_far:
             return
@@ -275,21 +263,15 @@ class Questions:
         """
         if self._digest != self._agreed and self._gone_on - {self._digest}:
             raise RefusedError(RefusalCode.ASKED_ALREADY)
+        if not math.isfinite(self._limits.epsilon):
+            return
         own = {self._agreed: PrivateSetting(self._study).lifetime}
         mus, slips = zip(*{**self._promised, **own}.values(), strict=True)
-        if mu_of_several(mus) > most_promised(self._limits, sum(slips)) * (1 + 1e-9):
+        # Where studies may disclose more with some probability, δ has to cover that, too.
+        left = self._limits.delta - sum(slips)
+        most = mu_for(self._limits.epsilon, left) if left > 0 else 0.0
+        if mu_of_several(mus) > most * (1 + 1e-9):
             raise RefusedError(RefusalCode.PRIVACY_SPENT)
-
-
-def most_promised(limits: Limits, slip: float) -> float:
-    """The μ that all studies with differential privacy may have together.
-
-    Where they may disclose more with some probability, δ has to cover that probability, too.
-    """
-    if not math.isfinite(limits.epsilon):
-        return math.inf
-    left = limits.delta - slip
-    return mu_for(limits.epsilon, left) if left > 0 else 0.0
 
 
 # --- over the lifetime of the rows ----------------------------------------------------------------

@@ -93,17 +93,14 @@ class Limits(Checked):
             if wanted is not None and (allowed > wanted if is_minimum else allowed < wanted):
                 enough = f"{wanted:g} or {'less' if is_minimum else 'more'}"
                 needed = "true" if wanted is True else enough
-                lacks.append(f"{name} is {_plain(allowed)}, the study requires {needed}")
+                shown = str(allowed).lower() if isinstance(allowed, bool) else f"{allowed:g}"
+                lacks.append(f"{name} is {shown}, the study requires {needed}")
         return lacks
 
     def check_rows(self, n_rows: int) -> None:
         """Refuse to take part with too few rows."""
         if n_rows < self.minimum_rows:
             raise RefusedError(RefusalCode.TOO_FEW_ROWS)
-
-
-def _plain(value: float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 def as_limits(spec: object) -> Limits:

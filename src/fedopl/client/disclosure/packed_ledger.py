@@ -1,13 +1,12 @@
 """The ledgers of many clients in one process; what entries have in common is stored once."""
 
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from operator import attrgetter
 
 from fedopl.base.timestamps import milliseconds_of, timestamp
-from fedopl.client.disclosure.ledger import NOBODY_ELSE, Entry
+from fedopl.client.disclosure.ledger import Entry, Ledger
 
 # The form of an entry, its time in milliseconds, and the hash of its answer.
 _HEAD = struct.Struct("<Iq32s")
@@ -19,8 +18,7 @@ class EntryForms:
     """What entries of all clients have in common: everything except time, norms and hashes."""
 
     def __init__(self) -> None:
-        self._forms: list[Entry] = []
-        self._norms: list[struct.Struct] = []
+        self._forms: list[tuple[Entry, struct.Struct]] = []  # each, and how norms are packed
         self._places: dict[tuple[object, ...], int] = {}
 
     def packed(self, entry: Entry) -> bytes:
@@ -29,19 +27,18 @@ class EntryForms:
         key = (*_shared(entry), shapes, tuple(entry.norms))
         if key not in self._places:
             shared = replace(entry, when="", sha256="", norms=dict.fromkeys(entry.norms, 0.0))
-            self._forms.append(shared)
-            self._norms.append(struct.Struct(f"<{len(entry.norms)}d"))
-            self._places[key] = len(self._forms) - 1
+            self._places[key] = len(self._forms)
+            self._forms.append((shared, struct.Struct(f"<{len(entry.norms)}d")))
         place = self._places[key]
         head = _HEAD.pack(place, milliseconds_of(entry.when), bytes.fromhex(entry.sha256))
-        return head + self._norms[place].pack(*entry.norms.values())
+        return head + self._forms[place][1].pack(*entry.norms.values())
 
     def unpacked(self, content: bytes, position: int = 0) -> Iterator[Entry]:
         """All entries from here on."""
         while position < len(content):
             place, when, sha256 = _HEAD.unpack_from(content, position)
             position += _HEAD.size
-            form, numbers = self._forms[place], self._norms[place]
+            form, numbers = self._forms[place]
             norms = numbers.unpack_from(content, position)
             position += numbers.size
             entry = object.__new__(Entry)  # `replace` takes several times as long
@@ -55,7 +52,7 @@ class EntryForms:
             yield entry
 
 
-class PackedLedger:
+class PackedLedger(Ledger):
     """One client's ledger, which lives as long as the process."""
 
     __slots__ = ("_content", "_forms")
@@ -67,31 +64,14 @@ class PackedLedger:
         """Add an entry."""
         self._content += self._forms.packed(entry)
 
-    def entries(self) -> list[Entry]:
-        """Everything so far, oldest first."""
-        return list(self._forms.unpacked(self._content))
-
     def since(self, position: int) -> tuple[list[Entry], int]:
         """The entries from this byte on, and the byte after them."""
         return list(self._forms.unpacked(self._content, position)), len(self._content)
 
-    def locked(self) -> AbstractContextManager[None]:
-        """An empty context: no other process can use this ledger."""
-        return NOBODY_ELSE
 
-
-class PackedLedgers(Mapping[str, PackedLedger]):
+class PackedLedgers(dict[str, PackedLedger]):
     """The ledgers of all clients of a run, by name."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         forms = EntryForms()
-        self._ledgers = {name: PackedLedger(forms) for name in names}
-
-    def __getitem__(self, name: str) -> PackedLedger:
-        return self._ledgers[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._ledgers)
-
-    def __len__(self) -> int:
-        return len(self._ledgers)
+        super().__init__((name, PackedLedger(forms)) for name in names)

@@ -85,18 +85,14 @@ def study_gone_on_as(
             return TakeRanges(ranges=kept["ranges"]).study_after(study)
         pairs, thresholds, found = kept["pairs"], kept["thresholds"], kept["found"]
         return TakeFound(pairs=pairs, thresholds=thresholds, found=found).study_after(study)
-    told = _told(content, decoder)
-    after = None if told is None else told.study_after(study)
-    if told is None or after is None or after.digest != study_asked_about(content):
+    try:
+        told = decoder.decode(content)
+    except WireError:
+        return None
+    if not isinstance(told, TakeFound | TakeRanges):
+        return None
+    after = told.study_after(study)
+    if after is None or after.digest != study_asked_about(content):
         return None
     history.require_first(kind, **dict(told.named_arrays()))
     return after
-
-
-def _told(content: bytes, decoder: Decoder) -> TakeFound | TakeRanges | None:
-    """The query, if it says what was found, else None."""
-    try:
-        query = decoder.decode(content)
-    except WireError:
-        return None
-    return query if isinstance(query, TakeFound | TakeRanges) else None

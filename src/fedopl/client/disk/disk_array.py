@@ -128,17 +128,13 @@ class DiskWriter:
         """Append these rows."""
         if rows.shape[1:] != self._width:
             raise ValueError(f"expected rows of shape {self._width}, came {rows.shape[1:]}")
-        content = np.ascontiguousarray(rows, self._stored)
-        if content.size:
-            self._write(content.reshape(-1).view(np.uint8).data)
-        self._n_rows += len(rows)
-
-    def _write(self, content: memoryview) -> None:
+        numbers, done = np.ascontiguousarray(rows, self._stored), 0
+        content = numbers.reshape(-1).view(np.uint8).data if numbers.size else b""
         self._digest.update(content)
-        done = 0
         with writing_to(self._path):
             while done < len(content):
                 done += self._file.write(content[done:]) or 0
+        self._n_rows += len(rows)
 
     def finished(self) -> DiskArray:
         """The array, flushed to the disk."""

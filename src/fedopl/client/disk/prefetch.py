@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedopl.base.one_thread import ONE_BLAS_THREAD
 
@@ -28,15 +28,24 @@ def prefetched(make: Callable[[Item], Result], parts: Iterable[Item]) -> Iterato
     if len(several) < 2:
         yield from map(make, several)
         return
-    coming: deque[Future[Result]] = deque()
     with ONE_BLAS_THREAD, ThreadPoolExecutor(N_THREADS) as pool:
-        try:
-            for part in chain(several, left):
-                coming.append(pool.submit(make, part))
-                if len(coming) > N_THREADS:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
-        finally:
-            for unwanted in coming:
-                unwanted.cancel()
+        yield from results_in_order(
+            lambda part: pool.submit(make, part), Future.result, chain(several, left), N_THREADS + 1
+        )
+
+
+def results_in_order(
+    submit: Callable[[Item], Any], result: Callable[[Any], Result], items: Iterable[Item], most: int
+) -> Iterator[Result]:
+    """The result for each item, in their order; at most this many are under way meanwhile."""
+    coming: deque[Any] = deque()
+    try:
+        for item in items:
+            coming.append(submit(item))
+            if len(coming) >= most:
+                yield result(coming.popleft())
+        while coming:
+            yield result(coming.popleft())
+    finally:
+        for unwanted in coming:
+            unwanted.cancel()

@@ -83,16 +83,6 @@ class Binning:
         return [node.action for node in nodes_of(self.partition) if isinstance(node, Leaf)]
 
 
-def row_numbers(
-    scores: FloatArray, weights: FloatArray | None, *, complete: bool
-) -> FloatArray:  # (n_rows, n_numbers)
-    """The numbers each row adds to its cell, in the order of `fedopl.policies.trees.search`."""
-    known = np.isfinite(scores)
-    weight = np.ones((len(scores), 1)) if weights is None else weights[:, None]
-    parts = [np.ones((len(scores), 1)), weight, np.where(known, scores, 0.0) * weight]
-    return np.hstack(parts if complete else [*parts, known * weight])
-
-
 def cell_sums(
     parts: Iterable[ScoredRows], binning: Binning
 ) -> FloatArray:  # (n_parts, n_cells, n_numbers)
@@ -133,8 +123,11 @@ def _sums_of(rows: ScoredRows, binning: Binning) -> FloatArray:  # (n_parts, n_c
         for start in range(0, len(usable), ROWS_BINNED_AT_ONCE):
             own = start + np.flatnonzero(usable[start : start + ROWS_BINNED_AT_ONCE])
             if len(own):
-                weights = None if rows.weights is None else rows.weights[own]
-                numbers = row_numbers(scores[own], weights, complete=complete)
+                # What each row adds to its cell, in the order of `fedopl.policies.trees.search`.
+                ones, known = np.ones((len(own), 1)), np.isfinite(scores[own])
+                weight = ones if rows.weights is None else rows.weights[own, None]
+                parts = [ones, weight, np.where(known, scores[own], 0.0) * weight]
+                numbers = np.hstack(parts if complete else [*parts, known * weight])
                 whole = len(own) == len(rows.contexts[start : start + ROWS_BINNED_AT_ONCE])
                 contexts = rows.contexts[start : start + len(own)] if whole else rows.contexts[own]
                 _add_block(sums, contexts, numbers, binning, threads)

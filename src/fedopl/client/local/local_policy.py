@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -76,10 +77,15 @@ class LocalTask:
 
 def learn_local_policy(task: LocalTask) -> FloatArray:  # the numbers of a policy of the local kind
     """Learn as the study does, by its oracle or search, from scores that use nobody else's rows."""
-    if task.study.policy.local_kind == TreePolicy.kind:
-        return _tree(task)
+    study = task.study
+    if study.policy.local_kind == TreePolicy.kind:
+        if task.rows.given.is_on_disk and study.tree.thresholds == "observed":
+            raise RefusedError(RefusalCode.ROWS_ON_DISK)
+        obeyed = ObeyedScores(study, task.draws.client)
+        found = task.rows.kept(partial(obeyed.to_sum, task.parts))  # used for every level
+        return as_array(best_local_tree(found, study.tree, study.columns, study.actions))
     # A new oracle needs an entry for a single client here. Until then, the exact one is used.
-    return _ORACLES.get(task.study.linear.oracle, _exact)(task)
+    return _ORACLES.get(study.linear.oracle, _exact)(task)
 
 
 def _exact(task: LocalTask) -> FloatArray:  # (n_actions, n_features + 1)
@@ -151,15 +157,6 @@ _ORACLES: dict[str, Callable[[LocalTask], FloatArray]] = {
 }
 
 
-def _tree(task: LocalTask) -> FloatArray:  # (n_nodes, 4)
-    study = task.study
-    if task.rows.given.is_on_disk and study.tree.thresholds == "observed":
-        raise RefusedError(RefusalCode.ROWS_ON_DISK)
-    obeyed = ObeyedScores(study, task.draws.client)
-    found = task.rows.kept(partial(obeyed.to_sum, task.parts))  # used for every level
-    return as_array(best_local_tree(found, study.tree, study.columns, study.actions))
-
-
 # --- without each fold ----------------------------------------------------------------------------
 
 
@@ -189,14 +186,9 @@ def means_by_fold(
     if known is not None:
         for own, total in zip(known, totals, strict=True):
             total.add_squares(own)
-    means = [own.means() for own in totals]
-    return ScoreSumsByFold(
-        weights=weights / weights.sum(),
-        grams=np.stack([one.grams for one in means]),
-        products=np.stack([one.products for one in means]),
-        squares=np.stack([one.squares for one in means]),
-        shares=np.stack([one.shares for one in means]),
-    )
+    means = [vars(own.means()) for own in totals]
+    by_fold: dict[str, Any] = {name: np.stack([one[name] for one in means]) for name in means[0]}
+    return ScoreSumsByFold(weights=weights / weights.sum(), **by_fold)
 
 
 def sums_by_fold(
@@ -221,7 +213,14 @@ def local_policies_by_fold(
 ) -> Sequence[Policy]:
     """What the client would learn alone without each fold, from scores that use only its rows."""
     if study.policy.local_kind == TreePolicy.kind:
-        return _local_trees(own, rows, study, obeyed)
+        found = rows.kept(own)  # used for every fold and level
+        trees = [
+            best_local_tree(
+                partial(obeyed.to_sum, found, fold), study.tree, study.columns, study.actions
+            )
+            for fold in range(rows.folds_as_given.n_folds)
+        ]
+        return [TreePolicy.of(root, study) for root in trees]
     sums = sums_by_fold(own, rows, columns)
     n_folds = len(sums.weights)
     policies, paths = [], Paths()
@@ -236,17 +235,3 @@ def local_policies_by_fold(
         )
         policies.append(statistics.solve(ALONE))
     return policies
-
-
-def _local_trees(
-    own: ScoredChunks, rows: StudyRows, study: Study, obeyed: ObeyedScores
-) -> list[TreePolicy]:
-    """The same where the policy is a tree."""
-    found = rows.kept(own)  # used for every fold and level
-    trees = [
-        best_local_tree(
-            partial(obeyed.to_sum, found, fold), study.tree, study.columns, study.actions
-        )
-        for fold in range(rows.folds_as_given.n_folds)
-    ]
-    return [TreePolicy.of(root, study) for root in trees]

@@ -196,28 +196,21 @@ def _written(chunks: Iterable[ScoredChunk], given: LoggedData) -> tuple[DiskArra
     check_space(folder, 8 * width * given.n_rows, "a copy of the rows for local steps")
     with writing_to(folder):
         path = Path(tempfile.mkdtemp(prefix=ABANDONED, dir=folder)) / "rows"
+    counts = []
     try:
-        return _copied(chunks, path, given)
+        with DiskWriter(path, (width,), np.float64) as writer:
+            for chunk in chunks:
+                rows = chunk.scored_rows()
+                usable = np.flatnonzero(rows.usable)
+                arrays = [rows.contexts, rows.scores]
+                arrays += [] if rows.weights is None else [rows.weights[:, None]]
+                writer.append(np.column_stack([array.take(usable, axis=0) for array in arrays]))
+                n_cells = chunk.folds.n_folds * given.n_actions
+                counts.append(np.bincount(chunk.fold_actions[usable], minlength=n_cells))
+            return writer.finished(), np.array(counts)
     except BaseException:
         shutil.rmtree(path.parent, ignore_errors=True)
         raise
-
-
-def _copied(
-    chunks: Iterable[ScoredChunk], path: Path, given: LoggedData
-) -> tuple[DiskArray, IntArray]:
-    width = given.n_features + given.n_actions + (given.weights is not None)
-    counts = []
-    with DiskWriter(path, (width,), np.float64) as writer:
-        for chunk in chunks:
-            rows = chunk.scored_rows()
-            usable = np.flatnonzero(rows.usable)
-            arrays = [rows.contexts, rows.scores]
-            arrays += [] if rows.weights is None else [rows.weights[:, None]]
-            writer.append(np.column_stack([array.take(usable, axis=0) for array in arrays]))
-            n_cells = chunk.folds.n_folds * given.n_actions
-            counts.append(np.bincount(chunk.fold_actions[usable], minlength=n_cells))
-        return writer.finished(), np.array(counts)
 
 
 class _Places:
@@ -249,14 +242,6 @@ StandardisedRows = Examples | DiskExamples
 # --- steps ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LocalRound:
-    """The rows that the steps of one round take, and how much shorter steps are than at first."""
-
-    picks: IntArray | None  # (n_steps, n_batch_rows), None if every step takes all rows
-    decay: float
-
-
 def movable(
     blocks: list[IntArray] | None, n_features: int
 ) -> FloatArray | None:  # (n_actions, n_features + 1)
@@ -273,18 +258,21 @@ def improve(
     parameters: FloatArray,
     rows: StandardisedRows,
     plan: TrainingPlan,
-    this: LocalRound,
+    picks: IntArray | None,
+    decay: float,
     mask: FloatArray | None = None,
 ) -> FloatArray:  # shaped as parameters
     """Take the plan's local steps of this round from these parameters.
 
-    The step is a share of the largest stable step, 1/(curvature + trace/batch). So one rate suits
-    features of any scale. `mask` keeps parameters outside an action's block at zero.
+    `picks`, (n_steps, n_batch_rows), are the rows that each step takes, None if it takes all. The
+    step is a share of the largest stable step, 1/(curvature + trace/batch), so one rate suits
+    features of any scale; it is `decay` times as long as at first. `mask` keeps parameters outside
+    an action's block at zero.
     """
-    batch = rows.n_rows if this.picks is None else this.picks.shape[1]
-    step = plan.rate * this.decay / (rows.curvature + rows.trace / batch + plan.proximal)
+    batch = rows.n_rows if picks is None else picks.shape[1]
+    step = plan.rate * decay / (rows.curvature + rows.trace / batch + plan.proximal)
     current, passed = parameters.copy(), -parameters
-    for parts in _steps(rows, plan.local_steps, this.picks):
+    for parts in _steps(rows, plan.local_steps, picks):
         passed += current
         move = reduce(iadd, (_pull(current, part) for part in parts))
         move *= step / batch
@@ -295,8 +283,12 @@ def improve(
         current -= move
     if plan.average == "rounds":
         return current
-    typical = rows.trace / rows.width + plan.proximal
-    return _mean_of_steps(current, passed, plan.local_steps, step * typical)
+    # A weighted mean of the steps, in which all batches of the round count the same. A batch moves
+    # every step after it, but less and less: each step forgets a share of all before. Every step
+    # except the last has this share as its weight, and the last has weight one. So later batches
+    # make up for having fewer steps after them.
+    forgotten = min(step * (rows.trace / rows.width + plan.proximal), 1.0)
+    return (current + forgotten * passed) / (1 + forgotten * (plan.local_steps - 1))
 
 
 def _pull(current: FloatArray, batch: Batch) -> FloatArray:  # shaped as parameters
@@ -307,19 +299,6 @@ def _pull(current: FloatArray, batch: Batch) -> FloatArray:  # shaped as paramet
         error *= weight
     pull: FloatArray = error.T.dot(features)
     return pull
-
-
-def _mean_of_steps(
-    last: FloatArray, passed: FloatArray, n_steps: int, forgotten: float
-) -> FloatArray:
-    """A weighted mean of a round's steps, in which all its batches count the same.
-
-    A batch moves every step after it, but less and less: each step forgets the share `forgotten` of
-    all before. Every step except the last has this share as its weight, and the last has weight
-    one. So later batches make up for having fewer steps after them.
-    """
-    weight = min(forgotten, 1.0)
-    return (last + weight * passed) / (1 + weight * (n_steps - 1))
 
 
 def _steps(

@@ -15,7 +15,6 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.local.local_steps import (
     DiskExamples,
     Examples,
-    LocalRound,
     StandardisedRows,
     examples,
     improve,
@@ -51,14 +50,10 @@ class Batches:
         if not n_rounds:
             return self.draws.generator(f"steps {turn}").integers(0, n_rows, shape)
         number, place = divmod(turn, n_rounds)
-        epoch = self._shuffled(number, n_rows)
-        return epoch[place * n_draws : (place + 1) * n_draws].reshape(shape)
-
-    def _shuffled(self, number: int, n_rows: int) -> IntArray:
-        key = (number, n_rows)
-        if self._epoch is None or self._epoch[0] != key:
-            self._epoch = (key, self.draws.generator(f"pack {number}").permutation(n_rows))
-        return self._epoch[1]
+        if self._epoch is None or self._epoch[0] != (number, n_rows):
+            shuffled = self.draws.generator(f"pack {number}").permutation(n_rows)
+            self._epoch = (number, n_rows), shuffled
+        return self._epoch[1][place * n_draws : (place + 1) * n_draws].reshape(shape)
 
 
 def rounds_per_epoch(n_rows: int, n_draws: int) -> int:
@@ -88,24 +83,19 @@ class LocalTraining:
         self, rows: ScoredStudyRows, centre: FloatArray, scale: FloatArray
     ) -> StandardisedRows:
         """The training rows, standardised once for all rounds with the same centre and scale."""
-        key = centre.tobytes() + scale.tobytes()
-        if (
-            self._examples is None
-            or self._examples[0] is not rows.scores
-            or self._examples[1] != key
-        ):
-            self._examples = (rows.scores, key, self._standardised(rows, centre, scale))
-        return self._examples[2]
-
-    def _standardised(
-        self, rows: ScoredStudyRows, centre: FloatArray, scale: FloatArray
-    ) -> StandardisedRows:
+        key, kept = centre.tobytes() + scale.tobytes(), self._examples
+        if kept is not None and kept[0] is rows.scores and kept[1] == key:
+            return kept[2]
+        found: StandardisedRows
         if not rows.given.is_on_disk:
             (whole,) = rows.chunks()
-            return examples(whole.scored_rows(), centre, scale)
-        if self._linear.oracle == "csoaa-vw":  # it takes all rows as lines of text
+            found = examples(whole.scored_rows(), centre, scale)
+        elif self._linear.oracle == "csoaa-vw":  # it takes all rows as lines of text
             raise RefusedError(RefusalCode.ROWS_ON_DISK)
-        return DiskExamples(rows.chunks, rows.given, centre, scale)
+        else:
+            found = DiskExamples(rows.chunks, rows.given, centre, scale)
+        self._examples = rows.scores, key, found
+        return found
 
     def improved(
         self, parameters: FloatArray, rows: StandardisedRows, turn: int, mask: FloatArray | None
@@ -114,8 +104,8 @@ class LocalTraining:
         if self._linear.oracle == "csoaa-vw":
             return self._vowpal_steps(parameters, rows, turn)
         picks = self.batches.of_round(turn, rows.n_rows, self._linear.training)
-        this = LocalRound(picks=picks, decay=float(1 / np.sqrt(1 + turn / 4)))
-        return improve(parameters, rows, self._linear.training, this, mask)
+        decay = float(1 / np.sqrt(1 + turn / 4))
+        return improve(parameters, rows, self._linear.training, picks, decay, mask)
 
     def _vowpal_steps(
         self, parameters: FloatArray, rows: StandardisedRows, turn: int

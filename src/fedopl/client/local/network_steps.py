@@ -4,6 +4,7 @@ In each round every row is in one batch, and each batch has one step.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -36,36 +37,9 @@ class NetworkRows:
 
     def taken(self, rows: IntArray | slice) -> "NetworkRows":
         """Some of the rows."""
-        return NetworkRows(
-            contexts=self.contexts[rows],
-            scores=self.scores[rows],
-            linear=self.linear[rows],
-            known=self.known[rows],
-            weights=None if self.weights is None else self.weights[rows],
-        )
-
-
-def network_rows(
-    whole: ScoredChunk, split: RowSplit, query: TrainNetwork, study: Study, obeyed: ObeyedScores
-) -> NetworkRows:
-    """The rows of a split that have any score."""
-    rows = whole.rows(split)
-    contexts, scores = whole.data.contexts[rows], whole.scores[rows]
-    if study.neural.loss == "softmax":  # a softened policy takes only what may be given, too
-        scores = obeyed.allowed(contexts, scores)
-    own = np.isfinite(scores).any(axis=1)
-    contexts, scores = contexts[own], scores[own]
-    linear = LinearPolicy.from_numbers(query.linear, study).scores(contexts)
-    known, weights = np.isfinite(scores), whole.weights(rows)
-    if weights is not None:
-        weights = weights[own] / weights[own].mean()
-    return NetworkRows(
-        contexts=(contexts - query.centre[:-1]) / query.scale[:-1],
-        scores=np.where(known, scores, 0.0) / query.spread,
-        linear=np.where(known, linear, 0.0) / query.spread,
-        known=known,
-        weights=weights,
-    )
+        arrays = vars(self).items()
+        some: dict[str, Any] = {n: own if own is None else own[rows] for n, own in arrays}
+        return NetworkRows(**some)
 
 
 class NetworkTraining:
@@ -80,12 +54,30 @@ class NetworkTraining:
         agreed = (query.linear, query.centre, query.scale, np.array([query.spread]))
         key = b"".join(array.tobytes() for array in agreed)
         if self._kept is None or self._kept[0] is not whole or self._kept[1] != key:
-            fitting, kept_back = (
-                network_rows(whole, split, query, self._study, self._obeyed)
-                for split in (RowSplit.FITTING, RowSplit.VALIDATION)
-            )
-            self._kept = (whole, key, (fitting, kept_back))
+            fitting = self._rows_of(whole, RowSplit.FITTING, query)
+            self._kept = whole, key, (fitting, self._rows_of(whole, RowSplit.VALIDATION, query))
         return self._kept[2]
+
+    def _rows_of(self, whole: ScoredChunk, split: RowSplit, query: TrainNetwork) -> NetworkRows:
+        """The rows of a split that have any score."""
+        rows = whole.rows(split)
+        contexts, scores = whole.data.contexts[rows], whole.scores[rows]
+        # A softened policy takes only what may be given, too.
+        if self._study.neural.loss == "softmax":
+            scores = self._obeyed.allowed(contexts, scores)
+        own = np.isfinite(scores).any(axis=1)
+        contexts, scores = contexts[own], scores[own]
+        linear = LinearPolicy.from_numbers(query.linear, self._study).scores(contexts)
+        known, weights = np.isfinite(scores), whole.weights(rows)
+        if weights is not None:
+            weights = weights[own] / weights[own].mean()
+        return NetworkRows(
+            contexts=(contexts - query.centre[:-1]) / query.scale[:-1],
+            scores=np.where(known, scores, 0.0) / query.spread,
+            linear=np.where(known, linear, 0.0) / query.spread,
+            known=known,
+            weights=weights,
+        )
 
 
 # --- loss functions -------------------------------------------------------------------------------
@@ -181,23 +173,17 @@ class Adam:
 def _slopes(network: Network, rows: NetworkRows, steps: Steps) -> Network:
     """The mean pull of these rows on every layer."""
     values = passed(network, rows.contexts)
-    pulls = _pulls_by_layer(network, values, steps.loss.pulls(rows, values[-1]), rows.weights)
+    last = steps.loss.pulls(rows, values[-1])
+    # Each row's gradient by the outputs of each layer, before they are rectified.
+    pulls = [last if rows.weights is None else last * rows.weights[:, None]]
+    for place in range(len(network) - 1, 0, -1):
+        below = pulls[0] @ network[place].weights.T
+        pulls.insert(0, below * (values[place] > 0))
     n_rows = len(rows.contexts)
     return tuple(
         Layer(value.T @ pull / n_rows, pull.sum(axis=0) / n_rows)
         for value, pull in zip(values, pulls, strict=False)
     )
-
-
-def _pulls_by_layer(
-    network: Network, values: list[FloatArray], last: FloatArray, weights: FloatArray | None
-) -> list[FloatArray]:
-    """Each row's gradient by the outputs of each layer, before they are rectified."""
-    pulls = [last if weights is None else last * weights[:, None]]
-    for place in range(len(network) - 1, 0, -1):
-        below = pulls[0] @ network[place].weights.T
-        pulls.insert(0, below * (values[place] > 0))
-    return pulls
 
 
 # --- loss on rows that no step takes --------------------------------------------------------------

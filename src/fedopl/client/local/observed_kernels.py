@@ -72,16 +72,7 @@ def _join(tree: FloatArray, node: int) -> None:
 
 
 @_compiled
-def _join_above(tree: FloatArray, rank: int) -> None:
-    """Recompute every node above a rank."""
-    node = (len(tree) // 2 + rank) // 2
-    while node:
-        _join(tree, node)
-        node //= 2
-
-
-@_compiled
-def _join_above_all(tree: FloatArray, first: int, last: int) -> None:
+def _join_above(tree: FloatArray, first: int, last: int) -> None:
     """Recompute every node above some neighbouring ranks."""
     left, right = len(tree) // 2 + first, len(tree) // 2 + last
     while left > 1:
@@ -97,7 +88,7 @@ def _open(tree: FloatArray, first: int, last: int) -> None:
     size = len(tree) // 2
     for leaf in range(size + first, size + last + 1):
         tree[leaf, HIGHEST] = tree[leaf, LOWEST] = tree[leaf, SUM]
-    _join_above_all(tree, first, last)
+    _join_above(tree, first, last)
 
 
 @_compiled
@@ -120,10 +111,10 @@ def _extreme_sums(
             for part in range(3):  # a closed cut stays infinite whatever is added to it
                 tree[size + entering[row], part] += weights[row]
         if ends[group] - start > many:
-            _join_above_all(tree, 0, size - 1)
+            _join_above(tree, 0, size - 1)
         else:
             for row in range(start, ends[group]):
-                _join_above(tree, entering[row])
+                _join_above(tree, entering[row], entering[row])
         if first > last:  # none was open
             first, last = firsts[group], firsts[group] - 1
         if firsts[group] < first:

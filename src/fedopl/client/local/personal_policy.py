@@ -6,14 +6,14 @@ all questions achieves by chance.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.client.local.local_policy import ScoredChunks, sums_by_fold
 from fedopl.client.local.local_tree import ScoredParts
 from fedopl.client.local.score_means import means_of
@@ -42,13 +42,6 @@ CLEARLY_LIKELIER = 3.0
 Parts = TypeVar("Parts")
 
 
-class FoundBy(NamedTuple, Generic[Parts]):
-    """The result for one set of scores."""
-
-    parts: Parts  # the rows with these scores
-    weighed: WeighedPath
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PersonalTask:
     """A client's rows with the study's scores and with its own, and what it was sent."""
@@ -68,40 +61,35 @@ class PersonalTask:
 
         With caution only slopes are moved, because doubts are about linear scores.
         """
-        chosen = self._chosen()
-        moved = LinearPolicy.from_numbers(chosen.weighed.mean, self.study)
+        # Scores by own models are used if they are clearly less noisy: where a client differs,
+        # everybody's outcome models are wrong about it.
+        found = [
+            (scored, WeighedPath.of(own, self.others, self.scaling, self.likelihoods))
+            for scored, own in zip(self.scored, self.own, strict=True)
+        ]
+        scored, weighed = least_noisy(found, self.own[0].n_rows)
+        moved = LinearPolicy.from_numbers(weighed.mean, self.study)
         if self.doubts is not None:
             return CautiousPolicy.doubting(moved, self.doubts)
         given = LinearPolicy.from_numbers(self.others, self.study)
-        compared = chosen.weighed.path.compared
+        compared = weighed.path.compared
         if compared.sum() < 2:
             return moved
-        bend = best_bend(chosen.parts, self.rows, given, compared)
-        if bend.evidence < chosen.weighed.strengths.evidence + CLEARLY_LIKELIER:
+        parts = partial(chunks_without, scored, self.without)
+        bend = best_bend(parts, self.rows, given, compared)
+        if bend.evidence < weighed.strengths.evidence + CLEARLY_LIKELIER:
             return moved
         return BentPolicy.bending(given, bend.knots, bend.slopes)
 
-    def _chosen(self) -> FoundBy[ScoredChunks]:
-        """The result for the study's scores, unless own scores are clearly less noisy.
 
-        Where a client differs, everybody's outcome models are wrong about it.
-        """
-        found = [
-            FoundBy[ScoredChunks](
-                partial(chunks_without, scored, self.without),
-                WeighedPath.of(own, self.others, self.scaling, self.likelihoods),
-            )
-            for scored, own in zip(self.scored, self.own, strict=True)
-        ]
-        return least_noisy(found, self.own[0].n_rows)
-
-
-def least_noisy(found: Sequence[FoundBy[Parts]], n_rows: float) -> FoundBy[Parts]:
-    """The first result, unless other scores are clearly less noisy."""
+def least_noisy(
+    found: Sequence[tuple[Parts, WeighedPath]], n_rows: float
+) -> tuple[Parts, WeighedPath]:
+    """The first rows with scores, and their result, unless others' are clearly less noisy."""
     first, *rest = found
     clearly_less = 1 - BEYOND_CHANCE / math.sqrt(max(n_rows, 1))
-    most = clearly_less * first.weighed.variance
-    return next((one for one in rest if one.weighed.variance < most), first)
+    most = clearly_less * first[1].variance
+    return next((one for one in rest if one[1].variance < most), first)
 
 
 def chunks_without(scored: ScoredChunks, fold: int | None) -> Iterable[ScoredChunk]:
@@ -126,29 +114,22 @@ def client_sums_without(
     if not any(fold is not None for fold in left_out):
         return [client_sums(parts, rows) for _ in left_out]
     sums, found = sums_by_fold(parts, rows, None), []
-    squares: dict[bytes, FloatArray] = {}  # by the actions that count
+    # By the actions that count: over each fold, how far apart their scores lie, and total weights.
+    squares: dict[bytes, FloatArray] = {}  # (n_folds, 2) each
     for without in left_out:
         folds = [fold for fold in range(len(sums.weights)) if fold != without]
         own = sums.of_folds(folds)
         known = scored_in_all_rows(own.shares)
         if known.tobytes() not in squares:
-            squares[known.tobytes()] = _squares_by_fold(parts, known, len(sums.weights))
+            by_fold = squares[known.tobytes()] = np.zeros((len(sums.weights), 2))
+            for chunk in parts():
+                for each, of_fold in zip(by_fold, chunk.fold_slices, strict=True):
+                    each += _apart(chunk.scores[of_fold], chunk.weights(of_fold), known)
         total, weight = squares[known.tobytes()][folds].sum(axis=0).tolist()
         mean = total / weight if weight else 0.0
         means = (own.grams, own.products, own.shares)
         found.append(OwnSums.of(means, mean, rows.n_rows(RowSplit.TRAINING, without)))
     return found
-
-
-def _squares_by_fold(
-    parts: ScoredChunks, known: BoolArray, n_folds: int
-) -> FloatArray:  # (n_folds, 2)
-    """Sums over each fold of how far apart the scores of these actions lie, and total weights."""
-    totals = np.zeros((n_folds, 2))
-    for chunk in parts():
-        for total, rows in zip(totals, chunk.fold_slices, strict=True):
-            total += _apart(chunk.scores[rows], chunk.weights(rows), known)
-    return totals
 
 
 def contrast_squares(
@@ -213,20 +194,18 @@ class PersonalTreeTask:
 
     def solve(self) -> TreePolicy:
         """The best action in every leaf of the likelier tree, by own and others' rows."""
-        found = [self._found(one, self.root, self.others) for one in self.scored]
-        chosen = least_noisy(found, self.n_rows)
-        others = self._others_in_own_leaves(chosen.parts)
-        own = self._found(chosen.parts, self.own_root, others)
+        found = [(one, self._weighed(one, self.root, self.others)) for one in self.scored]
+        parts, shared = least_noisy(found, self.n_rows)
+        own = self._weighed(parts, self.own_root, self._others_in_own_leaves(parts))
         n_questions = len(self.study.columns) * UNLIKE_THRESHOLDS  # about how many differ
         searched = len(branches_of(self.own_root)) * math.log(n_questions)
-        if _evidence(own.weighed) > _evidence(chosen.weighed) + searched:
-            return with_best_actions(self.own_root, own.weighed.mean.T, self.study)
-        return with_best_actions(self.root, chosen.weighed.mean.T, self.study)
+        if _evidence(own) > _evidence(shared) + searched:
+            return with_best_actions(self.own_root, own.mean.T, self.study)
+        return with_best_actions(self.root, shared.mean.T, self.study)
 
-    def _found(self, parts: ScoredParts, root: Node, others: FloatArray) -> FoundBy[ScoredParts]:
+    def _weighed(self, parts: ScoredParts, root: Node, others: FloatArray) -> WeighedPath:
         own = leaf_sums(parts, root, self.study)
-        scaling = Scaling.none(others.shape[1])
-        return FoundBy(parts, WeighedPath.of(own, others, scaling, self.likelihoods))
+        return WeighedPath.of(own, others, Scaling.none(others.shape[1]), self.likelihoods)
 
     def _others_in_own_leaves(self, parts: ScoredParts) -> FloatArray:  # (n_actions, n_own_leaves)
         """Values of actions to others in own leaves, by where their rows are in the shared tree."""
@@ -254,16 +233,16 @@ def _evidence(weighed: WeighedPath) -> float:
 def with_best_actions(root: Node, worth: FloatArray, study: Study) -> TreePolicy:
     """The tree with the best action that each leaf may hold, by worth (n_leaves, n_actions)."""
     forbidden = forbidden_in_leaves(root, study.tree, study.columns, study.actions)
-    best: IntArray = np.argmax(np.where(forbidden, 2 * NEVER, worth), axis=1)
-    return TreePolicy.of(simplified(_with_actions(root, iter(best.tolist()))), study)
+    # In the order of leaves, from the first answer yes to the last no.
+    best = iter(np.argmax(np.where(forbidden, 2 * NEVER, worth), axis=1).tolist())
 
+    def filled(node: Node) -> Node:
+        if isinstance(node, Leaf):
+            return Leaf(next(best))
+        yes = filled(node.yes)
+        return replace(node, yes=yes, no=filled(node.no))
 
-def _with_actions(node: Node, actions: Iterator[int]) -> Node:
-    """The tree with these actions in its leaves, from the first answer yes to the last no."""
-    if isinstance(node, Leaf):
-        return Leaf(next(actions))
-    yes = _with_actions(node.yes, actions)
-    return replace(node, yes=yes, no=_with_actions(node.no, actions))
+    return TreePolicy.of(simplified(filled(root)), study)
 
 
 def leaf_sums(parts: ScoredParts, root: Node, study: Study) -> OwnSums:

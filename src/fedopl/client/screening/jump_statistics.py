@@ -12,7 +12,7 @@ There may be several versions, each without a fold of the rows. Sums that depend
 are formed once, by fold, and a version adds up those of its folds.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -75,12 +75,6 @@ class SmoothResiduals:
             grams=grams,
         )
 
-    @property
-    def lost(self) -> FloatArray:  # (n_versions,)
-        """How much smaller residuals are than errors, because terms were fitted to them."""
-        left = np.maximum(self.n_rows - self.smooth.shape[1], 0)
-        return np.asarray(np.sqrt(left / np.maximum(self.n_rows, 1)))
-
     def only(self, columns: Sequence[int]) -> "SmoothResiduals":
         """The same, with some of the smooth terms; the constant is the first."""
         both = np.ix_(range(len(self.pulls)), columns, columns)
@@ -100,57 +94,6 @@ def _inverse(grams: FloatArray, sizes: FloatArray, rcond: float | None = None) -
     scale = np.sqrt(np.maximum(sizes, np.finfo(float).tiny))
     both = scale[:, :, None] * scale[:, None, :]
     return np.asarray(symmetric_pinv(grams / both, rcond=rcond) / both)
-
-
-class _Sums:
-    """Sums of rows by cell of one or two grids, with what is needed to remove smooth terms."""
-
-    def __init__(self, residuals: SmoothResiduals, bins: Sequence[IntArray], n_bins: Sequence[int]):
-        from scipy.sparse import csc_array  # here, as it is slow to import
-
-        own, n_cells = residuals, int(np.prod(n_bins))
-        (n_versions, n_rows), n_folds = own.pulls.shape, own.has_fold.shape[1]
-        self._width = width = own.smooth.shape[1]
-        self._of = own
-        cell = np.ravel_multi_index(tuple(bins), tuple(n_bins))
-        begins = np.arange(n_rows + 1)
-        found = np.empty((n_cells, n_versions, 2 + 2 * width))
-
-        by_fold = cell + n_cells * own.folds
-        grouped = csc_array((own.weights, by_fold, begins), shape=(n_folds * n_cells, n_rows))
-        counts = np.bincount(by_fold, minlength=n_folds * n_cells).reshape(n_folds, n_cells)
-        found[..., 0] = counts.T @ own.has_fold.T
-        terms = own.has_fold @ (grouped @ own.smooth).reshape(n_folds, -1)
-        found[..., 2 : 2 + width] = terms.reshape(n_versions, n_cells, width).swapaxes(0, 1)
-
-        grouped = csc_array((own.weights, cell, begins), shape=(n_cells, n_rows))
-        for version, pull in enumerate(own.pulls):
-            found[:, version, 1] = np.bincount(cell, pull, n_cells)
-            grouped.data = np.square(pull)
-            found[:, version, 2 + width :] = grouped @ own.smooth
-
-        beyond = found.reshape(*n_bins, n_versions, -1)
-        for axis in range(len(n_bins)):
-            along = np.moveaxis(beyond, axis, 0)
-            for place in range(len(along) - 2, -1, -1):
-                along[place] += along[place + 1]
-        self._beyond = beyond  # sums over rows in this bin or beyond, on every axis
-
-    def beyond(self, *places: IntArray | int) -> "_Part":
-        """The sums over rows beyond these cuts; 0 means beyond none."""
-        found = self._beyond[places].swapaxes(0, 1)
-        terms, moved_terms = found[..., 2 : 2 + self._width], found[..., 2 + self._width :]
-        return _Part(found[..., 0], found[..., 1], terms, moved_terms, terms @ self._of.inverse)
-
-    def statistic(
-        self, v: "_Indicator", left: FloatArray, enough: BoolArray
-    ) -> FloatArray:  # (n_versions, n_places)
-        """Σv / √Σv², where `left` are the squares that smooth terms leave of the indicator."""
-        total = v.moved - 2 * _sums_of_products(v.said, v.moved_terms)
-        total += _sums_of_products(v.said @ self._of.squares, v.said)
-        known = enough & (total > 0) & (left > LEAST_BEYOND_SMOOTH * self._of.n_rows[:, None])
-        found = np.where(known, v.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
-        return self._of.lost[:, None] * found
 
 
 class _Indicator(NamedTuple):
@@ -190,22 +133,11 @@ def _sums_of_products(one: FloatArray, two: FloatArray) -> FloatArray:  # (n_ver
 
 
 class Jumps:
-    """The t-statistics of one number's thresholds, which are counted from 0."""
+    """The t-statistics of thresholds, which are counted from 0.
 
-    def __init__(self, residuals: SmoothResiduals, bins: IntArray, n_cuts: int, least: int) -> None:
-        self._sums = _Sums(residuals, [bins], [n_cuts + 1])
-        self._least, self._n_rows = least, residuals.n_rows[:, None]
-
-    def at(self, cuts: IntArray) -> FloatArray:  # (n_versions, n_cuts)
-        """The statistics of these cuts; 0 where one side has fewer rows than the least."""
-        own = self._sums.beyond(cuts + 1)
-        few = np.minimum(own.rows, self._n_rows - own.rows)
-        v = _Indicator(own.residual, own.moved, own.moved_terms, own.said)
-        return self._sums.statistic(v, own.common(own, own.weight), few >= self._least)
-
-
-class Corners:
-    """The t-statistics of two numbers' thresholds passed together, beyond each of them alone."""
+    They are of one number, or of two: whether both are passed, beyond each of them alone. They
+    follow from sums of rows by cell, with what is needed to remove smooth terms.
+    """
 
     def __init__(
         self,
@@ -214,14 +146,68 @@ class Corners:
         n_cuts: Sequence[int],
         least: int,
     ) -> None:
-        self._sums = _Sums(residuals, bins, [own + 1 for own in n_cuts])
-        self._least, self._n_rows = least, residuals.n_rows[:, None]
+        from scipy.sparse import csc_array  # here, as it is slow to import
 
-    def at(self, first: IntArray, second: IntArray) -> FloatArray:  # (n_versions, n_corners)
-        """The statistics of these corners; 0 where any of the four has too few rows."""
-        sums = self._sums
-        both = sums.beyond(first + 1, second + 1)
-        one, two = sums.beyond(first + 1, 0), sums.beyond(0, second + 1)
+        n_bins = [n + 1 for n in n_cuts]
+        own, n_cells = residuals, int(np.prod(n_bins))
+        (n_versions, n_rows), n_folds = own.pulls.shape, own.has_fold.shape[1]
+        self._width = width = own.smooth.shape[1]
+        self._of, self._least = own, least
+        cell = np.ravel_multi_index(tuple(bins), tuple(n_bins))
+        begins = np.arange(n_rows + 1)
+        found = np.empty((n_cells, n_versions, 2 + 2 * width))
+
+        by_fold = cell + n_cells * own.folds
+        grouped = csc_array((own.weights, by_fold, begins), shape=(n_folds * n_cells, n_rows))
+        counts = np.bincount(by_fold, minlength=n_folds * n_cells).reshape(n_folds, n_cells)
+        found[..., 0] = counts.T @ own.has_fold.T
+        terms = own.has_fold @ (grouped @ own.smooth).reshape(n_folds, -1)
+        found[..., 2 : 2 + width] = terms.reshape(n_versions, n_cells, width).swapaxes(0, 1)
+
+        grouped = csc_array((own.weights, cell, begins), shape=(n_cells, n_rows))
+        for version, pull in enumerate(own.pulls):
+            found[:, version, 1] = np.bincount(cell, pull, n_cells)
+            grouped.data = np.square(pull)
+            found[:, version, 2 + width :] = grouped @ own.smooth
+
+        beyond = found.reshape(*n_bins, n_versions, -1)
+        for axis in range(len(n_bins)):
+            along = np.moveaxis(beyond, axis, 0)
+            for place in range(len(along) - 2, -1, -1):
+                along[place] += along[place + 1]
+        self._beyond = beyond  # sums over rows in this bin or beyond, on every axis
+
+    def beyond(self, *places: IntArray | int) -> _Part:
+        """The sums over rows beyond these cuts; 0 means beyond none."""
+        found = self._beyond[places].swapaxes(0, 1)
+        terms, moved_terms = found[..., 2 : 2 + self._width], found[..., 2 + self._width :]
+        return _Part(found[..., 0], found[..., 1], terms, moved_terms, terms @ self._of.inverse)
+
+    def statistic(
+        self, v: _Indicator | _Part, left: FloatArray, enough: BoolArray
+    ) -> FloatArray:  # (n_versions, n_places)
+        """Σv / √Σv², where `left` are the squares that smooth terms leave of the indicator."""
+        n_rows = self._of.n_rows[:, None]
+        total = v.moved - 2 * _sums_of_products(v.said, v.moved_terms)
+        total += _sums_of_products(v.said @ self._of.squares, v.said)
+        known = enough & (total > 0) & (left > LEAST_BEYOND_SMOOTH * n_rows)
+        found = np.where(known, v.residual / np.sqrt(np.where(known, total, 1.0)), 0.0)
+        # Residuals are smaller than errors, because terms were fitted to them.
+        free = np.maximum(n_rows - self._width, 0)
+        return np.asarray(np.sqrt(free / np.maximum(n_rows, 1)) * found)
+
+    def at(self, *cuts: IntArray) -> FloatArray:  # (n_versions, n_places)
+        """The statistics of these cuts, or corners; 0 where any side has fewer than least rows."""
+        return self._of_one(*cuts) if len(cuts) == 1 else self._of_two(*cuts)
+
+    def _of_one(self, cuts: IntArray) -> FloatArray:
+        own = self.beyond(cuts + 1)
+        few = np.minimum(own.rows, self._of.n_rows[:, None] - own.rows)
+        return self.statistic(own, own.common(own, own.weight), few >= self._least)
+
+    def _of_two(self, first: IntArray, second: IntArray) -> FloatArray:
+        both = self.beyond(first + 1, second + 1)
+        one, two = self.beyond(first + 1, 0), self.beyond(0, second + 1)
         of_one, of_two = one.common(one, one.weight), two.common(two, two.weight)
         crossed = one.common(two, both.weight)
         on_one, on_two = one.common(both, both.weight), two.common(both, both.weight)
@@ -239,7 +225,7 @@ class Corners:
                 both.rows,
                 one.rows - both.rows,
                 two.rows - both.rows,
-                self._n_rows - one.rows - two.rows + both.rows,
+                self._of.n_rows[:, None] - one.rows - two.rows + both.rows,
             ]
         )
         by_a, by_b = a[..., None], b[..., None]
@@ -249,45 +235,4 @@ class Corners:
             both.moved_terms - by_a * one.moved_terms - by_b * two.moved_terms,
             both.said - by_a * one.said - by_b * two.said,
         )
-        return sums.statistic(v, left, told & (few >= self._least))
-
-
-def strongest_by_part(
-    statistics: Callable[[Sequence[IntArray]], Jumps | Corners],
-    grids: Sequence[Mapping[int, IntArray]],
-    least: float = 0.0,
-) -> Iterable[tuple[int, list[int], float, float]]:
-    """For each part of a grid, or of two: the place of the largest statistic, it, and the middle's.
-
-    The version comes first. The middle alone decides whether there is a jump, because it was not
-    chosen by its statistic. Parts whose middle is below `least` are skipped. `statistics` are those
-    of the cuts that it is given; first of middles, then of parts that some version has a jump in.
-    """
-    parts = [list(grid.values()) for grid in grids]
-    places = combined([np.arange(len(own)) for own in parts])
-    middles = statistics([np.array([cuts[len(cuts) // 2] for cuts in own]) for own in parts])
-    middle = middles.at(*places)
-    jumps = (middle != 0) & (np.abs(middle) >= least)
-    wanted = np.flatnonzero(jumps.any(axis=0)).tolist()
-    if not wanted:
-        return
-    used = [np.unique(along[wanted]).tolist() for along in places]
-    cuts = [np.concatenate([own[k] for k in some]) for own, some in zip(parts, used, strict=True)]
-    inside = [
-        combined([np.searchsorted(all_cuts, own[along[part]]) for all_cuts, own, along in each])
-        for part in wanted
-        for each in [list(zip(cuts, parts, places, strict=True))]
-    ]
-    found = statistics(cuts).at(*(np.concatenate(along) for along in zip(*inside, strict=True)))
-    ends = np.cumsum([len(flat[0]) for flat in inside])[:-1]
-    for part, flat, each in zip(wanted, inside, np.split(found, ends, axis=1), strict=True):
-        for version in np.flatnonzero(jumps[:, part]).tolist():
-            statistic = float(middle[version, part])
-            best = int(np.argmax(np.sign(statistic) * each[version]))
-            at = [int(own[along[best]]) for own, along in zip(cuts, flat, strict=True)]
-            yield version, at, float(each[version, best]), statistic
-
-
-def combined(axes: Sequence[IntArray]) -> list[IntArray]:
-    """Every combination of one number from each axis, by axis; the last varies fastest."""
-    return [along.ravel() for along in np.meshgrid(*axes, indexing="ij")]
+        return self.statistic(v, left, told & (few >= self._least))

@@ -57,33 +57,23 @@ def product_tests(
     for action in range(n_actions):
 
         def parts(action: int = action) -> Iterator[_Part]:
-            return _parts(chunks(), scaling, (action, without), (every, at_once))
+            """Rows that took the action: every n-th, in blocks of limited size."""
+            for chunk in chunks():
+                own = chunk.training_rows(action, without)[::every]
+                weights = chunk.weights(chunk.training)
+                for start in range(0, len(own), at_once):
+                    rows = own[start : start + at_once]
+                    yield _Part(
+                        scaled=np.ascontiguousarray(scaling(chunk.data.contexts[rows]).T),
+                        rewards=chunk.data.rewards[rows],
+                        weights=np.ones(len(rows)) if weights is None else weights[rows],
+                    )
 
-        fit = _fitted(parts(), first, second)
+        fit = _fitted(parts(), n_features, first, second)
         if fit is not None:
             found[action] = _tested(parts(), fit)
             n_rows[action] = fit.n_rows
     return ProductTests(statistics=found, n_rows=n_rows)
-
-
-def _parts(
-    chunks: Iterable[Chunk],
-    scaling: Callable[[FloatArray], FloatArray],
-    which: tuple[int, int | None],
-    steps: tuple[int, int],
-) -> Iterator[_Part]:
-    """Rows that took an action, perhaps without a fold: every n-th, in blocks of limited size."""
-    every, at_once = steps
-    for chunk in chunks:
-        own = chunk.training_rows(*which)[::every]
-        weights = chunk.weights(chunk.training)
-        for start in range(0, len(own), at_once):
-            rows = own[start : start + at_once]
-            yield _Part(
-                scaled=np.ascontiguousarray(scaling(chunk.data.contexts[rows]).T),
-                rewards=chunk.data.rewards[rows],
-                weights=np.ones(len(rows)) if weights is None else weights[rows],
-            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,18 +108,15 @@ class _Fit:
         return np.ascontiguousarray(np.vstack([self.products, self.by_squares[:1]]).T)
 
 
-def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit | None:
+def _fitted(
+    parts: Iterator[_Part], n_features: int, first: IntArray, second: IntArray
+) -> _Fit | None:
     """The regressions, solved from sums; None if no row took the action."""
-    n_rows, total = 0, 0.0
-    grams: FloatArray = np.zeros(0)
-    cubes: FloatArray = np.zeros(0)
-    beside: FloatArray = np.zeros(0)
+    n_rows, total, plain = 0, 0.0, n_features + 1  # features and the constant
+    grams, cubes = np.zeros((2 * plain, 2 * plain)), np.zeros((n_features, n_features))
+    beside = np.zeros((plain, len(first)))
     for part in parts:
         features, squares = _with_constant(part.scaled), np.square(part.scaled)
-        if not n_rows:
-            width = 2 * len(squares) + 2
-            grams, cubes = np.zeros((width, width)), np.zeros((len(squares), len(squares)))
-            beside = np.zeros((len(features), len(first)))
         columns = np.vstack([features, squares, part.rewards])
         grams += (columns * part.weights) @ columns.T
         cubes += (squares * part.scaled * part.weights) @ part.scaled.T
@@ -139,7 +126,6 @@ def _fitted(parts: Iterator[_Part], first: IntArray, second: IntArray) -> _Fit |
         n_rows, total = n_rows + len(part.rewards), total + float(part.weights.sum())
     if not n_rows or total <= 0:
         return None
-    plain = (len(grams) - 2) // 2 + 1  # features and the constant
     # Flags of one column add up to the constant, so the sums may have no inverse.
     scale = np.sqrt(np.maximum(np.diagonal(grams)[:plain], np.finfo(float).tiny))
     inverse = symmetric_pinv(grams[:plain, :plain] / np.outer(scale, scale))

@@ -1,7 +1,8 @@
-"""Reads and writes tables in batches, so that memory does not grow with them."""
+"""Tables in batches, so that memory does not grow with them: files read and written, and others."""
 
 import contextlib
 import gzip
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from fedopl.base.errors import OptionError
+from fedopl.base.errors import DataError, OptionError
 from fedopl.client.table.columns import is_text
 from fedopl.client.table.formats import TEXT_ENDINGS, check_delimiter, explained, suffix_of
-from fedopl.client.table.row_batches import RecordBatch
-from fedopl.client.table.text_files import TextFormat, check_is_text
+from fedopl.client.table.text_files import FileFormat, check_is_text
 
+# Arrow schemas and batches have no types to check against.
+RecordBatch = Any
 BatchedTable = tuple[Any, Iterator[RecordBatch]]  # a schema, and the rows in batches of that schema
 
 # For a CSV file: Arrow reads up to 32 blocks ahead, and no row can be longer than one block.
@@ -32,23 +34,24 @@ MARKS_TO_QUOTE = ('"', ",", "\r", "\n")
 
 
 @contextlib.contextmanager
-def open_batches(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
+def open_batches(path: Path, text: FileFormat) -> Iterator[BatchedTable]:
     """Open a table; errors in reading are explained, at the start or in a later batch."""
     with contextlib.ExitStack() as stack:
         with explained(path, str(path), text):
             schema, batches = stack.enter_context(BATCH_READERS[suffix_of(path)](path, text))
-        yield schema, _each(batches, path, text)
+        yield schema, explained_batches(batches, path, str(path), text)
 
 
-def _each(batches: Iterable[RecordBatch], path: Path, text: TextFormat) -> Iterator[RecordBatch]:
-    with explained(path, str(path), text):
-        for batch in batches:
-            if batch.num_rows:
-                yield batch
+def explained_batches(
+    batches: Iterable[RecordBatch], path: Path, name: str, text: FileFormat
+) -> Iterator[RecordBatch]:
+    """The batches with rows; errors in reading them are explained."""
+    with explained(path, name, text):
+        yield from (batch for batch in batches if batch.num_rows)
 
 
 @contextlib.contextmanager
-def _read_csv(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
+def _read_csv(path: Path, text: FileFormat) -> Iterator[BatchedTable]:
     check_is_text(path, str(path), text)
     reading = csv.ReadOptions(encoding=text.encoding, block_size=BLOCK_BYTES, use_threads=False)
     parsing = csv.ParseOptions(delimiter=text.between(path), newlines_in_values=True)
@@ -60,7 +63,7 @@ def _read_csv(path: Path, text: TextFormat) -> Iterator[BatchedTable]:
 
 
 @contextlib.contextmanager
-def _read_parquet(path: Path, text: TextFormat) -> Iterator[BatchedTable]:  # noqa: ARG001
+def _read_parquet(path: Path, text: FileFormat) -> Iterator[BatchedTable]:  # noqa: ARG001
     # Without a buffer, or if all of it were filled first, whole columns would be in memory.
     with parquet.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         schema = file.schema_arrow
@@ -68,7 +71,7 @@ def _read_parquet(path: Path, text: TextFormat) -> Iterator[BatchedTable]:  # no
         yield schema, file.iter_batches(n_rows, use_threads=False)
 
 
-BATCH_READERS: dict[str, Callable[[Path, TextFormat], AbstractContextManager[BatchedTable]]] = {
+BATCH_READERS: dict[str, Callable[[Path, FileFormat], AbstractContextManager[BatchedTable]]] = {
     **dict.fromkeys(TEXT_ENDINGS, _read_csv),
     ".parquet": _read_parquet,
 }
@@ -169,3 +172,43 @@ def _escaped(column: Any) -> Any:
         return texts
     harmful = pc.and_not(begins, pc.match_substring_regex(texts, IS_NUMBER))
     return pc.if_else(harmful, pc.binary_join_element_wise("'", texts, ""), texts)
+
+
+class RowBatches:
+    """Batches that can be read once; a column's type may differ between them.
+
+    `origin` is the same whenever the same query is run again. If it is given, copies on disk of
+    earlier answers are removed.
+    """
+
+    def __init__(
+        self, names: Iterable[str], batches: Iterable[RecordBatch], *, name: str, origin: str = ""
+    ) -> None:
+        self.names, self.name, self.origin = list(names), name, origin
+        self._batches = iter(batches)
+        self._read_ahead: deque[RecordBatch] = deque()
+
+    def has_more_than(self, n_rows: float) -> bool:
+        """Whether there are more rows; this reads ahead, and keeps what it read."""
+        n_read = 0
+        for batch in self._batches:
+            self._read_ahead.append(batch)
+            n_read += batch.num_rows
+            if n_read > n_rows:
+                return True
+        return False
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        while self._read_ahead:
+            yield self._read_ahead.popleft()
+        yield from self._batches
+
+    def table(self) -> Any:  # a pyarrow.Table
+        """All rows."""
+        parts = [pa.Table.from_batches([batch]) for batch in self]
+        if not parts:
+            return pa.table({name: pa.array([], pa.null()) for name in self.names})
+        try:
+            return pa.concat_tables(parts, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            raise DataError(f"{self.name}: a column changes its type; cast it to one") from None

@@ -66,18 +66,12 @@ def numbers_in_text(column: Any, decimal: str = ".") -> tuple[FloatArray, BoolAr
     try:
         return texts.cast(pa.float64()).to_numpy(), np.zeros(len(column), np.bool_)
     except pa.ArrowInvalid:
-        values = _numbers_among(texts, column)
+        written = pc.match_substring_regex(texts, NUMBER)
+        values = pc.if_else(written, texts, pa.scalar(None, pa.string())).cast(pa.float64())
+        for words, number in ((SPELLINGS.true_values, 1.0), (SPELLINGS.false_values, 0.0)):
+            values = pc.if_else(pc.is_in(column, pa.array(words)), number, values)
         others = pc.and_(pc.is_valid(texts), pc.is_null(values))
         return values.to_numpy(), others.to_numpy()
-
-
-def _numbers_among(texts: Any, column: Any) -> Any:
-    """The numbers among the texts, 1 and 0 for flags in the column, and null elsewhere."""
-    written = pc.match_substring_regex(texts, NUMBER)
-    values = pc.if_else(written, texts, pa.scalar(None, pa.string())).cast(pa.float64())
-    for words, number in ((SPELLINGS.true_values, 1.0), (SPELLINGS.false_values, 0.0)):
-        values = pc.if_else(pc.is_in(column, pa.array(words)), number, values)
-    return values
 
 
 def codes(

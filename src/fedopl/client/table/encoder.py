@@ -1,27 +1,112 @@
-"""Encodes the columns of a table, or of a batch of its rows, as logged data by a schema."""
+"""Encodes columns of a table, or of a batch of its rows, by a schema; says what is missing."""
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray, shortlist
-from fedopl.base.errors import DataError, OptionError
+from fedopl.base.errors import DataError, FedoplWarning, OptionError
 from fedopl.base.schema import Schema
 from fedopl.client.table import columns
 from fedopl.client.table.checked_arrays import check_propensities, checked_weights
 from fedopl.client.table.columns import codes_of, moments, numbers_of
-from fedopl.client.table.formats import Columns, FileFormat, table_name
-from fedopl.client.table.gaps import Attrition, Gaps, RowsDroppedWarning
+from fedopl.client.table.formats import Columns
 from fedopl.client.table.logged_data import LoggedData, trusted
+from fedopl.client.table.text_files import FileFormat
 from fedopl.messages.combining import weighted_sum
 
 # Names of columns of ids, unless they have at most the second number of different values: codes.
 NAMED_ID = re.compile(r"(?:(?:^|[_\W])(?i:ids?|uuid|guid|mrn|ssn|identifier)|[a-z]I[dD])$")
 MOST_CODES = 20
+# Missing outcomes are called uneven if chance makes them so uneven in one of this many tables.
+ONE_IN = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attrition:
+    """By action, how often it was taken and how often its outcome is missing."""
+
+    taken: dict[str, int]
+    lost: dict[str, int]
+
+    @classmethod
+    def of(cls, actions: IntArray, missing: BoolArray, names: Sequence[str]) -> Self:
+        """Count the rows whose action is known."""
+        known = actions >= 0
+        taken = np.bincount(actions[known], minlength=len(names)).tolist()
+        lost = np.bincount(actions[known & missing], minlength=len(names)).tolist()
+        return cls(
+            taken=dict(zip(names, taken, strict=True)), lost=dict(zip(names, lost, strict=True))
+        )
+
+    def __add__(self, more: "Attrition") -> "Attrition":
+        return Attrition(taken=_added(self.taken, more.taken), lost=_added(self.lost, more.lost))
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether some actions lost more of their outcomes than chance explains (χ² test)."""
+        from scipy.special import chdtrc
+
+        taken = np.array([n for n in self.taken.values() if n], float)
+        lost = np.array([self.lost[action] for action, n in self.taken.items() if n], float)
+        share = lost.sum() / max(taken.sum(), 1.0)
+        if len(taken) < 2 or not 0 < share < 1:
+            return False
+        statistic = float(((lost - taken * share) ** 2 / (taken * share * (1 - share))).sum())
+        return bool(chdtrc(len(taken) - 1, statistic) < 1 / ONE_IN)
+
+    def in_words(self) -> str:
+        """The counts as the end of a sentence; empty if no outcome is missing."""
+        if not any(self.lost.values()):
+            return ""
+        counts = [
+            f"'{action}' {lost:,} of {self.taken[action]:,} ({lost / self.taken[action]:.0%})"
+            for action, lost in self.lost.items()
+            if self.taken[action]
+        ]
+        uneven = (
+            "; that is more uneven than chance, so the rows that remain may differ from "
+            "those left out, and values may be wrong"
+            if self.is_uneven
+            else ""
+        )
+        return f". Outcomes are missing by action: {shortlist(counts)}{uneven}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaps:
+    """How many rows cannot be used because a value is missing."""
+
+    n_rows: int  # all rows
+    n_missing: int
+    n_refused: int  # rows with a missing value in a column whose rows are not dropped
+    by_column: dict[str, int]  # of each column that must not have gaps
+    attrition: Attrition
+
+    def __add__(self, more: "Gaps") -> "Gaps":
+        return Gaps(
+            n_rows=self.n_rows + more.n_rows,
+            n_missing=self.n_missing + more.n_missing,
+            n_refused=self.n_refused + more.n_refused,
+            by_column=_added(self.by_column, more.by_column),
+            attrition=self.attrition + more.attrition,
+        )
+
+
+class RowsDroppedWarning(FedoplWarning):
+    """Warns that rows were left out because a value is missing."""
+
+    def __init__(self, message: str, gaps: Gaps) -> None:
+        super().__init__(message)
+        self.gaps = gaps
+
+
+def _added(these: Mapping[str, int], those: Mapping[str, int]) -> dict[str, int]:
+    return {name: count + those[name] for name, count in these.items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -185,19 +270,22 @@ class Encoder:
         actions = encoded.labels[schema.action][kept]
         try:
             rewards = self._rewards(encoded, kept)
-            propensities = self._propensities(encoded, kept, actions)
+            propensities = self._propensities(encoded, kept, len(actions))
+            if propensities is not None:
+                check_propensities(propensities, actions, schema.actions)
             weights = encoded.numbers[schema.weight][kept] if schema.weight else None
             if weights is not None:
                 checked_weights(weights, len(weights))
         except DataError as error:
             raise DataError(f"{self.name}: {error}") from None
+        outcomes = [encoded.numbers[column][kept] for column in schema.outcomes]
         arrays = {
             "contexts": columns.contexts(encoded.numeric, encoded.categorical, schema, kept),
             "actions": actions,
             # From here on a larger reward is better, whatever the table's direction.
             "rewards": rewards if schema.direction == "higher" else -rewards,
             "propensities": propensities,
-            "outcomes": self._outcomes(encoded, kept),
+            "outcomes": np.ascontiguousarray(np.column_stack(outcomes)) if outcomes else None,
             "weights": weights,
             "groups": encoded.labels[schema.group][kept] if schema.group else None,
         }
@@ -214,19 +302,7 @@ class Encoder:
             raise DataError(f"outcome {schema.reward}: too large in some rows; correct them")
         return added
 
-    def _outcomes(self, encoded: Encoded, kept: BoolArray | slice) -> FloatArray | None:
-        named = [encoded.numbers[column][kept] for column in self.schema.outcomes]
-        return np.ascontiguousarray(np.column_stack(named)) if named else None
-
     def _propensities(
-        self, encoded: Encoded, kept: BoolArray | slice, actions: IntArray
-    ) -> FloatArray | None:
-        known = self._known(encoded, kept, len(actions))
-        if known is not None:
-            check_propensities(known, actions, self.schema.actions)
-        return known
-
-    def _known(
         self, encoded: Encoded, kept: BoolArray | slice, n_rows: int
     ) -> FloatArray | None:  # (n_rows,) or (n_rows, n_actions)
         schema = self.schema
@@ -258,7 +334,7 @@ def _missing(numbers: dict[str, FloatArray], labels: dict[str, IntArray]) -> dic
     return masks | {column: values < 0 for column, values in labels.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TableForm:
     """The names of a table, its columns and its labels, and the format of its file."""
 
@@ -266,20 +342,6 @@ class TableForm:
     columns: Mapping[str, str] = field(default_factory=dict)  # by the schema's name, if it differs
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     file: FileFormat = field(default_factory=FileFormat)
-
-    @classmethod
-    def of(
-        cls,
-        source: object,
-        *,
-        name: str | None,
-        columns: Mapping[str, str] | None,
-        labels: Mapping[str, Mapping[str, str]] | None,
-        file: FileFormat,
-    ) -> Self:
-        """The form of a path or a frame, which gives its name if there is none."""
-        named = name or table_name(source)
-        return cls(name=named, columns=columns or {}, labels=labels or {}, file=file)
 
     def encoder(self, schema: Schema, needed: Iterable[str]) -> Encoder:
         """An encoder for these columns of the schema as the table has them."""

@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import is_missing, label_text, quoted
-from fedopl.client.table.text_files import TextFormat, check_is_text, not_text, other_delimiter
+from fedopl.client.table.text_files import FileFormat, check_is_text, not_text, other_delimiter
 
 # A table is a dictionary of its columns by name; each is a pyarrow.ChunkedArray.
 Columns = dict[str, Any]
@@ -40,15 +40,7 @@ class Wanted:
     name: str  # the table's name in errors
     columns: tuple[str, ...]
     labels: tuple[str, ...]  # columns of labels, even if they look like numbers
-    file: "FileFormat"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFormat:
-    """The format of a file, as far as its ending does not determine it."""
-
-    text: TextFormat = field(default_factory=TextFormat)
-    sheet: str | None = None  # of a workbook
+    file: FileFormat
 
 
 def open_table(
@@ -89,7 +81,7 @@ def table_name(source: object) -> str:
 
 def _open_file(path: Path, wanted: Wanted) -> Columns:
     check_file(path, wanted.name)
-    with explained(path, wanted.name, wanted.file.text):
+    with explained(path, wanted.name, wanted.file):
         return READERS[suffix_of(path)](path, wanted)
 
 
@@ -116,7 +108,7 @@ def check_file(path: Path, name: str, endings: Iterable[str] = ()) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: Path, name: str, text: TextFormat) -> Iterator[None]:
+def explained(path: Path, name: str, text: FileFormat) -> Iterator[None]:
     """Explain why a file cannot be read, without showing a row of it."""
     try:
         yield
@@ -144,7 +136,7 @@ def _said(error: Exception) -> str:
     return re.sub(r"(Expected \d+ columns, got \d+).*", r"\1", text)
 
 
-def check_delimiter(header: list[str], path: Path, name: str, text: TextFormat) -> None:
+def check_delimiter(header: list[str], path: Path, name: str, text: FileFormat) -> None:
     """Raise an error for a one-column text that another delimiter divides into several."""
     if len(header) == 1 and (why := other_delimiter(path, text)):
         raise DataError(f"{name}: {why}")
@@ -153,7 +145,7 @@ def check_delimiter(header: list[str], path: Path, name: str, text: TextFormat) 
 def _open_csv(path: Path, wanted: Wanted) -> Columns:
     from pyarrow import csv
 
-    text = wanted.file.text
+    text = wanted.file
     check_is_text(path, wanted.name, text)
     reading = csv.ReadOptions(encoding=text.encoding)
     parsing = csv.ParseOptions(delimiter=text.between(path), newlines_in_values=True)
@@ -190,7 +182,17 @@ def _open_feather(path: Path, wanted: Wanted) -> Columns:
 
 
 def _open_workbook(path: Path, wanted: Wanted) -> Columns:
-    header, rows = _workbook(path, wanted.file.sheet)
+    _need("python_calamine", "excel", path)
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    try:
+        with CalamineWorkbook.from_path(path) as book:
+            sheet = _sheet(book.sheet_names, wanted.file.sheet, path)
+            first, *body = book.get_sheet_by_name(sheet).to_python() or [[]]
+    except CalamineError as error:
+        raise DataError(f"{path}: cannot be read as a workbook: {error}") from None
+    header = [label_text(name) for name in first]
+    rows = [row for row in body if any(cell != "" for cell in row)]
     places = {name: header.index(name) for name in checked_columns(header, wanted).columns}
     return {name: _as_one_type(row[place] for row in rows) for name, place in places.items()}
 
@@ -299,20 +301,6 @@ def _as_one_type(cells: Iterable[Any]) -> Any:  # a pyarrow.ChunkedArray
     elif len(kinds) > 1 and kinds != {int, float}:
         values = [None if value is None else label_text(value) for value in values]
     return pa.chunked_array([pa.array(values)])
-
-
-def _workbook(path: Path, sheet: str | None) -> tuple[list[str], list[Cells]]:
-    """The header of a sheet, and its rows that are not empty."""
-    _need("python_calamine", "excel", path)
-    from python_calamine import CalamineError, CalamineWorkbook
-
-    try:
-        with CalamineWorkbook.from_path(path) as book:
-            rows = book.get_sheet_by_name(_sheet(book.sheet_names, sheet, path)).to_python()
-    except CalamineError as error:
-        raise DataError(f"{path}: cannot be read as a workbook: {error}") from None
-    header, *body = rows or [[]]
-    return [label_text(name) for name in header], [row for row in body if any(c != "" for c in row)]
 
 
 def _sheet(names: list[str], wanted: str | None, path: Path) -> str:

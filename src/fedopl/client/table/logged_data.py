@@ -268,20 +268,15 @@ def fingerprint(data: LoggedData) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name in ROW_ARRAYS:
         array = getattr(data, name)
-        if array is not None:
-            digest.update(_content(array))
+        if isinstance(array, DiskArray):
+            if not array.digest:
+                raise ValueError(f"{array.path}: nobody took its digest")
+            digest.update(array.digest.encode())  # that of its file
+        elif array is not None:
+            digest.update(np.ascontiguousarray(array).data)
         elif name != "outcomes":  # the first fingerprints had no outcomes
             digest.update(b"none")
     return digest.hexdigest()
-
-
-def _content(array: NDArray[Any] | DiskArray) -> bytes | memoryview:
-    """What represents an array in the fingerprint: its bytes, or the digest of its file."""
-    if not isinstance(array, DiskArray):
-        return np.ascontiguousarray(array).data
-    if not array.digest:
-        raise ValueError(f"{array.path}: nobody took its digest")
-    return array.digest.encode()
 
 
 def trusted(

@@ -14,13 +14,13 @@ from fedopl.base.errors import DataError, FedoplWarning, OptionError, StorageErr
 from fedopl.base.schema import Schema
 from fedopl.client.disk.passes import PassEngine
 from fedopl.client.table import columns as column_values
+from fedopl.client.table.batched_io import RowBatches
 from fedopl.client.table.checked_arrays import checked_groups, checked_weights, named_contexts
 from fedopl.client.table.encoder import Encoder, TableForm, check_schema
-from fedopl.client.table.formats import FileFormat, open_table
+from fedopl.client.table.formats import open_table, table_name
 from fedopl.client.table.logged_data import LoggedData, trusted, with_engine
-from fedopl.client.table.row_batches import RowBatches
 from fedopl.client.table.spool import Number, spool
-from fedopl.client.table.text_files import TextFormat
+from fedopl.client.table.text_files import FileFormat
 
 
 def read_logged(
@@ -65,9 +65,8 @@ def read_logged(
 
     """
     check_schema(schema)
-    text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    file = FileFormat(text=text, sheet=sheet)
-    form = TableForm.of(source, name=name, columns=columns, labels=labels, file=file)
+    file = FileFormat(encoding=encoding, delimiter=delimiter, decimal=decimal, sheet=sheet)
+    form = TableForm(name or table_name(source), columns or {}, labels or {}, file)
     if isinstance(source, pa.RecordBatchReader):
         source = RowBatches(source.schema.names, source, name=form.name)
     if on_disk is None:
@@ -202,9 +201,8 @@ def read_contexts(
     names them. All other columns are ignored, including actions and outcomes.
     """
     check_schema(schema)
-    text = TextFormat(encoding=encoding, delimiter=delimiter, decimal=decimal)
-    file = FileFormat(text=text, sheet=sheet)
-    form = TableForm.of(source, name=name, columns=columns, labels=labels, file=file)
+    file = FileFormat(encoding=encoding, delimiter=delimiter, decimal=decimal, sheet=sheet)
+    form = TableForm(name or table_name(source), columns or {}, labels or {}, file)
     return contexts_in(source, schema, form)
 
 

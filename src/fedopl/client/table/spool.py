@@ -31,14 +31,12 @@ from fedopl.client.disk.disk_array import (
     remove_abandoned,
     slices,
 )
-from fedopl.client.table.batched_io import BUFFER_BYTES
+from fedopl.client.table.batched_io import BUFFER_BYTES, RowBatches, explained_batches
 from fedopl.client.table.columns import GroupCodes
-from fedopl.client.table.encoder import Encoder
+from fedopl.client.table.encoder import Attrition, Encoder, Gaps
 from fedopl.client.table.formats import check_file, check_header, explained, suffix_of
-from fedopl.client.table.gaps import Gaps
 from fedopl.client.table.logged_data import LoggedData, trusted
-from fedopl.client.table.row_batches import RowBatches
-from fedopl.client.table.text_files import TextFormat
+from fedopl.client.table.text_files import FileFormat
 
 Number = Literal["float64", "float32"]
 SpooledArrays = dict[str, DiskArray]
@@ -75,15 +73,19 @@ def spool(
     }
     with writing_to(folder):
         if isinstance(source, RowBatches):
-            arrays, gaps = _of_batches(source, encoder, folder, settings)
+            home = _of_batches(source, encoder, folder, settings)
         else:
-            arrays, gaps = _of_file(source, encoder, folder, settings)
+            home = _of_file(source, encoder, folder, settings)
+        found = _found(home)
+    if found is None:
+        raise StorageError(f"{home}: is not what was written; start again")
+    arrays, gaps = found
     encoder.warn_of_gaps(gaps)
     schema = encoder.schema
     return trusted(arrays, schema.actions, schema.feature_names, schema)
 
 
-def _of_file(source: Path, encoder: Encoder, folder: Path, settings: dict[str, Any]) -> Spooled:
+def _of_file(source: Path, encoder: Encoder, folder: Path, settings: dict[str, Any]) -> Path:
     """The spool of a file; size and time decide, before reading, if an earlier one is used."""
     check_file(source, encoder.name)
     if suffix_of(source) != ".parquet":
@@ -93,34 +95,32 @@ def _of_file(source: Path, encoder: Encoder, folder: Path, settings: dict[str, A
     state = _state_of(source)
     settings = settings | {"source": state}
     home = _home(folder, settings)
-    found = _found(home)
-    if found is None:
+    if _found(home) is None:
         with _beside(folder) as beside:
-            arrays, gaps = write_file(source, encoder, beside, settings["number"])
+            written = write_file(source, encoder, beside, settings["number"])
             # Checked again after the last row; otherwise a spool could mix two tables.
             if _state_of(source) != state:
                 raise DataError(f"{encoder.name}: the file changed while it was read; start again")
-            _finish(beside, home, settings, (arrays, gaps))
-        found = _found(home)
+            _finish(beside, home, settings, written)
         _tidy(folder, state)
-    return _complete(found, home)
+    return home
 
 
 def _of_batches(
     source: RowBatches, encoder: Encoder, folder: Path, settings: dict[str, Any]
-) -> Spooled:
+) -> Path:
     """The spool of batches; only after reading is it known if an earlier one has the same rows."""
     with _beside(folder) as beside:
-        arrays, gaps = write_batches(source, encoder, beside, settings["number"])
-        content = {name: array.digest for name, array in arrays.items()}
+        written = write_batches(source, encoder, beside, settings["number"])
+        content = {name: array.digest for name, array in written[0].items()}
         state: dict[str, object] = {"path": source.origin, "content": content}
         settings = settings | {"source": state}
         home = _home(folder, settings)
         if _found(home) is None:
-            _finish(beside, home, settings, (arrays, gaps))
+            _finish(beside, home, settings, written)
     if source.origin:
         _tidy(folder, state)
-    return _complete(_found(home), home)
+    return home
 
 
 def n_numbers(path: Path, n_features: int) -> int:
@@ -149,7 +149,7 @@ def _found(home: Path) -> Spooled | None:
             )
             for name, array in about["arrays"].items()
         }
-        gaps = Gaps.from_dict(about["gaps"])
+        gaps = Gaps(**about["gaps"] | {"attrition": Attrition(**about["gaps"]["attrition"])})
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None  # a damaged file counts as none
     return (arrays, gaps) if all(array.is_complete() for array in arrays.values()) else None
@@ -168,12 +168,6 @@ def _tidy(folder: Path, source: dict[str, object]) -> None:
 def _home(folder: Path, settings: dict[str, Any]) -> Path:
     """The folder of a spool; its name depends on everything that changes the rows."""
     return folder / hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
-
-
-def _complete(found: Spooled | None, home: Path) -> Spooled:
-    if found is None:
-        raise StorageError(f"{home}: is not what was written; start again")
-    return found
 
 
 @contextlib.contextmanager
@@ -243,13 +237,11 @@ class _Job:
         return columns
 
 
-def write_file(
-    source: Path, encoder: Encoder, folder: Path, number: Number
-) -> tuple[SpooledArrays, Gaps]:
+def write_file(source: Path, encoder: Encoder, folder: Path, number: Number) -> Spooled:
     """Write the rows of a Parquet file to one file for each array, and count missing values."""
     name = encoder.name
     with contextlib.ExitStack() as stack:
-        with explained(source, name, TextFormat()):
+        with explained(source, name, FileFormat()):
             file = stack.enter_context(
                 # Otherwise whole columns would be in memory.
                 parquet.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
@@ -260,19 +252,14 @@ def write_file(
         if not n_rows:
             raise DataError(f"{name}: no rows; expected a header and at least one row")
         job = _Job(encoder, number, n_rows)
-        check_space(folder, n_rows * _bytes_per_row(job.columns), f"a copy of {name}")
+        sizes = {n: kind.itemsize * int(np.prod(w)) for n, (w, kind) in job.columns.items()}
+        per_row = sum(sizes.values()) + sizes.get("groups", 0)  # groups are written twice
+        check_space(folder, n_rows * per_row, f"a copy of {name}")
         each = file.iter_batches(_rows_at_once(encoder), columns=list(wanted), use_threads=True)
-        return _write(_explained(each, source, name), job, folder)
+        return _write(explained_batches(each, source, name, FileFormat()), job, folder)
 
 
-def _explained(batches: Iterable[Any], source: Path, name: str) -> Iterator[Any]:
-    with explained(source, name, TextFormat()):
-        yield from batches
-
-
-def write_batches(
-    source: RowBatches, encoder: Encoder, folder: Path, number: Number
-) -> tuple[SpooledArrays, Gaps]:
+def write_batches(source: RowBatches, encoder: Encoder, folder: Path, number: Number) -> Spooled:
     """Write rows that come in batches to one file for each array, and count missing values."""
     wanted = tuple(dict.fromkeys(encoder.called.values()))
     check_header(source.names, wanted, encoder.name)
@@ -291,7 +278,7 @@ def _rows_at_once(encoder: Encoder) -> int:
     return max(1, min(ROWS_PER_BATCH, BATCH_BYTES // (8 * width)))
 
 
-def _write(batches: Iterable[Any], job: _Job, folder: Path) -> tuple[SpooledArrays, Gaps]:
+def _write(batches: Iterable[Any], job: _Job, folder: Path) -> Spooled:
     with contextlib.ExitStack() as stack:
         writers = {
             column: stack.enter_context(DiskWriter(folder / column, width, stored))
@@ -304,11 +291,6 @@ def _write(batches: Iterable[Any], job: _Job, folder: Path) -> tuple[SpooledArra
     if "groups" in arrays:
         arrays["groups"] = _renumbered(arrays["groups"], job.encoder.group_codes)
     return arrays, gaps
-
-
-def _bytes_per_row(columns: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
-    sizes = {name: stored.itemsize * int(np.prod(w)) for name, (w, stored) in columns.items()}
-    return sum(sizes.values()) + sizes.get("groups", 0)  # groups are written twice
 
 
 def _prefetched(batches: Iterator[Any]) -> Generator[Any, None, None]:

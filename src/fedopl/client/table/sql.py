@@ -13,12 +13,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fedopl.base.errors import DataError, OptionError
+from fedopl.client.table.batched_io import RecordBatch, RowBatches
 from fedopl.client.table.formats import check_header, first_line
-from fedopl.client.table.row_batches import RecordBatch, RowBatches
 
 ROWS_PER_FETCH = 50_000
 # The names of an answer's columns, and its rows in batches.
 QueryAnswer = tuple[list[str], Iterable[RecordBatch]]
+OF_ARROW = (pa.ArrowException, OSError)  # errors of its readers
 ADBC = "adbc+"
 ADBC_DRIVERS = {"sqlite": "adbc_driver_sqlite", "postgresql": "adbc_driver_postgresql"}
 
@@ -76,12 +77,12 @@ def _with_duckdb(database: str, query: str, path: Path) -> Iterator[QueryAnswer]
             # The name that version 1 has for it is being removed in version 2.
             reader_of = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
             reader = reader_of(ROWS_PER_FETCH)
-        yield reader.schema.names, _each(reader, path, duckdb.Error)
+        yield reader.schema.names, _each(reader, path, *OF_ARROW, duckdb.Error)
 
 
-def _each(batches: Iterable[RecordBatch], path: Path, *kinds: type[Exception]) -> Iterator[Any]:
-    with _explained(path, pa.ArrowException, OSError, *kinds):
-        yield from batches
+def _each(parts: Iterable[Any], path: Path, *kinds: type[Exception]) -> Iterator[Any]:
+    with _explained(path, *kinds):
+        yield from parts
 
 
 @contextlib.contextmanager
@@ -107,7 +108,7 @@ def _with_adbc(database: str, query: str, path: Path) -> Iterator[QueryAnswer]:
                 connection.commit()
             cursor.execute(query)
             reader = cursor.fetch_record_batch()
-        yield reader.schema.names, _each(reader, path, dbapi.Error)
+        yield reader.schema.names, _each(reader, path, *OF_ARROW, dbapi.Error)
 
 
 @contextlib.contextmanager
@@ -136,7 +137,8 @@ def _with_sqlalchemy(database: str, query: str, path: Path) -> Iterator[QueryAns
                 reading = connection.execution_options(stream_results=True, **options)
                 result = reading.exec_driver_sql(query)
                 names = list(result.keys())
-            yield names, _arrow(names, result, path, sqlalchemy.exc.SQLAlchemyError)
+            rows = _each(result, path, sqlalchemy.exc.SQLAlchemyError)
+            yield names, _arrow(names, rows, path)
     finally:
         engine.dispose()
 
@@ -164,28 +166,19 @@ def _sqlite_address(rest: str, path: Path) -> str:
     raise DataError(f"{path}: database: {written} is not there; check the path")
 
 
-def _arrow(
-    names: list[str], rows: Any, path: Path, failure: type[Exception]
-) -> Iterator[RecordBatch]:
+def _arrow(names: list[str], rows: Iterator[Any], path: Path) -> Iterator[RecordBatch]:
     """The rows in batches, so that few of them are Python objects at a time."""
-    iterator = iter(rows)
-    while True:
-        with _explained(path, failure):
-            part = list(islice(iterator, ROWS_PER_FETCH))
-        if not part:
-            return
-        columns = zip(names, zip(*part, strict=True), strict=True)
-        arrays = [_column(name, cells, path) for name, cells in columns]
+    while part := list(islice(rows, ROWS_PER_FETCH)):
+        arrays = []
+        for name, cells in zip(names, zip(*part, strict=True), strict=True):
+            try:
+                arrays.append(pa.array(cells))
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                raise DataError(
+                    f"{path}: the query: column '{name}' mixes values of different types; cast it "
+                    "to one"
+                ) from None
         yield pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _column(name: str, cells: tuple[object, ...], path: Path) -> Any:
-    try:
-        return pa.array(cells)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise DataError(
-            f"{path}: the query: column '{name}' mixes values of different types; cast it to one"
-        ) from None
 
 
 def _need(package: str, extra: str, path: Path) -> None:

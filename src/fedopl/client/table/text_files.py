@@ -28,12 +28,13 @@ GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFormat:
-    """The format of a text file."""
+class FileFormat:
+    """The format of a file, as far as its ending does not determine it."""
 
     encoding: str = "utf-8"
     delimiter: str | None = None  # between cells; by default a comma, or a tab in .tsv
     decimal: str = "."
+    sheet: str | None = None  # of a workbook
 
     def __post_init__(self) -> None:
         between = self.delimiter
@@ -50,7 +51,7 @@ class TextFormat:
         return self.delimiter or ("\t" if is_tabbed else ",")
 
 
-def check_is_text(path: Path, name: str, text: TextFormat) -> None:
+def check_is_text(path: Path, name: str, text: FileFormat) -> None:
     """Raise an error if the first bytes are not text of this encoding, and say what they seem."""
     with path.open("rb") as file:
         start = file.read(LOOKED_AT)
@@ -87,7 +88,7 @@ def _wide_encoding(start: bytes) -> str:
     return ""
 
 
-def not_text(path: Path, text: TextFormat) -> str:
+def not_text(path: Path, text: FileFormat) -> str:
     """A message that a file has another encoding, and probably which."""
     start = _unpacked(path)
     likely = _wide_encoding(start) or _narrow_encoding(start, text)
@@ -96,7 +97,7 @@ def not_text(path: Path, text: TextFormat) -> str:
     return f'is not {text.encoding} text; say its encoding, probably encoding = "{likely}"'
 
 
-def _narrow_encoding(start: bytes, text: TextFormat) -> str:
+def _narrow_encoding(start: bytes, text: FileFormat) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
         is_utf_8 = not text.encoding.lower().startswith(("utf-8", "utf8"))  # it was already tried
@@ -107,10 +108,10 @@ def _narrow_encoding(start: bytes, text: TextFormat) -> str:
     return "utf-8" if is_utf_8 else otherwise
 
 
-def likely_format(path: Path) -> TextFormat:
+def likely_format(path: Path) -> FileFormat:
     """The likely format of a text; the default unless something contradicts it."""
-    start, usual = _unpacked(path), TextFormat()
-    encoding = _wide_encoding(start) or _narrow_encoding(start, TextFormat(encoding="any"))
+    start, usual = _unpacked(path), FileFormat()
+    encoding = _wide_encoding(start) or _narrow_encoding(start, FileFormat(encoding="any"))
     lines = _first_lines(path, encoding)
     widths = {sign: _width(lines, sign) for sign in DELIMITERS}
     sign = max(widths, key=widths.__getitem__)
@@ -121,7 +122,7 @@ def likely_format(path: Path) -> TextFormat:
         sum(bool(re.fullmatch(rf"[+-]?\d+{mark}\d+", cell)) for cell in cells)
         for mark in (",", r"\.")
     )
-    return TextFormat(encoding=encoding, delimiter=other, decimal="," if commas > points else ".")
+    return FileFormat(encoding=encoding, delimiter=other, decimal="," if commas > points else ".")
 
 
 def _first_lines(path: Path, encoding: str) -> list[str]:
@@ -132,7 +133,7 @@ def _first_lines(path: Path, encoding: str) -> list[str]:
     return lines[: min(FIRST_LINES, len(lines) - (len(start) == LOOKED_AT))]
 
 
-def other_delimiter(path: Path, text: TextFormat) -> str:
+def other_delimiter(path: Path, text: FileFormat) -> str:
     """A message that another sign seems to separate cells; empty if first lines do not show it."""
     try:
         lines = _first_lines(path, text.encoding)
