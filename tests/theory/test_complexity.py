@@ -5,11 +5,6 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.distances import (
-    envelope_score_distances,
-    hamming_distances,
-    score_distances,
-)
 from fedopl.theory.entropy import (
     covering_number,
     entropy_integral,
@@ -24,11 +19,14 @@ from fedopl.theory.entropy import (
     vc_entropy_integral,
     vc_log_covering_number,
 )
-from fedopl.theory.rademacher import (
+from fedopl.theory.policy_classes import (
     centred_scores,
+    envelope_score_distances,
     exact_rademacher,
+    hamming_distances,
     oracle_rademacher,
     sampled_rademacher,
+    score_distances,
 )
 from fedopl.theory.skew import row_weights
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.discrete import chi_squared
+from fedopl.theory.divergences import chi_squared
 from fedopl.theory.skew import (
     contrast_weights,
     effective_sample_size,

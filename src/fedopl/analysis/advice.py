@@ -8,7 +8,7 @@ from typing import Literal
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
 from fedopl.results.value_tables import LOCAL, GainTable
-from fedopl.theory.information import ValueOfInformation
+from fedopl.theory.bounds import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]
 # Advice never asks for more than this many times the available rows.

@@ -11,13 +11,13 @@ from fedopl.base.errors import OptionError
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.study.mixture import Weights, renormalised
-from fedopl.theory.gaussian import (
+from fedopl.theory.divergences import (
     Gaussian,
+    Interval,
     gaussian_chi_squared,
     gaussian_kl,
     gaussian_tv_interval,
 )
-from fedopl.theory.inequalities import Interval
 
 # An action with scores on this share of rows has scores on all rows, up to rounding.
 _ALL_ROWS = 1 - 1e-9

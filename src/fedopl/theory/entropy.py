@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.checks import not_negative, positive, whole
-from fedopl.theory.distances import hamming_distances
+from fedopl.theory.policy_classes import hamming_distances
 
 
 def entropy_integral(log_covering_number: Callable[[float], float]) -> float:
