@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 import fedopl
 from fedopl.base.errors import OptionError, StorageError
-from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.demo.hospitals import three_hospitals
+from fedopl.engines.flower.flower_study import WaitSeconds, write_flower_app
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 
 pytestmark = pytest.mark.usefixtures("without_figures")

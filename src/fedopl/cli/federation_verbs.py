@@ -160,7 +160,7 @@ def write_app(
     as_json: AsJson = False,
 ) -> None:
     """Write a Flower App that `flwr run` accepts."""
-    from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+    from fedopl.engines.flower.flower_study import WaitSeconds, write_flower_app
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
     wait = WaitSeconds(arrival=arrival, deadline=deadline)
@@ -186,8 +186,7 @@ def up(
     from fedopl.cli.following import serving_run
     from fedopl.cli.run_summary import report_run
     from fedopl.client.client_file import read_clients
-    from fedopl.engines.flower.flower_app_folder import WaitSeconds
-    from fedopl.engines.flower.flower_up import run_over_flower
+    from fedopl.engines.flower.flower_study import WaitSeconds, run_over_flower
     from fedopl.engines.run import check_folder
     from fedopl.server.exchange_counts import expected_exchanges, expected_trips
     from fedopl.study.study_file import read_study
@@ -325,7 +324,7 @@ def _flower_node(
 ) -> Callable[[], None]:
     """A function that runs a node of Flower until it ends; checks files first."""
     need_flower()
-    from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
+    from fedopl.engines.flower.local_federation import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
     read_study(study)

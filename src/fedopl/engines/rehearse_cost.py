@@ -21,7 +21,7 @@ from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.aggregator import Aggregator
-from fedopl.engines.client_factory import ClientFactory
+from fedopl.engines.clients import ClientFactory
 from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree_columns import LevelColumn
