@@ -12,13 +12,7 @@ from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray, float_array
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.checks import (
-    check_weights,
-    not_negative,
-    positive,
-    probability,
-    share,
-)
+from fedopl.theory.checks import check_weights, not_negative, positive, probability, share
 from fedopl.theory.divergences import pinsker
 
 # Talagrand's inequality with the constants of Klein & Rio (2005), for rows that are independent but
