@@ -20,7 +20,7 @@ import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_clients
 from fedopl.demo.hospitals import three_hospitals
-from fedopl.engines.flower.flower_study import WaitSeconds, write_flower_app
+from fedopl.engines.flower.flower_study import write_flower_app
 from fedopl.engines.flower.local_federation import (
     HOST,
     POLL_SECONDS,
@@ -249,9 +249,7 @@ def story(tmp_path_factory):
     study = write_study(told.folder / "federated")
     shutil.copytree(study.parent, told.folder / "untouched")
     app = told.folder / "app"
-    write_flower_app(
-        app, study, [*GOOD, *ODD], out=told.out, wait=WaitSeconds(arrival=1, deadline=DEADLINE)
-    )
+    write_flower_app(app, study, [*GOOD, *ODD], out=told.out, arrival=1, deadline=DEADLINE)
     folders = {name: told.clients / name for name in GOOD}
     with BreakableFederation(told.folder / "flower", folders, study) as federation:
         told.federation = federation

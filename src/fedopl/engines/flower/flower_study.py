@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from fedopl.base.errors import FederationError, OptionError, StorageError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import check_node_name
 from fedopl.client.client_file import Client
-from fedopl.engines.aggregator import refuse_aggregators
 from fedopl.engines.flower.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.engines.network.coordinate import run_to_join, study_to_agree_to
 from fedopl.results.files.progress_file import ProgressFile
@@ -83,14 +81,6 @@ fedopl's docs/deployment.md has the whole story.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class WaitSeconds:
-    """How long a server waits, in seconds."""
-
-    arrival: float = 120.0  # for all clients to connect
-    deadline: float = 120.0  # for answers, in each round trip
-
-
 JOIN = """\
 join = "{join}"  # the folder of a finished run, at the server, which these clients join
 """
@@ -102,11 +92,13 @@ def write_flower_app(
     clients: Sequence[str],
     *,
     out: Path,
-    wait: WaitSeconds,
+    arrival: float = 120.0,
+    deadline: float = 120.0,
     join: Path | None = None,
 ) -> list[Path]:
     """Write the folder's files, and return their paths; existing files are not overwritten.
 
+    The server waits `arrival` seconds for all to connect, and `deadline` for answers on each trip.
     If `join` is the folder of a finished run, the `clients` join that run.
     """
     agreed, candidates = read_study(study)
@@ -120,10 +112,10 @@ def write_flower_app(
         check_node_name(name)
     if folder.exists() and any(folder.iterdir()):
         raise StorageError(f"{folder}: is not empty; name another folder")
-    settings = {"clients": ",".join(sorted(clients)), **asdict(wait)}
+    settings = {"clients": ",".join(sorted(clients)), "arrival": arrival, "deadline": deadline}
     place = out.resolve().as_posix()
     joins = ""
-    if join is not None and clients:
+    if join is not None:
         study_to_agree_to(run_to_join(join, out), agreed, clients)
         joins = JOIN.format(join=join.resolve().as_posix())
     files = {
@@ -149,19 +141,25 @@ def run_over_flower(
     clients: Mapping[str, Client],
     *,
     out: Path,
-    wait: WaitSeconds,
+    arrival: float = 120.0,
+    deadline: float = 120.0,
     tell: Teller,
     progress: Progress | None = None,
 ) -> Record:
     """Start a federation, run the study, stop the federation, and return the record."""
-    refuse_aggregators(read_study(study)[0])
+    if read_study(study)[0].aggregators:
+        raise OptionError(
+            "aggregators: over Flower there are none: a node's program is started for each message "
+            "and ends after it, so no member can call it; use `fedopl server` and `fedopl "
+            "aggregate`, or `fedopl run`"
+        )
     for client in clients.values():
         client.check_approvals()
     work = out / "flower"
     # The server's own process holds the lock on the run's folder.
     with writing(work):
         app = work / f"app-{int(time.time())}"
-        write_flower_app(app, study, list(clients), out=out, wait=wait)
+        write_flower_app(app, study, list(clients), out=out, arrival=arrival, deadline=deadline)
         folders = {name: client.path.parent for name, client in clients.items()}
         for ending in ("run.json", FAILURE, PROGRESS):  # of an earlier attempt, which is resumed
             (out / ending).unlink(missing_ok=True)
