@@ -147,6 +147,7 @@ class LocalFederation(FlowerProcesses):
     def __init__(self, folder: Path, clients: Mapping[str, Path], study: Path) -> None:
         super().__init__(study)
         self.folder, self.clients, self.port = folder, clients, free_port()
+        self.keys = folder / "keys"  # and certificates
 
     def _start_all(self) -> None:
         self._make_keys()
@@ -159,11 +160,6 @@ class LocalFederation(FlowerProcesses):
             list(pool.map(self.register, self.clients))
         for name in self.clients:
             self.start_node(name)
-
-    @property
-    def keys(self) -> Path:
-        """The folder of keys and certificates."""
-        return self.folder / "keys"
 
     def start_superlink(self) -> None:
         """Start the server, and wait until it listens."""
