@@ -14,7 +14,7 @@ from harness import TURNS, Column, Options, Row, Table, options, spread, tell, w
 from threadpoolctl import threadpool_limits
 
 import fedopl
-from fedopl.reproduction.paper_figures import HETEROGENEOUS_GRID
+from fedopl.reproduction.run_cells import HETEROGENEOUS_GRID
 from fedopl.simulation.paper import paper_world
 
 ONE_PASS = fedopl.TrainingPlan(rounds=5, local_steps=40, batch_size=128, average="rounds")

@@ -22,9 +22,8 @@ from harness import Column, Options, Row, Table, options, spread, tell, write
 
 import fedopl
 from fedopl.client.client_file import read_clients
-from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.flower.flower_app_folder import WaitSeconds
-from fedopl.engines.flower.flower_up import run_over_flower
+from fedopl.demo.hospitals import three_hospitals
+from fedopl.engines.flower.flower_study import run_over_flower
 from fedopl.engines.flower.local_federation import free_port
 from fedopl.engines.https.https_server import HttpsTransport, run_over_https
 from fedopl.engines.network.certificates import make_certificates, make_client_certificate
@@ -107,7 +106,6 @@ def over_flower(study: Path, out: Path) -> tuple[Record, float | None, float]:
         study,
         read_clients(study.parent / "clients"),
         out=out,
-        wait=WaitSeconds(),
         tell=lambda _text: told.append(time.perf_counter()),
     )
     starting, submitted, *_, stopped = told

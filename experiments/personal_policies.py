@@ -26,14 +26,44 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedopl
+from fedopl.base.arrays import FloatArray
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
-from fedopl.simulation.named_worlds import differing_world, odd_world, saturating_world
-from fedopl.simulation.shaped_worlds import ShapedWorld
+from fedopl.simulation.named_worlds import (
+    N_ACTIONS,
+    N_CLIENTS,
+    changed,
+    clients_alike,
+    odd_world,
+    with_own_slopes,
+)
+from fedopl.simulation.shaped_worlds import Shape, ShapedWorld, linear, smooth
 
 N_TEST, SHARE, N_RULES = 8_000, 0.25, 4
 WAYS = ("shared", "local", "personal")
 Worlds = dict[str, Callable[[int], ShapedWorld]]
+SHAPES = {"linear": linear, "smooth": smooth}
+
+
+def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
+    """A world in which each client adds its own slopes to common rewards, `far` times as large."""
+    world = clients_alike(SHAPES[shape], seed, N_CLIENTS, N_ACTIONS)
+    for name in world.clients:
+        world = with_own_slopes(world, name, far)
+    return world
+
+
+def saturating_world(seed: int, most: float = 0.5) -> ShapedWorld:
+    """Linear; at the first client, rewards rise with the common index up to `most`, then fall."""
+    world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
+    first = world.clients[0]
+    usual = world.sites[first].rewards
+    return changed(world, first, rewards=_bent(usual, most))
+
+
+def _bent(usual: Shape, most: float) -> Callable[[FloatArray], FloatArray]:
+    """Like the paper's k·sin(·/k) for the client that differs."""
+    return lambda contexts: most * np.sin(usual(contexts) / most)
 
 
 def worlds(shape: str) -> Worlds:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fedopl.client.table.logged_data import LoggedData
     from fedopl.client.table.read import Contexts, read_contexts, read_logged
     from fedopl.engines.check_study import check
-    from fedopl.engines.client_factory import ClientFactory
+    from fedopl.engines.clients import ClientFactory
     from fedopl.engines.estimator import PolicyLearner
     from fedopl.engines.learn import learn
     from fedopl.engines.run import evaluate, run
@@ -93,7 +93,7 @@ _HOMES = {
     "fedopl.engines.estimator": ("PolicyLearner",),
     "fedopl.engines.check_study": ("check",),
     "fedopl.engines.run": ("evaluate", "run"),
-    "fedopl.engines.client_factory": ("ClientFactory",),
+    "fedopl.engines.clients": ("ClientFactory",),
     "fedopl.engines.learn": ("learn",),
     "fedopl.engines.run_in_memory": ("Running",),
     "fedopl.engines.runs": ("Run", "load_run"),

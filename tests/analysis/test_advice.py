@@ -8,7 +8,7 @@ from small_worlds import alike_world, outcome_shift
 from fedopl.analysis.advice import advise
 from fedopl.base.estimates import Estimate
 from fedopl.results.value_tables import GainTable, Row
-from fedopl.theory.information import ValueOfInformation
+from fedopl.theory.bounds import ValueOfInformation
 
 
 def advice_for(value, error, modelled=None, **options):

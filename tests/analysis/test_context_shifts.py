@@ -20,7 +20,12 @@ from fedopl.analysis.attribution import (
     why_unknown,
 )
 from fedopl.base.errors import OptionError
-from fedopl.theory.gaussian import Gaussian, gaussian_chi_squared, gaussian_kl, gaussian_tv_interval
+from fedopl.theory.divergences import (
+    Gaussian,
+    gaussian_chi_squared,
+    gaussian_kl,
+    gaussian_tv_interval,
+)
 
 SIZES = (300, 200, 120)
 

@@ -10,7 +10,7 @@ import fedopl as library
 from fedopl.cli import federation_verbs
 from fedopl.engines.flower.local_federation import free_port
 from fedopl.engines.https.https_server import run_over_https
-from fedopl.engines.join_and_leave import join_folder
+from fedopl.engines.run import join_folder
 from fedopl.report.figures.drawing import Drawing
 from https_federation import HOST, in_threads, nodes_of
 from tiny_study import NAMES, fedopl, write_tiny

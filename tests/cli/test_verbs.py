@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from fedopl.cli.app import app
-from fedopl.cli.init_verb import template
+from fedopl.cli.before_run import template
 from fedopl.client.client_file import read_client
 from fedopl.client.client_settings import ClientFile
 from fedopl.client.disclosure.ledger import Entry, FileLedger

@@ -27,10 +27,10 @@ from fedopl.client.client_file import read_client, read_clients
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.personal_store import kept_personal
 from fedopl.client.disk.store import FolderStore
-from fedopl.demo.three_hospitals import three_hospitals
+from fedopl.demo.hospitals import three_hospitals
 from fedopl.engines.flower import flower_apps
 from fedopl.engines.flower.flower_apps import FlowerTransport, client_app, server_app
-from fedopl.engines.join_and_leave import join_folder
+from fedopl.engines.run import join_folder
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled, unheaded
 from fedopl.messages.derived_sizes import axis_sizes

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 import fedopl
 from fedopl.base.errors import OptionError, StorageError
-from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+from fedopl.demo.hospitals import three_hospitals
+from fedopl.engines.flower.flower_study import write_flower_app
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -25,9 +25,7 @@ def study(tmp_path):
 
 
 def test_an_app_names_its_clients_its_folder_and_this_version(study, tmp_path):
-    write_flower_app(
-        tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds(deadline=30)
-    )
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", deadline=30)
     content = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
     assert content["tool"]["flwr"]["app"]["config"] == {
         "clients": "north,south,west",
@@ -39,20 +37,20 @@ def test_an_app_names_its_clients_its_folder_and_this_version(study, tmp_path):
 
 
 def test_an_app_carries_the_study_as_it_was_agreed_on(study, tmp_path):
-    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds())
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
     assert (tmp_path / "app" / "study.toml").read_bytes() == study.read_bytes()
 
 
 def test_an_app_is_never_written_over_another(study, tmp_path):
-    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds())
+    write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
     with pytest.raises(StorageError, match="is not empty"):
-        write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run", wait=WaitSeconds())
+        write_flower_app(tmp_path / "app", study, NAMES, out=tmp_path / "run")
 
 
 @pytest.mark.parametrize("names", [[], [""], ["north wing"], ['n"orth'], ["nörth"], ["a,b"]])
 def test_a_name_that_a_node_cannot_have_is_refused(study, tmp_path, names):
     with pytest.raises(OptionError, match="clients"):
-        write_flower_app(tmp_path / "app", study, names, out=tmp_path / "run", wait=WaitSeconds())
+        write_flower_app(tmp_path / "app", study, names, out=tmp_path / "run")
     assert not (tmp_path / "app").exists()
 
 
@@ -102,8 +100,7 @@ def test_a_key_is_made_only_for_a_name_that_a_node_can_have(tmp_path, name):
 
 def test_an_app_for_newcomers_names_the_run_that_they_join(study, tmp_path):
     fedopl.run(study, study.parent / "clients", out=tmp_path / "run")
-    wait = WaitSeconds()
-    made = {"out": tmp_path / "joined", "wait": wait, "join": tmp_path / "run"}
+    made = {"out": tmp_path / "joined", "join": tmp_path / "run"}
     write_flower_app(tmp_path / "app", study, ["east"], **made)
     content = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())
     assert content["tool"]["flwr"]["app"]["config"]["join"] == str(tmp_path / "run")

@@ -8,10 +8,9 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedopl.base.errors import FederationError, OptionError
-from fedopl.demo.three_hospitals import three_hospitals
+from fedopl.demo.hospitals import three_hospitals
 from fedopl.engines.flower.federation_watcher import marked
-from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
-from fedopl.engines.flower.local_federation import program
+from fedopl.engines.flower.local_federation import FlowerNode, NodeFiles, program
 from fedopl.engines.flower.warm_programs import can_fork
 
 # As a SuperNode does, it finds the ClientApp on PATH.
@@ -42,7 +41,7 @@ def test_a_message_finds_the_warm_client_app_and_nothing_is_left(files, tmp_path
     supernode.write_text(SUPERNODE.format(folder=tmp_path))
     supernode.chmod(0o700)
     monkeypatch.setattr(
-        "fedopl.engines.flower.flower_node.program",
+        "fedopl.engines.flower.local_federation.program",
         lambda name: str(supernode) if name == supernode.name else program(name),
     )
     with (

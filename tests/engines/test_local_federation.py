@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +19,16 @@ pytest.importorskip("flwr")
 import fedopl
 from fedopl.base.errors import FederationError
 from fedopl.client.client_file import read_clients
-from fedopl.demo.three_hospitals import three_hospitals
-from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
-from fedopl.engines.flower.local_federation import LocalFederation
+from fedopl.demo.hospitals import three_hospitals
+from fedopl.engines.flower.flower_study import write_flower_app
+from fedopl.engines.flower.local_federation import (
+    HOST,
+    POLL_SECONDS,
+    STOP_SECONDS,
+    LocalFederation,
+    node_arguments,
+    program,
+)
 from fedopl.engines.in_process import InProcess
 from fedopl.engines.network.certificates import make_certificates, make_client_key
 from fedopl.engines.run import open_clients
@@ -75,12 +84,68 @@ NO_FITS = """
 """
 
 
+class BreakableFederation(LocalFederation):
+    """A federation whose parts can be killed, ended, and started with something else."""
+
+    own_environment = None
+
+    def _environment(self):
+        usual, own = super()._environment(), self.own_environment
+        if own is None or self._programs is None:
+            return usual | (own or {})
+        # Forks have imported what they need, so a change of PYTHONPATH comes too late for them.
+        path = usual["PATH"].removeprefix(f"{self._programs.folder}{os.pathsep}")
+        return {**usual, "PATH": path, **own}
+
+    def start_node(self, name, *, study=None, ca=None, **environment):
+        """With an `environment` of its own, it starts Flower's programs anew for every message."""
+        ca, key = ca or self.keys / "ca.crt", self.keys / f"{name}.key"
+        own = (self.clients[name], study or self.study)
+        arguments = node_arguments(f"{HOST}:{self.port}", ca, key, *own)
+        self.own_environment = environment or None
+        supernode = (program if environment else self._program)("flower-supernode")
+        with self._log(f"node-{name}") as log:
+            self._start(f"node-{name}", [supernode, *arguments], log)
+        self.own_environment = None
+
+    def kill(self, part):
+        """Kill one part with all its descendants, as a power cut would."""
+        process = self._processes.pop(part)
+        for pid in [process.pid, *self.descendants_of(process.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        end = time.monotonic() + STOP_SECONDS
+        while self.fork_of(process.pid) is not None and time.monotonic() < end:
+            time.sleep(POLL_SECONDS / 10)
+        self._tell_watcher(f"-{process.pid}")
+
+    def end(self, part):
+        """Stop one part gracefully."""
+        process = self._processes.pop(part)
+        process.terminate()
+        process.wait(STOP_SECONDS)
+        self._tell_watcher(f"-{process.pid}")
+
+    def fork_of(self, pid):
+        return None if self._programs is None else self._programs.fork_of(pid)
+
+    def descendants_of(self, pid):
+        """All descendants of a process, and the forks that it and they asked for."""
+        fork = self.fork_of(pid)
+        children = [] if fork is None else [fork]
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                children += map(int, path.read_text().split())
+        return [*children, *(one for child in children for one in self.descendants_of(child))]
+
+
 @dataclass
 class Story:
     """The folders of the federation, and what was seen on the way."""
 
     folder: Path
-    federation: LocalFederation | None = None
+    federation: BreakableFederation | None = None
     when_the_link_was_down: str = ""
     scores: dict = field(default_factory=dict)
     left_running: dict = field(default_factory=dict)
@@ -184,11 +249,9 @@ def story(tmp_path_factory):
     study = write_study(told.folder / "federated")
     shutil.copytree(study.parent, told.folder / "untouched")
     app = told.folder / "app"
-    write_flower_app(
-        app, study, [*GOOD, *ODD], out=told.out, wait=WaitSeconds(arrival=1, deadline=DEADLINE)
-    )
+    write_flower_app(app, study, [*GOOD, *ODD], out=told.out, arrival=1, deadline=DEADLINE)
     folders = {name: told.clients / name for name in GOOD}
-    with LocalFederation(told.folder / "flower", folders, study) as federation:
+    with BreakableFederation(told.folder / "flower", folders, study) as federation:
         told.federation = federation
         folders.update({name: told.clients / name for name in ODD})
         start_the_odd(told)

@@ -6,8 +6,8 @@ import pytest
 
 import fedopl
 from fedopl.base.errors import FederationError, FedoplError, OptionError, StorageError, StudyError
-from fedopl.engines.join_and_leave import join_folder, leave_folder
 from fedopl.engines.network.coordinate import study_to_agree_to
+from fedopl.engines.run import join_folder, leave_folder
 from fedopl.engines.run import run as run_folders
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.report.page import render

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import fedopl
 from fedopl.base import tables
-from fedopl.engines.compare_runs import compare_runs
+from fedopl.engines.runs import compare_runs
 from fedopl.report.figures.colours import CSS_OF, PAPER
 from fedopl.report.page import render
 

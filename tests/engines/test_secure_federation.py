@@ -8,7 +8,7 @@ import pytest
 
 import fedopl
 from fedopl.base.labels import GLOBAL
-from fedopl.demo.three_hospitals import three_hospitals
+from fedopl.demo.hospitals import three_hospitals
 
 pytest.importorskip("flwr")
 

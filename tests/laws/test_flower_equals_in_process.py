@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedopl
-from fedopl.demo.three_hospitals import three_hospitals
+from fedopl.demo.hospitals import three_hospitals
 from watching import processes_of, sockets_of
 
 pytest.importorskip("flwr")

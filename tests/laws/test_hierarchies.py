@@ -29,8 +29,8 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.aggregator import Aggregator
+from fedopl.engines.clients import members_of
 from fedopl.engines.in_process import InProcess
-from fedopl.engines.regions import members_of
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import decoder_of

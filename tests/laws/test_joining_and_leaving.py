@@ -9,7 +9,7 @@ import pytest
 
 import fedopl
 from fedopl.base.errors import FederationError, StudyError
-from fedopl.engines.join_and_leave import join_folder, leave_folder
+from fedopl.engines.run import join_folder, leave_folder
 from fedopl.engines.run import run as run_folders
 from fedopl.policies.policy import policy_json
 from later_clients import linear_rows, true_value

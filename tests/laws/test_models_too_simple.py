@@ -10,7 +10,7 @@ import pytest
 
 import fedopl
 from fedopl.cli.run_summary import say_run
-from fedopl.engines.compare_runs import compare_runs
+from fedopl.engines.runs import compare_runs
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.report.cautions import cautions
 from fedopl.report.joining.advising import joining_facts

@@ -6,7 +6,7 @@ import pytest
 
 import fedopl
 from fedopl import Costs, LoggedData, NuisancePlan, OptionError, Schema
-from fedopl.engines.compare_runs import compare_runs
+from fedopl.engines.runs import compare_runs
 from fedopl.report.page import render
 
 pytestmark = pytest.mark.usefixtures("without_figures")

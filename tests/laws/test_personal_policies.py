@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from lying_server import ACTIONS, N_FEATURES, LyingServer, rows, study_with
+from personal_policies import differing_world, saturating_world
 
 import fedopl
 from fedopl.messages.evaluation.policy_values import Value
@@ -17,7 +18,7 @@ from fedopl.report.sections.joining import joining
 from fedopl.report.sections.training import who_is_in
 from fedopl.results.value_tables import LOCAL, PERSONAL
 from fedopl.server.aggregate.others_policies import policies_of_others
-from fedopl.simulation.named_worlds import differing_world, odd_world, saturating_world
+from fedopl.simulation.named_worlds import odd_world
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 
 PLAN = fedopl.EvaluationPlan(share=0.25, describe=False)

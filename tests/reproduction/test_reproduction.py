@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedopl.reproduction import claims, experiment_cells, paper_figures
+from fedopl.reproduction import claims, experiment_cells
 from fedopl.reproduction.experiment_cells import Cell, Regret
-from fedopl.reproduction.run_cells import as_csv, run_cells
+from fedopl.reproduction.run_cells import FIGURES, as_csv, curves, draw, run_cells
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +123,11 @@ def test_verdicts_follow_the_numbers():
 
 
 def test_a_figure_has_four_lines_and_is_a_picture(tmp_path, cell):
-    (figure,) = paper_figures.FIGURES["skewed"]
+    (figure,) = FIGURES["skewed"]
     table = dict([cell])
     narrowed = replace(figure, grid=(400,))
-    lines = paper_figures.curves(table, narrowed, "sd", "default")
+    lines = curves(table, narrowed, "sd", "default")
     assert [regrets.shape for _, regrets in lines.values()] == [(1, 1)] * 4
-    path = paper_figures.draw(table, narrowed, "sd", "default", tmp_path)
+    path = draw(table, narrowed, "sd", "default", tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.with_suffix(".svg").exists()

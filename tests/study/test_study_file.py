@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import fedopl
 from fedopl.base.errors import FedoplError, OptionError
 from fedopl.base.toml_file import TomlFile
-from fedopl.cli.init_verb import template
+from fedopl.cli.before_run import template
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.study.policy_plans import Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan

@@ -7,31 +7,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory import discrete
+from fedopl.theory import divergences
 from fedopl.theory.bounds import (
     KLEIN_RIO,
     PROOF_CONSTANTS,
     UniversalConstants,
     chi_squared_local_regret_bound,
-    discrepancy,
     discrepancy_local_regret_bound,
     global_regret_bound,
+    global_score_bound,
     local_regret_bound,
-    oracle_discrepancy,
     oracle_regret_bound,
     outcome_local_regret_bound,
     rademacher_bound,
+    score_bound,
     shift_bound,
 )
-from fedopl.theory.rademacher import centred_scores, exact_rademacher
-from fedopl.theory.skew import row_weights, skewness
-from fedopl.theory.variances import (
+from fedopl.theory.skew import skewness
+from policy_classes import (
+    centred_scores,
+    discrepancy,
     envelope_second_moment,
     envelope_variance,
-    global_score_bound,
+    exact_rademacher,
     largest_second_moment,
+    oracle_discrepancy,
     oracle_second_moment,
-    score_bound,
+    row_weights,
     weighted_variance,
 )
 
@@ -155,13 +157,13 @@ def test_every_local_bound_holds_for_every_policy(world):
     mixture, mean_values = world.weights @ joint, world.weights @ values
     bound = score_bound(1.0, float(world.propensities.min()))
     for c in range(3):
-        tv = float(discrete.total_variation(joint[c], mixture))
+        tv = float(divergences.total_variation(joint[c], mixture))
         bare = float(
-            discrete.total_variation(
+            divergences.total_variation(
                 world.without_actions[c], world.weights @ world.without_actions
             )
         )
-        chi = float(discrete.chi_squared(joint[c], mixture))
+        chi = float(divergences.chi_squared(joint[c], mixture))
         assert bare <= tv + 1e-12
         for j in range(len(POLICIES)):
             local = values[c].max() - values[c, j]
@@ -176,16 +178,19 @@ def test_every_local_bound_holds_for_every_policy(world):
 @pytest.mark.parametrize("world", WORLDS)
 def test_theorem_three_splits_the_shift(world):
     for c in range(3):
-        covariates = discrete.kl(np.tile(world.contexts[c], (3, 1)), world.contexts)
+        covariates = divergences.kl(np.tile(world.contexts[c], (3, 1)), world.contexts)
         propensities, outcomes = (
-            [discrete.averaged(discrete.kl(rows[c], rows[k]), world.contexts[c]) for k in range(3)]
+            [
+                divergences.averaged(divergences.kl(rows[c], rows[k]), world.contexts[c])
+                for k in range(3)
+            ]
             for rows in (world.propensities, world.outcomes)
         )
         parts = np.sum([covariates, propensities, outcomes], axis=0)
-        whole = discrete.kl(np.tile(world.joint[c], (3, 1)), world.joint)
+        whole = divergences.kl(np.tile(world.joint[c], (3, 1)), world.joint)
         np.testing.assert_allclose(parts, whole, rtol=1e-9, atol=1e-12)
         bound = shift_bound(world.weights, covariates, propensities, outcomes)
-        tv = float(discrete.total_variation(world.joint[c], world.weights @ world.joint))
+        tv = float(divergences.total_variation(world.joint[c], world.weights @ world.joint))
         assert tv <= bound.joint + 1e-12 <= bound.total + 2e-12
         assert bound.total == pytest.approx(bound.covariates + bound.propensities + bound.outcomes)
 

@@ -25,7 +25,7 @@ from fedopl.study.mixture import Empirical, given, skewed
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.policy_plans import Tree
 from fedopl.study.study import Study
-from fedopl.theory import discrete
+from fedopl.theory import divergences
 from fedopl.theory.bounds import (
     Discrepancy,
     UniversalConstants,
@@ -35,15 +35,11 @@ from fedopl.theory.bounds import (
     local_regret_bound,
     oracle_regret_bound,
     outcome_local_regret_bound,
+    score_bound,
 )
 from fedopl.theory.entropy import finite_entropy_integral
-from fedopl.theory.skew import effective_sample_size, row_weights, skewness
-from fedopl.theory.variances import (
-    envelope_second_moment,
-    envelope_variance,
-    score_bound,
-    weighted_variance,
-)
+from fedopl.theory.skew import effective_sample_size, skewness
+from policy_classes import envelope_second_moment, envelope_variance, row_weights, weighted_variance
 
 NAMES = ("client 1", "client 2", "client 3")
 DELTA = 0.05
@@ -324,10 +320,10 @@ def local_bounds():
         bounded = score_bound(1.0, float(world.propensities.min()))
         for c in range(3):
             tv, bare = (
-                float(discrete.total_variation(law[c], lam @ law))
+                float(divergences.total_variation(law[c], lam @ law))
                 for law in (world.joint, world.without_actions)
             )
-            chi = float(discrete.chi_squared(world.joint[c], lam @ world.joint))
+            chi = float(divergences.chi_squared(world.joint[c], lam @ world.joint))
             gaps = values[c] - one.values
             gap = Discrepancy(above=gaps.max(), below=(-gaps).max())
             bounds = (

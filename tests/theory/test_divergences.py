@@ -8,18 +8,16 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory import discrete
-from fedopl.theory.gaussian import (
+from fedopl.theory import divergences
+from fedopl.theory.divergences import (
     Gaussian,
+    bretagnolle_huber,
     gaussian_affinity,
     gaussian_chi_squared,
     gaussian_kl,
     gaussian_outcome_kl,
     gaussian_tv,
     gaussian_tv_interval,
-)
-from fedopl.theory.inequalities import (
-    bretagnolle_huber,
     kl_at_most_from_chi_squared,
     pinsker,
     tv_at_most_from_chi_squared,
@@ -129,9 +127,10 @@ def test_every_inequality_holds_between_gaussians(pair):
 def test_every_inequality_holds_between_discrete_distributions(pair):
     p, q = (np.array(side) / math.fsum(side) for side in pair)
     tv, kl, chi = (
-        float(f(p, q)) for f in (discrete.total_variation, discrete.kl, discrete.chi_squared)
+        float(f(p, q))
+        for f in (divergences.total_variation, divergences.kl, divergences.chi_squared)
     )
-    between = tv_between_from_affinity(float(discrete.affinity(p, q)))
+    between = tv_between_from_affinity(float(divergences.affinity(p, q)))
     assert between.lower - 1e-9 <= tv <= between.upper + 1e-7
     assert tv <= tv_at_most_from_kl(kl) + 1e-7
     assert kl <= kl_at_most_from_chi_squared(chi) + 1e-9
@@ -142,17 +141,17 @@ def test_every_inequality_holds_between_discrete_distributions(pair):
 
 
 def test_what_q_misses_is_infinitely_far():
-    assert discrete.kl([0.5, 0.5], [1.0, 0.0]) == math.inf
-    assert discrete.chi_squared([0.5, 0.5], [1.0, 0.0]) == math.inf
-    assert discrete.kl([1.0, 0.0], [0.5, 0.5]) == pytest.approx(math.log(2))
-    assert discrete.chi_squared([0.5, 0.5, 0.0], [0.5, 0.5, 0.0]) == 0
+    assert divergences.kl([0.5, 0.5], [1.0, 0.0]) == math.inf
+    assert divergences.chi_squared([0.5, 0.5], [1.0, 0.0]) == math.inf
+    assert divergences.kl([1.0, 0.0], [0.5, 0.5]) == pytest.approx(math.log(2))
+    assert divergences.chi_squared([0.5, 0.5, 0.0], [0.5, 0.5, 0.0]) == 0
 
 
 def test_propensities_are_compared_row_by_row():
     own, other = np.array([[0.5, 0.5], [0.2, 0.8]]), np.array([[0.5, 0.5], [0.4, 0.6]])
     second = 0.2 * math.log(0.5) + 0.8 * math.log(0.8 / 0.6)
-    assert discrete.propensity_kl(own, other) == pytest.approx(second / 2)
-    assert discrete.propensity_kl(own, other, [0.25, 0.75]) == pytest.approx(0.75 * second)
+    assert divergences.propensity_kl(own, other) == pytest.approx(second / 2)
+    assert divergences.propensity_kl(own, other, [0.25, 0.75]) == pytest.approx(0.75 * second)
 
 
 def test_gaussian_outcomes_add_up_over_actions():
@@ -191,10 +190,10 @@ def test_gaussian_outcomes_add_up_over_actions():
         ),
         (lambda: gaussian_outcome_kl([[0.0]], [[0.0]], -1.0, 1.0), OptionError),
         (lambda: gaussian_outcome_kl([[0.0]], [[0.0, 1.0]], 1.0, 1.0), DataError),
-        (lambda: discrete.kl([0.5, 0.4], [0.5, 0.5]), OptionError),
-        (lambda: discrete.total_variation([0.5, 0.5], [1.0]), DataError),
-        (lambda: discrete.propensity_kl([[1.0, 0.0]], [[0.5, 0.5]]), OptionError),
-        (lambda: discrete.averaged([0.1, 0.2], [0.5, 0.4]), OptionError),
+        (lambda: divergences.kl([0.5, 0.4], [0.5, 0.5]), OptionError),
+        (lambda: divergences.total_variation([0.5, 0.5], [1.0]), DataError),
+        (lambda: divergences.propensity_kl([[1.0, 0.0]], [[0.5, 0.5]]), OptionError),
+        (lambda: divergences.averaged([0.1, 0.2], [0.5, 0.4]), OptionError),
         (lambda: pinsker(-0.1), OptionError),
         (lambda: tv_between_from_affinity(1.5), OptionError),
     ],

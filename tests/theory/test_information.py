@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fedopl.base.errors import OptionError
-from fedopl.theory.information import participation, regret_scale, value_of_information
+from fedopl.theory.bounds import participation, regret_scale, value_of_information
 
 TERM = st.floats(0.01, 10)
 

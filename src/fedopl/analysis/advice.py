@@ -9,7 +9,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL
 from fedopl.results.record import Record
 from fedopl.results.value_tables import LOCAL, GainTable
-from fedopl.theory.information import ValueOfInformation
+from fedopl.theory.bounds import ValueOfInformation
 
 Decision = Literal["join", "stay alone", "undecided"]
 # Advice never asks for more than this many times the available rows.

@@ -15,8 +15,13 @@ from fedopl.results.record import Record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.theory.bounds import shift_bound
-from fedopl.theory.gaussian import Gaussian, gaussian_chi_squared, gaussian_kl, gaussian_tv_interval
-from fedopl.theory.inequalities import Interval
+from fedopl.theory.divergences import (
+    Gaussian,
+    Interval,
+    gaussian_chi_squared,
+    gaussian_kl,
+    gaussian_tv_interval,
+)
 
 # An action with scores on this share of rows has scores on all rows, up to rounding.
 _ALL_ROWS = 1 - 1e-9

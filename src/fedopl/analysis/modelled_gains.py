@@ -18,16 +18,18 @@ from fedopl.theory.bounds import (
     PROOF_CONSTANTS,
     GlobalBound,
     UniversalConstants,
+    ValueOfInformation,
     global_regret_bound,
+    regret_scale,
+    score_bound,
+    value_of_information,
 )
 from fedopl.theory.entropy import (
     finite_entropy_integral,
     linear_entropy_integral,
     tree_entropy_integral,
 )
-from fedopl.theory.information import ValueOfInformation, regret_scale, value_of_information
 from fedopl.theory.skew import skewness
-from fedopl.theory.variances import score_bound
 
 # A bound may fail once in twenty runs.
 _DELTA = 0.05

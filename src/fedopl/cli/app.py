@@ -8,15 +8,7 @@ from collections.abc import Callable
 import typer
 
 from fedopl.base.errors import FedoplError, FedoplWarning
-from fedopl.cli import (
-    before_run,
-    federation_verbs,
-    init_verb,
-    ledger_verbs,
-    reproduce_verb,
-    result_verbs,
-    run_verbs,
-)
+from fedopl.cli import before_run, federation_verbs, ledger_verbs, result_verbs, run_verbs
 
 app = typer.Typer(
     help="One good decision policy from logged data that nobody may share.",
@@ -27,7 +19,7 @@ app = typer.Typer(
 )
 # In the order in which a new user needs them.
 PANELS: dict[str, list[Callable[..., None]]] = {
-    "Start": [run_verbs.demo, init_verb.init, before_run.schema],
+    "Start": [run_verbs.demo, before_run.init, before_run.schema],
     "Look first": [
         *(before_run.keys, before_run.check, before_run.preview, before_run.privacy),
         before_run.cost,
@@ -42,7 +34,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
         *(result_verbs.explain, result_verbs.decide, result_verbs.export, result_verbs.personal),
         *(result_verbs.budget, ledger_verbs.ledger),
     ],
-    "The paper": [reproduce_verb.reproduce],
+    "The paper": [run_verbs.reproduce],
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:

@@ -160,11 +160,12 @@ def write_app(
     as_json: AsJson = False,
 ) -> None:
     """Write a Flower App that `flwr run` accepts."""
-    from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
+    from fedopl.engines.flower.flower_study import write_flower_app
 
     names = [name.strip() for name in clients.split(",") if name.strip()]
-    wait = WaitSeconds(arrival=arrival, deadline=deadline)
-    written = write_flower_app(folder, study, names, out=out, wait=wait, join=join)
+    written = write_flower_app(
+        folder, study, names, out=out, arrival=arrival, deadline=deadline, join=join
+    )
     say_paths(written, as_json=as_json)
 
 
@@ -186,8 +187,7 @@ def up(
     from fedopl.cli.following import serving_run
     from fedopl.cli.run_summary import report_run
     from fedopl.client.client_file import read_clients
-    from fedopl.engines.flower.flower_app_folder import WaitSeconds
-    from fedopl.engines.flower.flower_up import run_over_flower
+    from fedopl.engines.flower.flower_study import run_over_flower
     from fedopl.engines.run import check_folder
     from fedopl.server.exchange_counts import expected_exchanges, expected_trips
     from fedopl.study.study_file import read_study
@@ -198,7 +198,6 @@ def up(
     taking_part = read_clients(clients)
     trips = expected_trips(agreed, len(taking_part))
     note(f"{trips} trips at most, of 3 to 12 s each: {trips * 3} to {trips * 12} s, and the start")
-    wait = WaitSeconds(arrival=arrival, deadline=deadline)
     again = ("flower", "up", study, "--clients", clients, "--out", out, "--resume")
     with serving_run(study, serve=serve, port=port) as page, resumable(*again):
 
@@ -214,7 +213,8 @@ def up(
             study,
             taking_part,
             out=out,
-            wait=wait,
+            arrival=arrival,
+            deadline=deadline,
             tell=tell,
             progress=None if page is None else page.tell,
         )
@@ -325,7 +325,7 @@ def _flower_node(
 ) -> Callable[[], None]:
     """A function that runs a node of Flower until it ends; checks files first."""
     need_flower()
-    from fedopl.engines.flower.flower_node import FlowerNode, NodeFiles
+    from fedopl.engines.flower.local_federation import FlowerNode, NodeFiles
     from fedopl.study.study_file import read_study
 
     read_study(study)

@@ -33,8 +33,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Put runs side by side: what was set differently, and what each is worth."""
-    from fedopl.engines.compare_runs import compare_runs
-    from fedopl.engines.runs import load_run
+    from fedopl.engines.runs import compare_runs, load_run
 
     compared = compare_runs({str(path): load_run(path) for path in runs})
     if as_json:
@@ -80,7 +79,7 @@ def personal(run: RunFolder, client: ClientPath, *, as_json: AsJson = False) -> 
     """
     from fedopl.cli.run_summary import rows_as_json
     from fedopl.client.client_file import read_client
-    from fedopl.engines.home_policies import policy_at_home
+    from fedopl.engines.folder_doors import policy_at_home
     from fedopl.engines.runs import load_run
 
     here = read_client(client)

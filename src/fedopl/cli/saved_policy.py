@@ -14,7 +14,7 @@ from fedopl.client.client_settings import ClientFile
 from fedopl.client.disk.personal_store import kept_personal, kept_rule
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.ranked_rows import Affordable, Ranking
-from fedopl.engines.home_policies import home_policy
+from fedopl.engines.folder_doors import home_policy
 from fedopl.engines.runs import Run, load_run
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import Policy

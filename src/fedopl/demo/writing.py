@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedopl.demo.example import Example
-from fedopl.demo.hospitals import hospitals, private_hospitals
+from fedopl.demo.hospitals import hospitals, private_hospitals, three_hospitals
 from fedopl.demo.rand_hie import rand_hie
-from fedopl.demo.three_hospitals import three_hospitals
 
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "hospitals": hospitals,

@@ -259,16 +259,6 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def refuse_aggregators(study: Study) -> None:
-    """Refuse a study with aggregators where none can take part."""
-    if study.aggregators:
-        raise OptionError(
-            "aggregators: over Flower there are none: a node's program is started for each message "
-            "and ends after it, so no member can call it; use `fedopl server` and `fedopl "
-            "aggregate`, or `fedopl run`"
-        )
-
-
 def check_aggregators(study: Study, names: Sequence[str]) -> None:
     """Before any row is touched, refuse a study that cannot be run through these aggregators."""
     for name in names:

@@ -13,10 +13,10 @@ from fedopl.base.tables import html_text
 from fedopl.client.aggregator_file import read_parties
 from fedopl.client.client_file import FILE_NAME, Client, read_clients
 from fedopl.client.inspect_table import Examined, FeatureSummary, examine
+from fedopl.engines.clients import check_regions
 from fedopl.engines.folder_doors import check_history
 from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
-from fedopl.engines.regions import check_regions
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
 from fedopl.study.contract import contract_of

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 from fedopl.base.arrays import check_whole
 from fedopl.base.errors import OptionError
 from fedopl.base.packed_arrays import PackedArrays
+from fedopl.base.restricted import OnDemand
 from fedopl.client.disclosure.checked_ledger import with_head
 from fedopl.client.disclosure.ledger import Ledger
 from fedopl.client.disk.store import MemoryStore, PackedStore, Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData, fingerprint
-from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.study.study import Study
 
@@ -67,7 +67,7 @@ class InProcess:
         return with_head(door.handle(query), door.ledger)
 
 
-class DoorsOnDemand(Mapping[str, Door]):
+class DoorsOnDemand(OnDemand[Door]):
     """Doors that are opened for one question and closed after it, together with their rows.
 
     What a client keeps between questions stays in one file for all clients. The first doors, up to
@@ -81,13 +81,14 @@ class DoorsOnDemand(Mapping[str, Door]):
         opened: Callable[[str, LoggedData, Store], Door],
         store: Store | None = None,
     ) -> None:
+        super().__init__(clients, self._door)
         self._clients, self._opened = clients, opened
         self._file, self._store = PackedArrays(), store
         self._stores: dict[str, Store] = {}
         self._open: dict[str, Door] = {}
         self._bytes_open = 0
 
-    def __getitem__(self, name: str) -> Door:
+    def _door(self, name: str) -> Door:
         if name in self._open:
             return self._open[name]
         data = self._clients[name]
@@ -107,15 +108,6 @@ class DoorsOnDemand(Mapping[str, Door]):
             self._stores[name] = PackedStore(self._file)
         return self._stores[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._clients  # no door is opened for it
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._clients)
-
-    def __len__(self) -> int:
-        return len(self._clients)
-
 
 def check_packages(study: Study) -> None:
     """Refuse a study that needs a package that is not installed."""
@@ -131,19 +123,6 @@ def only_policy(doors: Mapping[str, Answering]) -> Callable[[], Policy] | None:
         return None
     (door,) = doors.values()
     return (lambda: door.local_policy) if isinstance(door, Door) else None
-
-
-def personal_policies(doors: Mapping[str, Door], shared: Policy | None) -> dict[str, Policy]:
-    """The clients' personal policies, by name; the caller holds all rows.
-
-    In a study with differential privacy, they are solved now, from the shared policy.
-    """
-    if isinstance(shared, LinearPolicy) and all(
-        d.study.personalises_at_home for d in doors.values()
-    ):
-        return {name: door.solved_at_home(shared) for name, door in sorted(doors.items())}
-    found = {name: door.personal_policy for name, door in sorted(doors.items())}
-    return {name: policy for name, policy in found.items() if policy is not None}
 
 
 def fingerprint_of(clients: Mapping[str, LoggedData]) -> str:

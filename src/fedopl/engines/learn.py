@@ -19,8 +19,8 @@ from fedopl.client.scoring.stacking.joined_regressors import try_out
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.table.read import Contexts
 from fedopl.engines.aggregator import check_aggregators
+from fedopl.engines.clients import aggregators_in, members_of, sizes_of
 from fedopl.engines.in_process import check_packages
-from fedopl.engines.regions import aggregators_in, members_of, sizes_of
 from fedopl.engines.run_in_memory import Running, run_in_memory, secret_for_noise, with_keys
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis

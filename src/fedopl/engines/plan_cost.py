@@ -244,12 +244,7 @@ def _check_masks(study: Study, size: int, dropout: float) -> None:
 
 def _in_words(plan: Plan) -> str:
     trips = [
-        [
-            str(place),
-            ", ".join(trip.queries),
-            in_bytes(trip.asked),
-            in_bytes(trip.answered),
-        ]
+        [str(place), ", ".join(trip.queries), in_bytes(trip.asked), in_bytes(trip.answered)]
         for place, trip in enumerate(plan.trips, start=1)
     ]
     parties = {"a client": plan.client}
@@ -257,7 +252,10 @@ def _in_words(plan: Plan) -> str:
         parties["the aggregator of a group"] = plan.aggregator
     one_of_many = plan.masked and plan.groups > 1
     parties["the server of a group" if one_of_many else "the server"] = plan.server
-    costs = [_line(who, party) for who, party in parties.items()]
+    costs = [
+        [who, in_bytes(party.receives), in_bytes(party.sends), f"{party.seconds:,.3g}"]
+        for who, party in parties.items()
+    ]
     few, more = plan.rehearsed
     return "\n".join(
         [
@@ -273,10 +271,6 @@ def _in_words(plan: Plan) -> str:
             *_warnings(plan),
         ]
     )
-
-
-def _line(who: str, party: PartyCost) -> list[str]:
-    return [who, in_bytes(party.receives), in_bytes(party.sends), f"{party.seconds:,.3g}"]
 
 
 def _who(plan: Plan) -> str:

@@ -21,7 +21,7 @@ from fedopl.client.disk.store import Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.engines.aggregator import Aggregator
-from fedopl.engines.client_factory import ClientFactory
+from fedopl.engines.clients import ClientFactory
 from fedopl.engines.in_process import Answering, DoorsOnDemand, InProcess
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree_columns import LevelColumn
@@ -33,11 +33,6 @@ from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.study import Study
 
 MADE_UP_SECRET = "of made-up clients"  # noqa: S105  (it protects nobody)
-
-
-def made_up_clients(study: Study, n_clients: int, n_rows: int) -> ClientFactory:
-    """So many clients with so many rows each, made when they are asked."""
-    return ClientFactory(names_of(n_clients), _maker(study, n_rows))
 
 
 def names_of(n_clients: int) -> list[str]:
@@ -62,6 +57,7 @@ def study_for(study: Study, n_clients: int, lacking: int = 0) -> Study:
 
 
 def _maker(study: Study, n_rows: int) -> Callable[[str], LoggedData]:
+    """A function that makes so many rows of a client, given its name."""
     centres, units = _places(study)
     rng = generator_for(study.seed, purpose="made-up effects")
     slopes = rng.normal(size=(study.n_actions, study.n_features)) / np.sqrt(study.n_features)
@@ -161,7 +157,7 @@ def rehearse_cost(
     agreed = study_for(study, n_clients, lacking=int(lacks))
     if group is not None:
         agreed = agreed.model_copy(update={"aggregators": tuple(groups)})
-    clients = made_up_clients(agreed, n_clients, rows)
+    clients = ClientFactory(names_of(n_clients), _maker(agreed, rows))
     silent = frozenset(
         name for own in groups.values() for name in own[: math.floor(dropout * len(own))]
     )

@@ -17,18 +17,18 @@ from fedopl.client.disk.store import FolderStore, Store
 from fedopl.client.door import Door
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule
+from fedopl.engines.clients import Nested, fewest_members, in_regions
 from fedopl.engines.in_process import (
     Answering,
     DoorsOnDemand,
     InProcess,
     fingerprint_of,
     only_policy,
-    personal_policies,
 )
-from fedopl.engines.regions import Nested, fewest_members, in_regions
 from fedopl.engines.runs import Run
 from fedopl.messages.refusal import RefusalCode, in_words
 from fedopl.policies.kinds import other_permissions
+from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
 from fedopl.results.files.run_folder import writing
 from fedopl.server.exchange.conversation import Conversation, Progress
@@ -117,8 +117,21 @@ def run_in_memory(
             record = run_splits(study, begin, policies=policies)
         except FederationError as error:
             raise FederationError(f"{error}{_in_ledgers(ledgers)}") from None
-    found = personal_policies(opened[0], record.policy) if opened else {}
+    found = _personal_policies(opened[0], record.policy) if opened else {}
     return replace(Run.of(record, ledgers), solved_for_clients=found)
+
+
+def _personal_policies(doors: Mapping[str, Door], shared: Policy | None) -> dict[str, Policy]:
+    """The clients' personal policies, by name; the caller holds all rows.
+
+    In a study with differential privacy, they are solved now, from the shared policy.
+    """
+    if isinstance(shared, LinearPolicy) and all(
+        d.study.personalises_at_home for d in doors.values()
+    ):
+        return {name: door.solved_at_home(shared) for name, door in sorted(doors.items())}
+    found = {name: door.personal_policy for name, door in sorted(doors.items())}
+    return {name: policy for name, policy in found.items() if policy is not None}
 
 
 def _in_ledgers(ledgers: Mapping[str, Ledger]) -> str:

@@ -147,16 +147,8 @@ class PageServer:
             raise OptionError(
                 f"--port {port}: cannot be used ({error.strerror}); choose another, or leave it out"
             ) from None
-
-    @property
-    def port(self) -> int:
-        """The port that the server listens on."""
-        return int(self._server.server_address[1])
-
-    @property
-    def address(self) -> str:
-        """The address to open in a browser."""
-        return f"http://{LOOPBACK}:{self.port}/{self.token}/"
+        self.port = int(self._server.server_address[1])  # that the server listens on
+        self.address = f"http://{LOOPBACK}:{self.port}/{self.token}/"  # to open in a browser
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()

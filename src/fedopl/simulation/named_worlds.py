@@ -193,39 +193,17 @@ def shaped_world(name: str, seed: int = 0) -> ShapedWorld:
     return SHAPED_WORLDS[name](seed)
 
 
-# Worlds of eight clients that are alike, differ by as much as is said, or of which one is odd.
-N_CLIENTS, N_ACTIONS = 8, 3
-SHAPES = {"linear": linear, "smooth": smooth}
+N_CLIENTS, N_ACTIONS = 8, 3  # of the odd world
 
 
-def differing_world(shape: str, seed: int, far: float) -> ShapedWorld:
-    """A world in which each client adds its own slopes to common rewards, `far` times as large."""
-    world = clients_alike(SHAPES[shape], seed, N_CLIENTS, N_ACTIONS)
-    for name in world.clients:
-        world = _adding(world, name, far)
-    return world
-
-
-def odd_world(seed: int, far: float = 1.0) -> ShapedWorld:
-    """Linear; only the first client adds slopes of its own to the common ones."""
+def odd_world(seed: int) -> ShapedWorld:
+    """Linear; of eight clients, the first alone adds slopes of its own to the common ones."""
     world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
-    return _adding(world, world.clients[0], far)
+    return with_own_slopes(world, world.clients[0], 1.0)
 
 
-def saturating_world(seed: int, most: float = 0.5) -> ShapedWorld:
-    """Linear; at the first client, rewards rise with the common index up to `most`, then fall."""
-    world = clients_alike(linear, seed, N_CLIENTS, N_ACTIONS)
-    first = world.clients[0]
-    usual = world.sites[first].rewards
-    return changed(world, first, rewards=_bent(usual, most))
-
-
-def _adding(world: ShapedWorld, client: str, far: float) -> ShapedWorld:
+def with_own_slopes(world: ShapedWorld, client: str, far: float) -> ShapedWorld:
+    """The world in which this client adds slopes of its own, `far` times as large as the common."""
     rng = generator_for(world.seed, client=client, purpose="own slopes")
     own, usual = linear(rng, N_ACTIONS, size=0.5 * far), world.sites[client].rewards
     return changed(world, client, rewards=_plus(usual, own))
-
-
-def _bent(usual: Shape, most: float) -> Callable[[FloatArray], FloatArray]:
-    """Like the paper's k·sin(·/k) for the client that differs."""
-    return lambda contexts: most * np.sin(usual(contexts) / most)

@@ -1,6 +1,7 @@
 """The regret bounds: Theorem 1 (global), Theorem 2 and its variants (local), Theorem 3 (shift).
 
 All functions give leading terms. The terms that the theorems write as o_p(√(𝔰/n)) are left out.
+From the bounds follows the value of taking part for a client (Appendix E), and when it pays.
 """
 
 import math
@@ -9,20 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray
+from fedopl.base.arrays import FloatArray, float_array
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.checks import (
-    check_weights,
-    not_negative,
-    policy_decisions,
-    positive,
-    score_matrix,
-    share,
-    weights_of_rows,
-)
-from fedopl.theory.inequalities import pinsker
-from fedopl.theory.rademacher import BestValue
-from fedopl.theory.skew import contrast_weights
+from fedopl.theory.checks import check_weights, not_negative, positive, probability, share
+from fedopl.theory.divergences import pinsker
 
 # Talagrand's inequality with the constants of Klein & Rio (2005), for rows that are independent but
 # not identically distributed. Its leading term is √(2·log(1/δ)·D), so C = 2 is enough in
@@ -124,8 +115,7 @@ def global_regret_bound(
     """Theorem 1: R_λ(π̂_λ) ≤ (c₁·κ(Π) + √(c₂·log(c₂/δ)))·√(V·𝔰(λ‖n̄)/n), with probability 1 − δ.
 
     V = max_c sup_π E[Γ(π(X))²]. The proof prints it without the square. For classes much smaller
-    than all policies, the proof needs the envelope E[max_a Γ(a)²] in place of V: see
-    `variances.envelope_second_moment`.
+    than all policies, the proof needs the envelope E[max_a Γ(a)²] in place of V.
     """
     if not skewness >= 1 - 1e-12:  # rounding may leave the skewness of n̄ a little below 1
         raise OptionError(f"skewness: expected 1 or more, came {skewness:g}")
@@ -249,33 +239,103 @@ def _log_term(constant: float, delta: float) -> float:
     return constant * math.log(constant / delta)
 
 
-def discrepancy(
-    scores: ArrayLike,
-    decisions: ArrayLike,
-    weights: ArrayLike,
-    client_of_row: ArrayLike,
-    target: int,
-) -> Discrepancy:
-    """The discrepancy of one client, on scores, over an explicit class."""
-    matrix = score_matrix(scores)
-    codes = policy_decisions(decisions, *matrix.shape)
-    contrast = _contrast(weights, client_of_row, target, len(matrix))
-    gaps = matrix[np.arange(len(matrix)), codes] @ contrast
-    return Discrepancy(above=float(gaps.max()), below=float((-gaps).max()))
+@dataclass(frozen=True, kw_only=True)
+class ValueOfInformation:
+    """𝒱_c(λ) in parts: the regret bound of learning alone, and two terms of learning together."""
+
+    alone: float  # r_c = C₀·κ(Π)·√(V_c/n_c)
+    together: float  # r·√𝔰 = C₁·κ(Π)·√(V·𝔰/n)
+    shift: float  # U·TV(D̄_c, D̄_λ)
+
+    @property
+    def value(self) -> float:
+        """𝒱_c(λ): above 0, taking part is worth it."""
+        return self.alone - self.together - self.shift
 
 
-def oracle_discrepancy(
-    scores: ArrayLike,
-    best_value: BestValue,
-    weights: ArrayLike,
-    client_of_row: ArrayLike,
-    target: int,
-) -> Discrepancy:
-    """The discrepancy of one client, on scores, over any class that can be searched."""
-    matrix = score_matrix(scores)
-    signed = matrix * _contrast(weights, client_of_row, target, len(matrix))[:, None]
-    return Discrepancy(above=best_value(signed), below=best_value(-signed))
+@dataclass(frozen=True, kw_only=True)
+class Participation:
+    """The (α, β) condition: which shares of r_c the shift and the skew use up."""
+
+    shift_share: float  # U·TV/r_c, must be below α
+    skew_share: float  # r·√𝔰/r_c, must be below β
+
+    @property
+    def slack(self) -> float:
+        """What is left of r_c; 𝒱_c(λ)/r_c."""
+        return 1 - self.shift_share - self.skew_share
+
+    @property
+    def pays(self) -> bool:
+        """Whether some α + β ≤ 1 satisfies both conditions; this is the same as 𝒱_c(λ) > 0."""
+        return self.slack > 0
+
+    @property
+    def witness(self) -> tuple[float, float] | None:
+        """An (α, β) for both conditions, with the slack split evenly; None if none exists."""
+        if not self.pays:
+            return None
+        return (self.shift_share + self.slack / 2, self.skew_share + self.slack / 2)
+
+    def holds_at(self, alpha: float, beta: float) -> bool:
+        """TV < α·r_c/U and 𝔰 < β²·r_c²/r², for this α + β ≤ 1."""
+        if alpha < 0 or beta < 0 or alpha + beta > 1 + 1e-12:
+            raise OptionError(
+                f"alpha, beta: expected 0 or more and together at most 1, came {alpha:g}, {beta:g}"
+            )
+        return self.shift_share < alpha and self.skew_share < beta
 
 
-def _contrast(weights: ArrayLike, client_of_row: ArrayLike, target: int, n_rows: int) -> FloatArray:
-    return weights_of_rows(contrast_weights(weights, client_of_row, target), n_rows)
+def regret_scale(
+    entropy_integral: float,
+    second_moment: float,
+    n_rows: float,
+    constant: float = PROOF_CONSTANTS.entropy,
+) -> float:
+    """C·κ(Π)·√(V/n): r_c from a client's V_c and n_c, or r from V and n.
+
+    The paper leaves C₀ and C₁ open. Learning alone is Theorem 1 with all weight on one client. So
+    the same constant can be used for both.
+    """
+    kappa = not_negative(entropy_integral, "entropy_integral")
+    ratio = not_negative(second_moment, "second_moment") / positive(n_rows, "n_rows")
+    return positive(constant, "constant") * kappa * math.sqrt(ratio)
+
+
+def value_of_information(
+    alone: float, together: float, skewness: float, shift: float
+) -> ValueOfInformation:
+    """𝒱_c(λ) = r_c − r·√𝔰(λ‖n̄) − U·TV(D̄_c, D̄_λ), from r_c, r, 𝔰 and the shift term.
+
+    `shift` is U·TV or any other shift term of a local regret bound.
+    """
+    return ValueOfInformation(
+        alone=not_negative(alone, "alone"),
+        together=not_negative(together, "together") * math.sqrt(positive(skewness, "skewness")),
+        shift=not_negative(shift, "shift"),
+    )
+
+
+def participation(alone: float, together: float, skewness: float, shift: float) -> Participation:
+    """TV < α·r_c/U and 𝔰 < β²·r_c²/r² for some α + β ≤ 1: the same as 𝒱_c(λ) > 0.
+
+    If a client's own bound r_c is 0, it has nothing to gain, and no α and β exist.
+    """
+    value = value_of_information(alone, together, skewness, shift)
+    if value.alone == 0:
+        return Participation(shift_share=math.inf, skew_share=math.inf)
+    return Participation(
+        shift_share=value.shift / value.alone, skew_share=value.together / value.alone
+    )
+
+
+def score_bound(outcome_bound: float, overlap: float) -> float:
+    """U = 3B/η ≥ B + 2B/η ≥ |Γ(a)|, for outcomes within ±B and propensities of η or more."""
+    return 3 * positive(outcome_bound, "outcome_bound") / probability(overlap, "overlap")
+
+
+def global_score_bound(outcome_bounds: ArrayLike, overlaps: ArrayLike) -> float:
+    """U = 3B/η with B = max_c B_c and η = min_c η_c (Theorem 2)."""
+    largest = float(np.max(float_array(outcome_bounds, "outcome_bounds", 1), initial=0.0))
+    smallest = float(np.min(float_array(overlaps, "overlaps", 1), initial=math.inf))
+    return score_bound(largest, smallest)

@@ -27,7 +27,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.plans import NuisancePlan
 from fedopl.study.study import Study
-from fedopl.theory import discrete
+from fedopl.theory import divergences
 from fedopl.theory.bounds import shift_bound
 from trips import Edited
 
@@ -98,8 +98,8 @@ def truths(world, client, other, n_rows=20_000):
     spread = len(world.action_names) * (ratio - 1 - math.log(ratio)) / 2
     scale = 2 * world.truths[other].reward_sd ** 2
     return {
-        "propensity_kl": discrete.kl(ours, theirs).mean(),
-        "propensity_tv": discrete.total_variation(ours, theirs).mean(),
+        "propensity_kl": divergences.kl(ours, theirs).mean(),
+        "propensity_tv": divergences.total_variation(ours, theirs).mean(),
         "outcome_kl": (gaps**2).sum(axis=1).mean() / scale + spread,
     }
 

@@ -19,8 +19,8 @@ from fedopl.client.rows.folds import Folds
 from fedopl.client.workspace import Workspace
 from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, ModelShifts
 from fedopl.messages.refusal import RefusalCode
-from fedopl.theory import discrete
-from fedopl.theory.gaussian import gaussian_outcome_kl
+from fedopl.theory import divergences
+from fedopl.theory.divergences import gaussian_outcome_kl
 
 # Divergence of own models from theirs at each row (n_rows,). The two arguments say which part of
 # the rows each model was fitted without, or `WHOLE`.
@@ -126,7 +126,7 @@ class _Comparison:
         both, theirs = self._both, _said(self._theirs, rows)
 
         def of_propensities(ours: int, other: int) -> FloatArray:
-            return discrete.kl(own.chances[ours], theirs.chances[other])
+            return divergences.kl(own.chances[ours], theirs.chances[other])
 
         def of_outcomes(ours: int, other: int) -> FloatArray:
             if not both.any():

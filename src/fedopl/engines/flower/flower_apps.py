@@ -126,19 +126,14 @@ class FlowerTransport:
     """
 
     grid: Grid
-    names: tuple[str, ...]
+    clients: tuple[str, ...]  # all that are invited, connected or not
     deadline: float  # seconds that a round trip may take
     _missed: set[str] = field(default_factory=set, init=False)
-
-    @property
-    def clients(self) -> tuple[str, ...]:
-        """All invited clients, connected or not."""
-        return self.names
 
     def wait_for_all(self, seconds: float) -> None:
         """Wait until all clients are connected, or until the deadline."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and {node.name for node in self._online()} < set(self.names):
+        while time.monotonic() < end and {node.name for node in self._online()} < set(self.clients):
             time.sleep(REPLY_POLL_SECONDS)
 
     def exchange(self, queries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -167,7 +162,7 @@ class FlowerTransport:
         return [
             _Node(node.name, node.node_id, node.last_activated_at)
             for node in self.grid.get_nodes()
-            if node.name in self.names
+            if node.name in self.clients
         ]
 
     def _pushed(self, nodes: list[_Node], queries: Mapping[str, bytes]) -> dict[str, _Node]:

@@ -1,12 +1,12 @@
-"""A whole Flower federation on this machine: real processes, TLS, authenticated nodes.
+"""Flower's programs as processes: a whole federation on this machine, or the node of one client.
 
-Everything listens only on 127.0.0.1, and no process is left behind.
+A federation has real processes, TLS and authenticated nodes, and listens only on 127.0.0.1. When a
+`with` block ends, no process is left behind.
 """
 
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -14,11 +14,11 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from fedopl.base.errors import FederationError
+from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.files import write_atomically
 from fedopl.engines.flower import federation_watcher
 from fedopl.engines.flower.federation_watcher import FINISHED, MARK, end_marked
@@ -47,8 +47,94 @@ QUIET = {
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
 
-@dataclass
-class LocalFederation:
+class FlowerProcesses:
+    """Programs of Flower; when their `with` block ends, so do they and all that they started."""
+
+    def __init__(self, study: Path) -> None:
+        self.study = study
+        self._token = secrets.token_hex(16)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self._programs: WarmPrograms | None = None
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._watcher = _start_watcher(self._token)
+            self._start_all()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def _start_all(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop every process that we started, and their descendants, and no others."""
+        for process in self._processes.values():
+            with suppress(ProcessLookupError):
+                process.terminate()
+        end = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < end and any(p.poll() is None for p in self._processes.values()):
+            time.sleep(POLL_SECONDS)
+        # The processes they started would otherwise look for them for a while.
+        end_marked(self._token, STOP_SECONDS)
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._processes.clear()
+        self._opened.close()
+        self._programs = None
+        self._tell_watcher(FINISHED)
+        if self._watcher is not None:
+            self._watcher.communicate()
+            self._watcher = None
+
+    def _start(self, part: str, command: Sequence[str], log: BinaryIO | None = None) -> None:
+        self._processes[part] = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=None if log is None else subprocess.STDOUT,
+            env=self._environment(),
+            start_new_session=True,  # Ctrl-C goes to us; then we stop all parts in order
+        )
+        self._tell_watcher(f"+{self._processes[part].pid}")
+
+    def _warm_programs(
+        self, names: Sequence[str], modules: Sequence[str] = (), log: BinaryIO | None = None
+    ) -> None:
+        """Import what these programs need, once for all of them, if the system can fork."""
+        if not can_fork():
+            return
+        agreed, _ = read_study(self.study)
+        programs = WarmPrograms(
+            [Path(program(name)) for name in names],
+            (*CLIENT_APP_MODULES, *modules, *modules_for_answers(agreed)),
+            self._environment(),
+            log,
+        )
+        self._programs = self._opened.enter_context(programs)
+
+    def _environment(self) -> dict[str, str]:
+        """Of Flower's programs: our mark, and where they are found, warm ones first of all."""
+        first = [] if self._programs is None else [str(self._programs.folder)]
+        folders = [*first, str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        return {**os.environ, **QUIET, "PATH": os.pathsep.join(folders), MARK: self._token}
+
+    def _tell_watcher(self, line: str) -> None:
+        """Tell the watcher of a part, or that all have ended; all works without it, too."""
+        if self._watcher is not None and self._watcher.stdin is not None:
+            with suppress(OSError):
+                self._watcher.stdin.write(f"{line}\n".encode())
+                self._watcher.stdin.flush()
+
+
+class LocalFederation(FlowerProcesses):
     """A SuperLink and a SuperNode for each client, as a context manager; they stop when it ends.
 
     Args:
@@ -58,59 +144,40 @@ class LocalFederation:
 
     """
 
-    folder: Path
-    clients: Mapping[str, Path]
-    study: Path
-    port: int = 0
-    _token: str = field(default_factory=lambda: secrets.token_hex(16), init=False)
-    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
-    _watcher: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _programs: WarmPrograms | None = field(default=None, init=False)
-    _opened: ExitStack = field(default_factory=ExitStack, init=False)
+    def __init__(self, folder: Path, clients: Mapping[str, Path], study: Path) -> None:
+        super().__init__(study)
+        self.folder, self.clients, self.port = folder, clients, free_port()
+        self.keys = folder / "keys"  # and certificates
 
-    def __enter__(self) -> Self:
-        try:
-            self.port = self.port or free_port()
-            self._make_keys()
-            self._watcher = start_watcher(self._token)
-            self._warm_programs()
-            self.start_superlink()
-            # In parallel, as each registration is a Flower process that mostly imports and waits.
-            with ThreadPoolExecutor(REGISTERED_AT_ONCE) as pool:
-                list(pool.map(self.register, self.clients))
-            for name in self.clients:
-                self.start_node(name)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.stop()
-
-    # --- its parts -----------------------------------------------------------------------------
-
-    @property
-    def keys(self) -> Path:
-        """The folder of keys and certificates."""
-        return self.folder / "keys"
+    def _start_all(self) -> None:
+        self._make_keys()
+        self._warm_programs(
+            WARM, SERVER_APP_MODULES, self._opened.enter_context(self._log("programs"))
+        )
+        self.start_superlink()
+        # In parallel, as each registration is a Flower process that mostly imports and waits.
+        with ThreadPoolExecutor(REGISTERED_AT_ONCE) as pool:
+            list(pool.map(self.register, self.clients))
+        for name in self.clients:
+            self.start_node(name)
 
     def start_superlink(self) -> None:
         """Start the server, and wait until it listens."""
-        self._start(
-            "superlink",
-            "flower-superlink",
+        command = [
+            self._program("flower-superlink"),
             *("--host", HOST, "--port", str(self.port), "--enable-supernode-auth"),
             *("--ssl-ca-certfile", str(self.keys / "ca.crt")),
             *("--ssl-certfile", str(self.keys / "server.crt")),
             *("--ssl-keyfile", str(self.keys / "server.key")),
             "--disable-runtime-dependency-installation",
-        )
+        ]
+        with self._log("superlink") as log:
+            self._start("superlink", command, log)
         end = time.monotonic() + START_SECONDS
         while not _listens(self.port):
             if self._processes["superlink"].poll() is not None or time.monotonic() > end:
-                log = self.folder / "logs" / "superlink.log"
-                raise FederationError(f"superlink did not start; its log is {log}")
+                place = self.folder / "logs" / "superlink.log"
+                raise FederationError(f"superlink did not start; its log is {place}")
             time.sleep(POLL_SECONDS)
 
     def register(self, name: str) -> None:
@@ -119,36 +186,13 @@ class LocalFederation:
             "supernode", "register", str(self.keys / f"{name}.pub"), CONNECTION, "--name", name
         )
 
-    def start_node(
-        self, name: str, *, study: Path | None = None, ca: Path | None = None, **environment: str
-    ) -> None:
-        """Start a client's node; only this process gets the paths of the client's files.
-
-        A node with an `environment` of its own starts Flower's programs anew for every message.
-        """
-        ca, key = ca or self.keys / "ca.crt", self.keys / f"{name}.key"
-        own = (self.clients[name], study or self.study)
-        arguments = node_arguments(f"{HOST}:{self.port}", ca, key, *own)
-        self._start(f"node-{name}", "flower-supernode", *arguments, environment=environment or None)
-
-    def kill(self, part: str) -> None:
-        """Kill one part with all its descendants, as a power cut would."""
-        process = self._processes.pop(part)
-        for pid in [process.pid, *self._descendants_of(process.pid)]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
-        end = time.monotonic() + STOP_SECONDS
-        while self._fork_of(process.pid) is not None and time.monotonic() < end:
-            time.sleep(POLL_SECONDS / 10)
-        self._tell_watcher(f"-{process.pid}")
-
-    def end(self, part: str) -> None:
-        """Stop one part gracefully."""
-        process = self._processes.pop(part)
-        process.terminate()
-        process.wait(STOP_SECONDS)
-        self._tell_watcher(f"-{process.pid}")
+    def start_node(self, name: str) -> None:
+        """Start a client's node; only this process gets the paths of the client's files."""
+        ca, key = self.keys / "ca.crt", self.keys / f"{name}.key"
+        link = f"{HOST}:{self.port}"
+        arguments = node_arguments(link, ca, key, self.clients[name], self.study)
+        with self._log(f"node-{name}") as log:
+            self._start(f"node-{name}", [self._program("flower-supernode"), *arguments], log)
 
     def run(self, app: Path) -> str:
         """Submit an app, and return its run number."""
@@ -182,43 +226,6 @@ class LocalFederation:
             )
         return dict(content)
 
-    def stop(self) -> None:
-        """Stop every process that we started, and their descendants, and no others."""
-        for process in self._processes.values():
-            with suppress(ProcessLookupError):
-                process.terminate()
-        end = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < end and any(p.poll() is None for p in self._processes.values()):
-            time.sleep(POLL_SECONDS)
-        # The processes they started would otherwise look for them for a while.
-        end_marked(self._token, STOP_SECONDS)
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
-        self._processes.clear()
-        self._opened.close()
-        self._programs = None
-        self._tell_watcher(FINISHED)
-        if self._watcher is not None:
-            self._watcher.communicate()
-            self._watcher = None
-
-    # --- how they are started ------------------------------------------------------------------
-
-    def _warm_programs(self) -> None:
-        """Import what Flower's programs need, once for all of them, while the server starts."""
-        if not can_fork():
-            return
-        agreed, _ = read_study(self.study)
-        log = self._opened.enter_context(self._log("programs"))
-        programs = WarmPrograms(
-            [Path(program(name)) for name in WARM],
-            (*CLIENT_APP_MODULES, *SERVER_APP_MODULES, *modules_for_answers(agreed)),
-            self._environment(),
-            log,
-        )
-        self._programs = self._opened.enter_context(programs)
-
     def _log(self, part: str) -> BinaryIO:
         path = self.folder / "logs" / f"{part}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -237,46 +244,56 @@ class LocalFederation:
         )
         write_atomically(self.folder / "home" / "config.toml", config.encode())
 
-    def _start(
-        self, part: str, command: str, *arguments: str, environment: Mapping[str, str] | None = None
-    ) -> None:
-        # Forks have imported what they need, so a change of PYTHONPATH comes too late for them.
-        warm = environment is None
-        with self._log(part) as log:
-            self._processes[part] = subprocess.Popen(
-                [self._program(command) if warm else program(command), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**self._environment(warm=warm), **(environment or {})},
-                start_new_session=True,  # Ctrl-C goes to us; then we stop all parts in order
-            )
-        self._tell_watcher(f"+{self._processes[part].pid}")
-
     def _program(self, name: str) -> str:
         """The program's path, or its name, by which a fork is found first on PATH."""
         return program(name) if self._programs is None else name
 
-    def _fork_of(self, pid: int) -> int | None:
-        return None if self._programs is None else self._programs.fork_of(pid)
-
-    def _descendants_of(self, pid: int) -> list[int]:
-        """All descendants of a process, and the forks that it and they asked for."""
-        fork = self._fork_of(pid)
-        children = [] if fork is None else [fork]
-        for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            with suppress(OSError):
-                children += map(int, path.read_text().split())
-        return [*children, *(one for child in children for one in self._descendants_of(child))]
-
-    def _tell_watcher(self, line: str) -> None:
-        if self._watcher is not None:
-            tell_watcher(self._watcher, line)
-
-    def _environment(self, *, warm: bool = True) -> dict[str, str]:
-        first = [str(self._programs.folder)] if warm and self._programs is not None else []
+    def _environment(self) -> dict[str, str]:
         home = {"FLWR_HOME": str((self.folder / "home").resolve())}
-        return environment_of(self._token, first) | PROMPT | home
+        return super()._environment() | PROMPT | home
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFiles:
+    """The files that a node needs; all belong to the client."""
+
+    client: Path  # its folder
+    study: Path
+    ca: Path
+    key: Path
+
+    def __post_init__(self) -> None:
+        expected = {
+            self.client: "the folder of the client",
+            self.study: "the study, as --study names it",
+            self.ca: "the certificate of the server's CA, in the folder that --certificates names",
+            self.key: "the client's own key, in the folder that --certificates names",
+        }
+        for path, what in expected.items():
+            if not path.exists():
+                raise OptionError(f"{path}: there is no such file; expected {what}")
+
+
+class FlowerNode(FlowerProcesses):
+    """A SuperNode that connects to the SuperLink at HOST:PORT."""
+
+    def __init__(self, superlink: str, files: NodeFiles) -> None:
+        super().__init__(files.study)
+        self.superlink, self.files = superlink, files
+
+    def _start_all(self) -> None:
+        own = self.files
+        arguments = node_arguments(self.superlink, own.ca, own.key, own.client, own.study)
+        self._warm_programs(["flwr-clientapp"])
+        self._start("node", [program("flower-supernode"), *arguments])
+
+    def wait(self) -> None:
+        """Wait until the node ends, and raise an error: a node ends by itself only if it fails."""
+        code = self._processes["node"].wait()
+        raise FederationError(
+            f"the node ended (exit code {code}); what it said last is above. Is its key registered "
+            f"at {self.superlink}, and is the CA that of the server?"
+        )
 
 
 def free_port() -> int:
@@ -308,21 +325,7 @@ def node_arguments(superlink: str, ca: Path, key: Path, client: Path, study: Pat
     ]
 
 
-def environment_of(token: str, first: Sequence[str]) -> dict[str, str]:
-    """The environment of Flower's programs: our mark, and where they are found, `first` of all."""
-    folders = [*first, str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    return {**os.environ, **QUIET, "PATH": os.pathsep.join(folders), MARK: token}
-
-
-def tell_watcher(watcher: subprocess.Popen[bytes], line: str) -> None:
-    """Tell the watcher of a part, or that all have ended; all works without a watcher, too."""
-    if watcher.stdin is not None:
-        with suppress(OSError):
-            watcher.stdin.write(f"{line}\n".encode())
-            watcher.stdin.flush()
-
-
-def start_watcher(token: str) -> subprocess.Popen[bytes]:
+def _start_watcher(token: str) -> subprocess.Popen[bytes]:
     """A process that ends our processes if we cannot; it reads from a pipe that only we hold."""
     return subprocess.Popen(
         [sys.executable, federation_watcher.__file__, token],

@@ -8,11 +8,11 @@ from fedopl.client.aggregator_file import AggregatorFolder, read_aggregator
 from fedopl.client.disclosure.ledger import FileLedger
 from fedopl.client.disk.store import FolderStore
 from fedopl.engines.aggregator import Aggregator, check_aggregators
+from fedopl.engines.clients import check_members
 from fedopl.engines.https.https_node import LARGEST_QUESTION, HttpsNode, check_address
 from fedopl.engines.https.https_protocol import client_context
 from fedopl.engines.https.https_server import HttpsTransport, address
 from fedopl.engines.network.remote_doors import refused
-from fedopl.engines.regions import check_members
 from fedopl.messages import codec
 from fedopl.messages.bundle import largest_bundle, unbundled
 from fedopl.messages.derived_sizes import largest_answer, largest_query

@@ -91,7 +91,8 @@ class HttpsTransport:
     ) -> None:
         self.deadline, self.largest = deadline, largest
         self._known = client_certificates(certificates)
-        self._names = tuple(sorted(set(self._known.values())))
+        # All clients whose certificates the server has, connected or not.
+        self.clients = tuple(sorted(set(self._known.values())))
         self._context = server_context(certificates, self._known)
         self._listen = listen
         self._trip, self._over = _Trip(), False
@@ -103,11 +104,6 @@ class HttpsTransport:
         self._all_there = threading.Event()
 
     # --- the run's side ------------------------------------------------------------------------
-
-    @property
-    def clients(self) -> tuple[str, ...]:
-        """All clients whose certificates the server has, connected or not."""
-        return self._names
 
     @property
     def url(self) -> str:
@@ -223,7 +219,7 @@ class HttpsTransport:
                 return Response(status_code=429)
             self._requests[name] += 1
             self._seen[name] = time.monotonic()
-            if len(self._seen) == len(self._names):
+            if len(self._seen) == len(self.clients):
                 self._all_there.set()
             try:
                 return await handler(name, request)

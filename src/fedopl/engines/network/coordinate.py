@@ -7,7 +7,7 @@ from typing import Protocol
 from fedopl.base.errors import FedoplError, StorageError, StudyError
 from fedopl.base.files import write_atomically
 from fedopl.engines.aggregator import check_aggregators
-from fedopl.engines.join_and_leave import check_newcomers
+from fedopl.engines.run import check_newcomers
 from fedopl.results.files.progress_file import ProgressFile
 from fedopl.results.files.run_folder import FAILURE, PROGRESS, load_record, save_record, writing
 from fedopl.results.record import Record

@@ -1,22 +1,103 @@
-"""Clients in regions, as `learn` takes them: dictionaries of clients in place of rows."""
+"""The clients of a run: made when they are asked, and in regions, each behind an aggregator."""
 
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedopl.base.errors import OptionError
-from fedopl.base.labels import quoted
-from fedopl.base.restricted import Restricted
+from fedopl.base.errors import DataError, FedoplError, OptionError, StudyError
+from fedopl.base.labels import check_client_name, quoted
+from fedopl.base.restricted import OnDemand, Restricted
 from fedopl.client.aggregator_file import LEAST_MEMBERS, AggregatorFolder, RegionFolder
 from fedopl.client.client_file import AGGREGATOR_FILE, Client
 from fedopl.client.disclosure.ledger import FileLedger, Ledger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disk.store import FolderStore
-from fedopl.client.table.logged_data import LoggedData
+from fedopl.client.table.logged_data import LoggedData, fingerprint
 from fedopl.engines.aggregator import Aggregator, check_aggregators
-from fedopl.engines.client_factory import ClientFactory
 from fedopl.engines.in_process import Answering, InProcess
 from fedopl.study.study import Study
+
+# What must be the same at all clients of a study.
+ALIKE = ("action_names", "feature_names", "schema", "outcome_names")
+_MOST_TWICE = 3  # repeated names that an error lists
+
+
+class ClientFactory(OnDemand[LoggedData]):
+    """Clients by name, for simulations of very many; each client's rows are made when it is asked.
+
+    Args:
+        names: the clients' names.
+        make: returns a client's rows, given its name. The rows must be the same each time; a hash
+            checks this. All clients must have the same actions, features, outcomes and schema.
+
+    """
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], LoggedData]) -> None:
+        super().__init__(_checked(names), self._rows_of)
+        self._hashes: dict[str, str] = {}
+        if not callable(make):
+            raise OptionError(f"make: expected a function, came {type(make).__name__}")
+        self._make = make
+        self._first: tuple[str, LoggedData] | None = None
+
+    def _rows_of(self, name: str) -> LoggedData:
+        data = self._given(name)
+        if not isinstance(data, LoggedData):
+            raise OptionError(
+                f"make: expected LoggedData for '{name}', came {type(data).__name__}; return "
+                "fedopl.LoggedData(...)"
+            )
+        self._check_alike(name, data)
+        # Released sums and stored scores belong to the rows that were made the first time.
+        made = fingerprint(data)
+        if self._hashes.setdefault(name, made) != made:
+            raise DataError(
+                f"make: the rows of '{name}' are not those that were made before; let them follow "
+                "from the name alone, as by a generator of random numbers seeded by it"
+            )
+        return data
+
+    def _given(self, name: str) -> LoggedData:
+        """What the user's function makes; whatever it raises says for which client."""
+        try:
+            return self._make(name)
+        except FedoplError as error:
+            raise type(error)(f"{name}: {error}") from error
+        except Exception as error:
+            error.add_note(f"raised by make('{name}') of a ClientFactory")
+            raise
+
+    def _check_alike(self, name: str, data: LoggedData) -> None:
+        if self._first is None:
+            self._first = name, data
+        first_name, first = self._first
+        for what in ALIKE:
+            expected, came = getattr(first, what), getattr(data, what)
+            if expected == came:
+                continue
+            if what == "schema":
+                raise StudyError(f"{name}: its schema differs from that of {first_name}")
+            raise StudyError(
+                f"{name}: {what} differ from those of {first_name}: expected {quoted(expected)}, "
+                f"came {quoted(came)}; make every client with the same {what}, in the same order"
+            )
+
+
+def _checked(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise OptionError(f"names: expected the names of clients, came {names!r}")
+    found = tuple(names)
+    if not found:
+        raise OptionError("names: expected at least one client")
+    for name in found:
+        if not isinstance(name, str):
+            raise OptionError(f"names: expected text, came {name!r}")
+        check_client_name(name, "names")
+    if len(set(found)) < len(found):
+        twice = [name for name, times in Counter(found).items() if times > 1][:_MOST_TWICE]
+        raise OptionError(f"names: {quoted(twice)} comes more than once; names tell clients apart")
+    return found
+
 
 # Rows by name, or regions of such.
 Nested = Mapping[str, Any]
