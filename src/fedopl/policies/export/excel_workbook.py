@@ -9,6 +9,7 @@ from fedopl.policies.export.target import (
     Inputs,
     Target,
     WrittenRule,
+    form,
     header_lines,
 )
 from fedopl.policies.export.xlsx_file import Formula, Sheet, SheetCell, column_name, xlsx_file
@@ -80,6 +81,13 @@ class _Excel(Target[str]):
         cells = [self._cell(column) for column in columns]
         return f'IF(COUNTA({_range(cells)})=0,"",IF(AND({_range(known)}),{decided},NA()))'
 
+    negated = form("NOT({})")
+    both = form("AND({},{})")
+    either = form("OR({},{})")
+    flag = form("IF({},1,0)")
+    product = form("{}*{}")
+    choice = form("IF({},{},{})")
+
     def number(self, column: str) -> str:
         return f"N({self._cell(column)})"  # nothing is 0, and a truth value 1 or 0
 
@@ -101,20 +109,8 @@ class _Excel(Target[str]):
     def at_least(self, number: str, cut: float) -> str:
         return f"{number}>={self._constants('threshold', [cut])}"
 
-    def negated(self, condition: str) -> str:
-        return f"NOT({condition})"
-
-    def both(self, first: str, second: str) -> str:
-        return f"AND({first},{second})"
-
-    def either(self, first: str, second: str) -> str:
-        return f"OR({first},{second})"
-
     def unless(self, condition: str, number: str) -> str:
         return f"IF({condition},{self._constants('below every score', [LOWEST])},{number})"
-
-    def flag(self, condition: str) -> str:
-        return f"IF({condition},1,0)"
 
     def between(self, number: str, low: float, high: float) -> str:
         lowest, highest = (self._constants("limit", [end]) for end in (low, high))
@@ -126,9 +122,6 @@ class _Excel(Target[str]):
 
     def above(self, number: str, knot: float) -> str:
         return f"MAX({number}-{self._constants('knot', [knot])},0)"
-
-    def product(self, first: str, second: str) -> str:
-        return f"{first}*{second}"
 
     def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
         own = [self._constants("frequency", [frequency]) for frequency, _ in parts]
@@ -162,9 +155,6 @@ class _Excel(Target[str]):
 
     def action(self, code: int) -> str:
         return self._constants("action", [self.inputs.actions[code]])
-
-    def choice(self, condition: str, yes: str, no: str) -> str:
-        return f"IF({condition},{yes},{no})"
 
     def largest(self, scores: Mapping[int, str]) -> str:
         codes = sorted(scores)

@@ -1,5 +1,6 @@
 """`export_rule`: writes a policy as a file for another program, after a trial on made-up rows."""
 
+import operator
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -131,6 +132,12 @@ class _OnArrays(Target[Any]):
         self._contexts = contexts
         self.cuts: list[float] = []  # that were asked about
 
+    negated: Callable[..., Any] = staticmethod(operator.invert)
+    both: Callable[..., Any] = staticmethod(operator.and_)
+    either: Callable[..., Any] = staticmethod(operator.or_)
+    product: Callable[..., Any] = staticmethod(operator.mul)
+    choice: Callable[..., Any] = staticmethod(np.where)
+
     def number(self, column: str) -> Any:
         return self._contexts[:, self.inputs.features.index((column, None))]
 
@@ -152,15 +159,6 @@ class _OnArrays(Target[Any]):
         self.cuts.append(cut)
         return number >= cut
 
-    def negated(self, condition: Any) -> Any:
-        return ~condition
-
-    def both(self, first: Any, second: Any) -> Any:
-        return first & second
-
-    def either(self, first: Any, second: Any) -> Any:
-        return first | second
-
     def unless(self, condition: Any, number: Any) -> Any:
         return np.where(condition, LOWEST, number)
 
@@ -178,14 +176,8 @@ class _OnArrays(Target[Any]):
     def above(self, number: Any, knot: float) -> Any:
         return np.maximum(number - knot, 0.0)
 
-    def product(self, first: Any, second: Any) -> Any:
-        return first * second
-
     def wave(self, parts: Sequence[tuple[float, Any]], phase: float) -> Any:
         return np.cos(sum(frequency * number for frequency, number in parts) + phase)
-
-    def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[Any]) -> list[Any]:
-        return list(numbers)
 
     def weighted_sums(
         self, _names: Sequence[str], columns: Sequence[tuple[str, Any]], parameters: FloatArray
@@ -207,9 +199,6 @@ class _OnArrays(Target[Any]):
 
     def action(self, code: int) -> Any:
         return np.full(len(self._contexts), code)
-
-    def choice(self, condition: Any, yes: Any, no: Any) -> Any:
-        return np.where(condition, yes, no)
 
     def largest(self, scores: Mapping[int, Any]) -> Any:
         codes = sorted(scores)

@@ -11,6 +11,7 @@ from fedopl.policies.export.target import (
     Inputs,
     Target,
     WrittenRule,
+    form,
     header_lines,
     one_line,
 )
@@ -168,38 +169,17 @@ class _Python(Target[str]):
     def is_level(self, column: str, level: str) -> str:
         return f"{self._cell(column)} == {level!r}"
 
-    def at_most(self, number: str, cut: float) -> str:
-        return f"{number} <= {cut!r}"
-
-    def at_least(self, number: str, cut: float) -> str:
-        return f"{number} >= {cut!r}"
-
-    def negated(self, condition: str) -> str:
-        return f"not ({condition})"
-
-    def both(self, first: str, second: str) -> str:
-        return f"({first} and {second})"
-
-    def either(self, first: str, second: str) -> str:
-        return f"({first} or {second})"
-
-    def unless(self, condition: str, number: str) -> str:
-        return f"({LOWEST!r} if {condition} else {number})"
-
-    def flag(self, condition: str) -> str:
-        return f"float({condition})"
-
-    def between(self, number: str, low: float, high: float) -> str:
-        return f"min(max({number}, {low!r}), {high!r})"
-
-    def in_units(self, number: str, middle: float, unit: float) -> str:
-        return f"({number} - {middle!r}) / {unit!r}"
-
-    def above(self, number: str, knot: float) -> str:
-        return f"max({number} - {knot!r}, 0.0)"
-
-    def product(self, first: str, second: str) -> str:
-        return f"{first} * {second}"
+    at_most = form("{} <= {}")
+    at_least = form("{} >= {}")
+    negated = form("not ({})")
+    both = form("({} and {})")
+    either = form("({} or {})")
+    unless = form(f"({LOWEST!r} if {{}} else {{}})")
+    flag = form("float({})")
+    between = form("min(max({}, {}), {})")
+    in_units = form("({} - {}) / {}")
+    above = form("max({} - {}, 0.0)")
+    product = form("{} * {}")
 
     def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
         angle = " + ".join(f"{frequency!r} * {number}" for frequency, number in parts)

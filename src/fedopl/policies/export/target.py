@@ -179,9 +179,14 @@ class Target(ABC, Generic[Term]):
     def wave(self, parts: Sequence[tuple[float, Term]], phase: float) -> Term:
         """The cosine of a phase plus numbers, each times its frequency."""
 
-    @abstractmethod
-    def kept(self, what: str, names: Sequence[str], numbers: Sequence[Term]) -> list[Term]:
+    def kept(
+        self,
+        what: str,  # noqa: ARG002
+        names: Sequence[str],  # noqa: ARG002
+        numbers: Sequence[Term],
+    ) -> list[Term]:
         """These numbers, computed once, however often they are used; `what` is one word."""
+        return list(numbers)  # as they are, where every term is computed once
 
     @abstractmethod
     def weighted_sums(
@@ -223,6 +228,15 @@ class Target(ABC, Generic[Term]):
     @abstractmethod
     def largest(self, scores: Mapping[int, Term]) -> Term:
         """The action with the largest number, by code; among equal ones, the first."""
+
+
+def form(text: str, spelled: Callable[[float], str] = repr) -> Callable[..., str]:
+    """An operation whose term is this text, filled with its terms and with numbers as spelled."""
+
+    def filled(_target: Target[str], *parts: str | float) -> str:
+        return text.format(*(one if isinstance(one, str) else spelled(one) for one in parts))
+
+    return filled
 
 
 def one_line(text: str) -> str:
