@@ -41,8 +41,7 @@ class AveragedRounds:
     def mean_after(self, share: float) -> FloatArray:
         """The mean over rounds without the first `share` of them, one of `LEFT_OUT`."""
         first = int(share * self._rounds)
-        found: FloatArray = self._totals[first] / (self._rounds - first)
-        return found
+        return np.asarray(self._totals[first] / (self._rounds - first))
 
     def best(
         self, centre: FloatArray, scale: FloatArray, loss: Callable[[FloatArray], float]

@@ -72,5 +72,4 @@ def solve_through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  
     spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[..., -1:]
     inverse = np.divide(1.0, eigenvalues, where=spanned, out=np.zeros_like(eigenvalues))
     loadings = np.einsum("...ij,...i->...j", vectors, products / scales) * inverse
-    solved: FloatArray = np.einsum("...ij,...j->...i", vectors, loadings) / scales
-    return solved
+    return np.asarray(np.einsum("...ij,...j->...i", vectors, loadings) / scales)

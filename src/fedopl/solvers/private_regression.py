@@ -1,5 +1,7 @@
 """Linear models from sums with noise of a known size, and steps that improve them.
 
+Noisy tables of sums are adjusted so that they agree where they add up the same rows.
+
 All quantities are in units of the study, in which features, outcomes and residuals are about one in
 size. The noise of sums is symmetric. A diagonal entry of the squares has their standard deviation,
 an entry off the diagonal has that over √2, and an entry of the products has theirs.
@@ -14,6 +16,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.decompositions import cholesky, eigh, solve
+from fedopl.policies.trees.grid import Grid
 
 # Candidate variances of coefficients; the likelihood chooses among them.
 _PRIORS = np.geomspace(1e-3, 10, 13)
@@ -79,8 +82,7 @@ def _shrunk_means(means: FloatArray, rows: FloatArray, deviation: float) -> Floa
     apart = means - everybody
     noise = means.shape[1] * (deviation**2 / 2) / rows**2
     kept = _kept((apart**2).sum(axis=1), noise)
-    drawn: FloatArray = everybody + kept[:, None] * apart
-    return drawn
+    return np.asarray(everybody + kept[:, None] * apart)
 
 
 def _shrunk_spread(
@@ -96,8 +98,7 @@ def _shrunk_spread(
     kept = _kept((apart**2).sum(), n_actions * deviation**2 * n_free / rows.sum() ** 2)
     values, vectors = eigh(round_one * np.eye(n_features) + kept * apart)
     values = np.maximum(values, _LEAST_VARIANCE * round_one)
-    spread: FloatArray = (vectors * values) @ vectors.T
-    return spread
+    return np.asarray((vectors * values) @ vectors.T)
 
 
 def _square_of(spread: FloatArray, mean: FloatArray) -> FloatArray:  # (n_columns, n_columns)
@@ -132,8 +133,7 @@ def _fitted(
 def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
     """The squares without their negative directions, which only noise can have made."""
     size, vectors = eigh(squares)
-    found: FloatArray = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-    return found
+    return np.asarray((vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +177,7 @@ class _Evidence:
         """The most likely coefficients."""
         by_column = self._by_column(variances)
         pulled = solve(self._covariances(by_column), self.products[..., None])
-        found: FloatArray = by_column * (self.squares @ pulled)[..., 0]
-        return found
+        return np.asarray(by_column * (self.squares @ pulled)[..., 0])
 
     def _covariances(self, by_column: FloatArray) -> FloatArray:
         noise = np.maximum(self.added, 1e-9)[:, None, None] * np.eye(len(by_column))
@@ -211,3 +210,75 @@ def stepped(
     square = passed * fit.square[np.ix_(used, used)] + ridge
     moved[:, used] += solve(square, residuals[:, used].T).T
     return moved
+
+
+# --- tables of sums ------------------------------------------------------------------------------
+
+
+def agreeing_cells(
+    cells: FloatArray, grid: Grid, released: Sequence[tuple[int, int]]
+) -> FloatArray:  # (n_cells, n_numbers), of the whole grid
+    """The cells of a whole grid by least squares, from noisy cells (n_released, n_numbers).
+
+    Without noise every table of two columns has the same total, and each column's bins have the
+    same sums in all tables that contain the column. The closest tables that do agree contain less
+    noise: with p columns, an effect is a mean over p − 1 tables, and the total one over all tables.
+
+    A table consists of its total, spread evenly, the effects of its two columns, and an interaction
+    that no other table shares. For tables that were not released, the interaction is taken as zero.
+    """
+    sizes = [grid.tables[table].stop - grid.tables[table].start for table in released]
+    apart = np.split(cells, np.cumsum(sizes)[:-1])
+    tables = {
+        (first, second): own.reshape(grid.n_bins[first], -1, cells.shape[1])
+        for (first, second), own in zip(released, apart, strict=True)
+    }
+    fitted = _Effects(tables, grid)
+    found = np.empty((grid.n_cells, cells.shape[1]))
+    for columns, place in grid.tables.items():
+        shaped = fitted.table(columns) + fitted.left(columns)
+        found[place] = shaped.reshape(-1, cells.shape[1])
+    return found
+
+
+class _Effects:
+    """What tables share: a total, and an effect of each column's bins."""
+
+    def __init__(self, tables: dict[tuple[int, int], FloatArray], grid: Grid) -> None:
+        self._tables, self._grid = tables, grid
+        # A sum over more cells has more noise, so it counts for less.
+        weights = [1 / (own.shape[0] * own.shape[1]) for own in tables.values()]
+        totals = [own.sum(axis=(0, 1)) for own in tables.values()]
+        self._total = np.average(totals, axis=0, weights=weights)  # (n_numbers,)
+        self._effects = [self._effect(column) for column in range(grid.n_columns)]
+
+    def _effect(self, column: int) -> FloatArray:  # (n_bins, n_numbers), zero in sum
+        found, weights = [], []
+        for columns, own in self._tables.items():
+            if column in columns:
+                other = 1 if column == columns[0] else 0
+                sums = own.sum(axis=other)
+                found.append(sums - sums.mean(axis=0))
+                weights.append(1 / own.shape[other])
+        if not found:
+            return np.zeros((self._grid.n_bins[column], len(self._total)))
+        return np.average(found, axis=0, weights=weights)
+
+    def table(self, columns: tuple[int, int]) -> FloatArray:  # (n_bins, n_bins or 1, n_numbers)
+        """The table that the total and the effects imply; a single line for one column."""
+        first, second = columns
+        n_first = self._grid.n_bins[first]
+        if first == second:
+            return (self._effects[first] + self._total / n_first)[:, None]
+        n_second = self._grid.n_bins[second]
+        beside = self._effects[second][None] / n_first
+        found: FloatArray = self._effects[first][:, None] / n_second + beside
+        return found + self._total / (n_first * n_second)
+
+    def left(self, columns: tuple[int, int]) -> FloatArray | float:
+        """The interaction of a released table: what its own total and effects do not explain."""
+        own = self._tables.get(columns)
+        if own is None:
+            return 0.0
+        across = own.mean(axis=1, keepdims=True)
+        return np.asarray(own - across - own.mean(axis=0) + own.mean(axis=(0, 1)))

@@ -184,5 +184,4 @@ def _penalised(apart: FloatArray, shares: FloatArray, penalty: float) -> FloatAr
     by_skew = np.diag(np.sqrt(penalty / shares))
     system = np.vstack([apart, by_skew, np.full(len(shares), _ONE)])
     found, _ = nnls(system, np.append(np.zeros(len(system) - 1), _ONE))
-    weights: FloatArray = found / found.sum()
-    return weights
+    return np.asarray(found / found.sum())

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
+from fedopl.solvers.nested_ridge import FEWEST_FOLDS
 from fedopl.study.mixture import FOUND
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.solvers.stacked_ridge import FEWEST_FOLDS, fold_sets
+from fedopl.solvers.nested_ridge import FEWEST_FOLDS, fold_sets
 from fedopl.study.basis_check import check_basis
 from fedopl.study.flat_form import flat_form, plans_of
 from fedopl.study.guardrail import Guardrail, check_guardrails
@@ -43,8 +43,7 @@ from fedopl.study.plans import (
     check_values,
 )
 from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan, check_caution
-from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_check import check_private
+from fedopl.study.private.privacy_plan import PrivacyPlan, check_private
 from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Costs

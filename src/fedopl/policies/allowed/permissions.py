@@ -219,5 +219,4 @@ def first_allowed(codes: IntArray, forbidden: BoolArray) -> IntArray:  # (n_rows
 
 def largest_allowed(scores: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
     """The allowed action with the largest score; among equal ones, the first."""
-    codes: IntArray = np.argmax(np.where(forbidden, -np.inf, scores), axis=1)
-    return codes
+    return np.asarray(np.argmax(np.where(forbidden, -np.inf, scores), axis=1))

@@ -170,8 +170,7 @@ class _Half:
 
 def _first_best(values: FloatArray, tie: float) -> IntArray:  # (n_lines,)
     """In every line, the first position whose value nothing exceeds."""
-    places: IntArray = (values >= values.max(axis=1, keepdims=True) - tie).argmax(axis=1)
-    return places
+    return np.asarray((values >= values.max(axis=1, keepdims=True) - tie).argmax(axis=1))
 
 
 class _Search:
@@ -251,8 +250,7 @@ class _Search:
             return sums
         places = [slice(None)] * sums.ndim
         places[axis] = slice(len(self.grid.cuts[column]))
-        up_to: FloatArray = np.cumsum(sums, axis=axis)[tuple(places)]
-        return up_to
+        return np.asarray(np.cumsum(sums, axis=axis)[tuple(places)])
 
     def _allowed(self, *answers: tuple[int, int]) -> BoolArray | None:  # (n_actions, …)
         """Which actions a leaf after these answers may take, for every position of their cuts."""

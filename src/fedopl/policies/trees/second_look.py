@@ -100,8 +100,7 @@ class SecondLook:
         if self.grid.is_level[branch.column]:
             same: BoolArray = bins == cut
             return same if yes else ~same
-        kept: BoolArray = bins <= cut - reach if yes else bins > cut + reach
-        return kept
+        return np.asarray(bins <= cut - reach if yes else bins > cut + reach)
 
     def _place_on_grid(self, branch: Branch) -> int:
         return self.grid.cuts[branch.column].index(branch.cut)
@@ -117,8 +116,7 @@ class SecondLook:
         branch, _ = self.questions[place]
         low, high = window(self.grid, branch)
         values = columns[branch.column].values(contexts)
-        close: BoolArray = (values > low) & (values <= high)
-        return close
+        return np.asarray((values > low) & (values <= high))
 
     def comes_to(
         self, place: int, columns: Sequence[Column], contexts: FloatArray

@@ -12,8 +12,11 @@ from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axe
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.solvers.private_regression import FirstNoise
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_tables import TreeTables
-from fedopl.study.private.private_units import Scales, likely_values, middles_and_units, scales_of
+from fedopl.study.private.private_units import (
+    Scales,
+    TreeTables,
+    scales_of,
+)
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
@@ -198,9 +201,7 @@ class PrivateSetting:
     @cached_property
     def tables(self) -> TreeTables:
         """The tables that are released for a tree."""
-        features, ranges = self._study.features, self.plan.ranges
-        _, units = middles_and_units(features, ranges)
-        return TreeTables(self._study, likely_values(features, ranges), units.tolist())
+        return TreeTables(self._study, self.plan.ranges)
 
     def _learned(self) -> dict[str, Releasable]:
         if self._study.policy.on_grid:
