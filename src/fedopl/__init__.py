@@ -60,10 +60,9 @@ if TYPE_CHECKING:
     from fedopl.report.page import write_report
     from fedopl.study import mixture
     from fedopl.study.guardrail import Guardrail
-    from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
+    from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan, Ranges
     from fedopl.study.policy_plans import Finite, Linear, Neural, Tree
     from fedopl.study.private.privacy_plan import PrivacyPlan
-    from fedopl.study.ranges import Ranges
     from fedopl.study.spending.budget_plan import Budget
     from fedopl.study.spending.cost_plan import Costs
     from fedopl.study.study import Study
@@ -121,8 +120,7 @@ _HOMES = {
     "fedopl.base.schema": ("Schema",),
     "fedopl.study.study_file": ("read_study",),
     "fedopl.study.guardrail": ("Guardrail",),
-    "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
-    "fedopl.study.ranges": ("Ranges",),
+    "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan", "Ranges"),
     "fedopl.study.private.privacy_plan": ("PrivacyPlan",),
     "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "Tree"),
     "fedopl.study.spending.budget_plan": ("Budget",),

@@ -14,7 +14,7 @@ from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
 from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 if TYPE_CHECKING:  # a study is checked by this as it is made
-    from fedopl.study.study import Study
+    pass
 
 # A message has at most 1 GiB; a number has 8 bytes, and some room is left for other content.
 MOST_NUMBERS = (1 << 27) - 1024
@@ -364,19 +364,3 @@ PolicyPlan = Annotated[
     Annotated[Linear | Tree | Finite | Neural, Field(discriminator="kind")],
     BeforeValidator(_by_kind),
 ]
-
-
-def check_caution(study: "Study") -> None:
-    """Refuse caution if no sums are released that standard errors could be computed from."""
-    if study.caution and study.privacy:
-        message = (
-            "standard errors would be computed from sums with noise, and would mean little; "
-            "set caution = 0, or agree on a study without [privacy]"
-        )
-        raise PlacedError("caution", message, ("policy", "caution"))
-    if (study.is_cautious or study.doubts_leaves) and study.nuisances.kind == "local":
-        message = (
-            "standard errors are computed from the sums that federated outcome models are fitted "
-            'from; with kind = "local" under [nuisances] there are none'
-        )
-        raise PlacedError("caution", message, ("policy", "caution"))

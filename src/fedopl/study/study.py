@@ -25,12 +25,9 @@ from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.solvers.nested_ridge import FEWEST_FOLDS, fold_sets
-from fedopl.study.basis_check import check_basis
 from fedopl.study.flat_form import flat_form, plans_of
-from fedopl.study.guardrail import Guardrail, check_guardrails
-from fedopl.study.message_sizes import check_message_sizes
+from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Empirical, Mixture
-from fedopl.study.personal_plan import PersonalPlan, PersonalSetting, check_personal
 from fedopl.study.plans import (
     Declared,
     EvaluationPlan,
@@ -40,14 +37,16 @@ from fedopl.study.plans import (
     JoiningSetting,
     NuisancePlan,
     NuisanceSetting,
-    check_values,
+    PersonalPlan,
+    PersonalSetting,
+    Ranges,
+    TargetPlan,
 )
-from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan, check_caution
-from fedopl.study.private.privacy_plan import PrivacyPlan, check_private
-from fedopl.study.ranges import Ranges
+from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan
+from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Costs
-from fedopl.study.target_plan import TargetPlan, check_target
+from fedopl.study.study_check import check_study
 from fedopl.study.training_plans import NetworkPlan
 
 
@@ -121,36 +120,11 @@ class Study(Checked):
         for plan in preferred:
             self.__dict__["evaluation"] = plan
             with suppress(PlacedError):
-                self._check()
+                check_study(self)
                 return self
         self.__dict__["evaluation"] = last
-        self._check()
+        check_study(self)
         return self
-
-    def _check(self) -> None:
-        """Raise a PlacedError if its plans contradict each other, or ask for too much."""
-        self._check_table()
-        check_basis(self)
-        check_caution(self)
-        self.policy.check_mixture(self.mixture.kind)
-        if self.joining.diagnose:
-            self.policy.check_joining()
-        if self.mixture.robust and not self.policy.can_be_resolved:
-            message = "only linear policies by csoaa-exact are learned from sums in this way"
-            raise PlacedError("mixture.robust", message)
-        check_values(self)
-        for plan in (self.costs, self.budget, self.ranges):
-            if plan:
-                plan.check(self)
-        check_guardrails(self)
-        check_personal(self)
-        check_target(self)
-        if self.privacy:
-            check_private(self, self.privacy)
-        check_message_sizes(self)
-        self.policy.check_columns(self.columns, self.actions, len(self.left_out))
-        if self.permissions:
-            self.permissions.check(self.columns, self.actions)
 
     def is_target(self, client: str) -> bool:
         """Whether this client is the one that has contexts only."""
@@ -183,24 +157,6 @@ class Study(Checked):
         """Whether it says that propensities are known; rows in memory may have them anyway."""
         kind, table = self.nuisances.propensity, self.table
         return kind == "known" or bool(kind == "auto" and table and table.propensity)
-
-    def _check_table(self) -> None:
-        table = self.table
-        if table and (self.actions, self.features) != (table.actions, table.feature_names):
-            raise PlacedError("table", "it has other actions or features than the study")
-        if self.nuisances.propensity == "known" and table and not table.propensity:
-            message = "'known', but no column of propensities is named"
-            raise PlacedError("nuisances.propensity", message)
-        if self.mixture.counts_weight and table and not table.weight:
-            message = "'weight', but no column of weights is named ([rows] weight); count rows"
-            raise PlacedError("mixture.count", message)
-        for place, plan in (("policy", self.linear), ("nuisances", self.nuisances)):
-            if plan.features == "blocks" and self.n_features % self.n_actions:
-                message = (
-                    f"{self.n_features} features cannot be cut into {self.n_actions} equal "
-                    "blocks, one for each action"
-                )
-                raise PlacedError(f"{place}.features", message)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self.digest == other.digest

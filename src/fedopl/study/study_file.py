@@ -29,15 +29,21 @@ from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
-from fedopl.study.personal_plan import PersonalPlan
-from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
+from fedopl.study.plans import (
+    Declared,
+    EvaluationPlan,
+    Grants,
+    JoiningPlan,
+    NuisancePlan,
+    PersonalPlan,
+    Ranges,
+    TargetPlan,
+)
 from fedopl.study.policy_plans import CautionPlan, Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.ranges import Ranges
 from fedopl.study.spending.budget_plan import Budget
 from fedopl.study.spending.cost_plan import Cost, Costs
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
 from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 

@@ -53,8 +53,8 @@ from fedopl.solvers.transport_sources import (
     screen,
     transported_by,
 )
+from fedopl.study.plans import TargetPlan
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
 from fedopl.theory.skew import skewness
 
 # As near to the target as this, in standard deviations, another step changes nothing to be seen.
