@@ -21,7 +21,7 @@ from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.oracles.tree_search import asking_for_cells
 from fedopl.study.policy_plans import Tree
-from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending import Budget
 from fedopl.study.study import Study
 
 CUTS = {"x": (0.0,), "y": (0.0, 1.0)}

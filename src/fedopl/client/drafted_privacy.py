@@ -14,9 +14,8 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.toml_file import toml_key
 from fedopl.client.column_profiles import Profile
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
-from fedopl.study.contract import EXACT
 from fedopl.study.plans import USUAL_SHARE
-from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
+from fedopl.study.private.privacy_plan import EXACT, OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
 from fedopl.study.private.private_units import likely_values
 

@@ -19,8 +19,8 @@ from fedopl.client.column_profiles import (
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.client.drafted_privacy import DraftedPrivacy, drafted_overlap
-from fedopl.study.contract import EXACT
 from fedopl.study.plans import NuisancePlan
+from fedopl.study.private.privacy_plan import EXACT
 from fedopl.study.study_check import MOST_TO_SCREEN
 
 # Marks a line that a person has to confirm.

@@ -32,8 +32,7 @@ from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_setting import most_terms
 from fedopl.study.private.private_units import likely_values
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Cost, Costs
+from fedopl.study.spending import Budget, Cost, Costs
 from fedopl.study.study import Study
 from fedopl.study.study_check import MOST_TO_SCREEN, why_not_personal
 from fedopl.study.study_file import check_permitted

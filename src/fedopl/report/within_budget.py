@@ -11,7 +11,7 @@ from fedopl.report.words.policy_labels import SO_FAR, OutcomeWords, opened
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_curve import Alternative, BudgetCurve, BudgetPoint
 from fedopl.results.spending.budget_words import budget_in_words, spending_in_words, who_told
-from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending import Budget
 
 # What the intervals of a curve are for: policies between prices, or lots between two of them.
 _LINES = (

@@ -11,7 +11,7 @@ from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permission
 from fedopl.policies.tree_columns import Column, NumberColumn
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
-from fedopl.study.training_plans import NetworkPlan, TrainingPlan
+from fedopl.study.plans import NetworkPlan, TrainingPlan
 
 if TYPE_CHECKING:  # a study is checked by this as it is made
     pass

@@ -35,6 +35,7 @@ from fedopl.study.plans import (
     Grants,
     JoiningPlan,
     JoiningSetting,
+    NetworkPlan,
     NuisancePlan,
     NuisanceSetting,
     PersonalPlan,
@@ -44,10 +45,8 @@ from fedopl.study.plans import (
 )
 from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Costs
+from fedopl.study.spending import Budget, Costs
 from fedopl.study.study_check import check_study
-from fedopl.study.training_plans import NetworkPlan
 
 
 class Study(Checked):

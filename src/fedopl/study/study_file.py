@@ -34,17 +34,17 @@ from fedopl.study.plans import (
     EvaluationPlan,
     Grants,
     JoiningPlan,
+    NetworkPlan,
     NuisancePlan,
     PersonalPlan,
     Ranges,
     TargetPlan,
+    TrainingPlan,
 )
 from fedopl.study.policy_plans import CautionPlan, Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Cost, Costs
+from fedopl.study.spending import Budget, Cost, Costs
 from fedopl.study.study import Study
-from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from fedopl.report.words.numbers import count, plural, size
 from fedopl.report.words.region_words import sent_by_regions
 from fedopl.results.record import Record
 from fedopl.results.value_tables import MOST_VALUED_ALONE
-from fedopl.study.contract import contract_of
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
+from fedopl.study.private.privacy_plan import contract_of
 from fedopl.study.study import Study
 
 _WITH_NOISE = (

@@ -1,12 +1,13 @@
 """What a study promises to every row or person: differential privacy, and the ranges it needs.
 
-`check_private` says which studies are possible with it.
+`check_private` says which studies are possible with it; the two contracts say what is promised to
+whoever owns rows, a sentence each.
 """
 
 import math
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,9 +19,7 @@ from fedopl.privacy.accountant import mu_for
 from fedopl.privacy.subsampled import LEAST_DELTA
 from fedopl.secure.neighbours import is_sound
 from fedopl.study.mixture import FOUND
-
-if TYPE_CHECKING:  # a study is checked by this as it is made
-    from fedopl.study.study import Study
+from fedopl.study.study import Study
 
 Range = tuple[float, float]
 OF_FLAGS = (0.0, 1.0)
@@ -374,3 +373,22 @@ _PRIVATELY = {
     "declared.overlap": "with differential privacy, say how small propensities may be, as in "
     "overlap = 0.05",
 }
+
+
+EXACT = (
+    "Contract exact: only the sums that `fedopl preview` lists leave, exactly, to a server that "
+    "keeps to the study"
+)
+MASKED = "; masks hide the numbers of single clients"
+
+
+def contract_of(study: "Study") -> str:
+    """The contract of this study, in one sentence."""
+    plan = study.privacy
+    if plan is None:
+        return f"{EXACT}."
+    masks = MASKED if plan.is_secure else ""
+    return (
+        "Contract private: every number that leaves is a sum of bounded parts of rows with noise, "
+        f"charged to a lifetime account of the rows, here with ε = {plan.epsilon:g}{masks}."
+    )
