@@ -18,13 +18,7 @@ from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
-from fedopl.policies.policy import (
-    FORMAT,
-    VERSION,
-    VERSION_WITH_PERMISSIONS,
-    Domain,
-    Policy,
-)
+from fedopl.policies.policy import FORMAT, VERSION, VERSION_WITH_PERMISSIONS, Domain, Policy
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.tree_columns import tree_columns

@@ -184,10 +184,7 @@ class JointBalance:
 
 
 def balance_at(
-    slopes: FloatArray,
-    sums: Mapping[str, SourceSums],
-    rows: Mapping[str, int],
-    target: FloatArray,
+    slopes: FloatArray, sums: Mapping[str, SourceSums], rows: Mapping[str, int], target: FloatArray
 ) -> JointBalance:
     """What sources' sums at this η come to; before it, every row weighs the same."""
     names = sorted(sums)

@@ -44,9 +44,7 @@ def combined_sources(parts: Mapping[str, SourcePart]) -> SourcePart:
 
 
 def joint_correction(
-    parts: Mapping[str, SourcePart],
-    shares: Mapping[str, float],
-    crossed: Mapping[str, FloatArray],
+    parts: Mapping[str, SourcePart], shares: Mapping[str, float], crossed: Mapping[str, FloatArray]
 ) -> SourcePart:
     """The mean over all sources' rows, each source with its share of their weights.
 

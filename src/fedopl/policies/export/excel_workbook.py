@@ -36,10 +36,7 @@ def excel_workbook(rule: WrittenRule, inputs: Inputs) -> bytes:
     empty: list[SheetCell] = [""] * len(names)
     sheets = {
         "decide": Sheet(
-            rows=[
-                [*names, inputs.column],
-                *([*empty, _at(decided, row)] for row in places),
-            ],
+            rows=[[*names, inputs.column], *([*empty, _at(decided, row)] for row in places)],
             text_columns=range(len(inputs.encoding.numeric), len(columns)),
         ),
         "working": Sheet(

@@ -197,7 +197,7 @@ class _Python(Target[str]):
         self.constants[weights] = tuple(map(tuple, parameters.tolist()))
         self._list(features, [*columns, ("the constant, which is added as it is", "1.0")])
         self.statements += [
-            f"{scores} = [sum(w * x for w, x in zip(own, {features}) if w) for own in {weights}]",
+            f"{scores} = [sum(w * x for w, x in zip(own, {features}) if w) for own in {weights}]"
         ]
         return [f"{scores}[{place}]" for place in range(len(names))]
 
@@ -208,7 +208,7 @@ class _Python(Target[str]):
         self.constants[weights] = tuple(map(tuple, parameters.tolist()))
         self._list(inputs, [*columns, ("the constant, which is added as it is", "1.0")])
         self.statements += [
-            f"{units} = [max(sum(w * x for w, x in zip(own, {inputs})), 0.0) for own in {weights}]",
+            f"{units} = [max(sum(w * x for w, x in zip(own, {inputs})), 0.0) for own in {weights}]"
         ]
         return [f"{units}[{place}]" for place in range(len(parameters))]
 

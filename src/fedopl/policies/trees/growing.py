@@ -122,10 +122,7 @@ def _rules_along(path: Path, grid: Grid, rules: Rules) -> Rules:
 
 
 def _built(
-    path: Path,
-    decided: dict[Path, Node],
-    questions: dict[Path, Branch],
-    opened: dict[Path, int],
+    path: Path, decided: dict[Path, Node], questions: dict[Path, Branch], opened: dict[Path, int]
 ) -> Node:
     """The tree below a path: a partition if there are open nodes, otherwise the finished tree."""
     if path in opened:

@@ -40,10 +40,7 @@ class PrivacyPlan(Checked):
         "which promises next to nothing, if masks alone are to protect",
     )
     delta: float = Field(
-        default=1e-6,
-        gt=0,
-        lt=0.5,
-        description="by this much a chance may exceed that factor",
+        default=1e-6, gt=0, lt=0.5, description="by this much a chance may exceed that factor"
     )
     unit: Literal["row", "person"] = Field(
         default="row", description="what is protected; a person is all rows of one group"

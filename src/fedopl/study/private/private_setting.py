@@ -12,11 +12,7 @@ from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axe
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.solvers.private_regression import FirstNoise
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_units import (
-    Scales,
-    TreeTables,
-    scales_of,
-)
+from fedopl.study.private.private_units import Scales, TreeTables, scales_of
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
