@@ -137,7 +137,7 @@ class Encoding(Checked):
         return {key: value for key, value in write(self).items() if value or key not in later}
 
     @model_validator(mode="after")
-    def _has_rules_for_features(self) -> Self:
+    def _has_rules_for_distinct_features(self) -> Self:
         for column, rule in self.dates.items():
             if rule in LABELLED and self.categorical.get(column) != LABELLED[rule]:
                 message = f"'{column}' has the levels of its rule, {quoted(LABELLED[rule])}"
@@ -146,10 +146,6 @@ class Encoding(Checked):
             if level not in self.categorical.get(column, ()) or column in self.dates:
                 message = f"'{level}' is not one of the levels of '{column}'"
                 raise PlacedError("others", message, ("categorical", column))
-        return self
-
-    @model_validator(mode="after")
-    def _names_distinct_features(self) -> Self:
         if not self.numeric and not self.categorical:
             raise PlacedError("numeric, categorical", "name at least one feature", ("numeric",))
         _distinct((*self.numeric, *self.categorical), "numeric, categorical", ("numeric",))
@@ -225,14 +221,10 @@ class Schema(Encoding):
         return {**given, "reward": called}
 
     @model_validator(mode="after")
-    def _has_an_outcome(self) -> Self:
+    def _contradicts_nothing(self) -> Self:
         if not self.reward:
             message = "name the column with the outcome, or say which columns it is the sum of"
             raise PlacedError("reward", message)
-        return self
-
-    @model_validator(mode="after")
-    def _contradicts_nothing(self) -> Self:
         _distinct(self.actions, "actions", ("actions",))
         if len(self.actions) < 2:
             raise PlacedError("actions", "a decision needs at least two", ("actions",))

@@ -111,19 +111,10 @@ class Basis(Checked):
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Only products existed when studies were first hashed and policies first saved.
+        always, fields = ("kind", "knots", "products"), type(self).model_fields
         said: dict[str, Any] = plain(self)
-        usual: dict[str, tuple[object, ...]] = {
-            "pairs": ((), []),
-            "screened_pairs": (0,),
-            "found_pairs": (None,),
-            "screened_thresholds": (0,),
-            "found_thresholds": (None,),
-            "found_by_fold": (None,),
-            "waves": (0,),
-            "wave_width": (USUAL_WIDTH,),
-            "wave_seed": (0,),
-        }
-        return {name: value for name, value in said.items() if value not in usual.get(name, ())}
+        usual = {name for name in said if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in said.items() if name in always or name not in usual}
 
     @model_validator(mode="after")
     def _has_each_pair_once(self) -> Self:
@@ -184,16 +175,12 @@ class Basis(Checked):
         return None
 
     @model_validator(mode="after")
-    def _has_rising_knots(self) -> Self:
+    def _has_rising_knots_and_waves_where_it_uses_them(self) -> Self:
         for name, knots in self.knots.items():
             if expected := lacking(knots):
                 raise PlacedError("knots", f"'{name}': expected {expected}", ("knots",))
         if len(set(self.products)) < len(self.products):
             raise PlacedError("products", "a feature is named twice", ("products",))
-        return self
-
-    @model_validator(mode="after")
-    def _has_waves_where_it_uses_them(self) -> Self:
         if self.kind == "waves" and not self.waves:
             message = 'expected how many there are, as kind is "waves"; 200 is usual'
             raise PlacedError("waves", message, ("waves",))

@@ -104,14 +104,12 @@ class ShrunkPath:
         spanned = self.eigenvalues > _ROUNDING * self.eigenvalues.max(initial=0.0)
         return np.divide(1.0, self.eigenvalues, where=spanned, out=np.zeros_like(self.eigenvalues))
 
-    def log_likelihoods(
-        self, strengths: FloatArray = RIDGE_STRENGTHS
-    ) -> FloatArray:  # (n_strengths,)
+    def log_likelihoods(self) -> FloatArray:  # (n_strengths,)
         """Log-likelihood of each strength less that of 0; coefficients integrated out, best σ²."""
         if self.n_values <= 0 or self.squares <= 0:
-            return np.zeros(len(strengths))
-        determinant = np.log(1 + strengths[:, None] * self.eigenvalues).sum(axis=1)
-        left = np.log(self.shares_left(strengths))
+            return np.zeros(len(RIDGE_STRENGTHS))
+        determinant = np.log(1 + RIDGE_STRENGTHS[:, None] * self.eigenvalues).sum(axis=1)
+        left = np.log(self.shares_left(RIDGE_STRENGTHS))
         return np.asarray(-0.5 * (self.n_values * left + self.n_fits * determinant))
 
     def shares_left(self, strengths: FloatArray) -> FloatArray:  # (n_strengths,)

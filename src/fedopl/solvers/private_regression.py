@@ -119,7 +119,9 @@ def _fitted(
     family adds have a variance of their own, chosen by likelihood. The simplest family is chosen
     whose likelihood is not clearly below the best.
     """
-    squares = _no_less_than_zero(squares)
+    size, vectors = eigh(squares)
+    # Without their negative directions, which only noise can have made.
+    squares = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
     parameters = np.zeros_like(products)
     variances = np.array([1.0, *np.zeros(len(families) - 1)])
     for _ in range(_ROUNDS):
@@ -128,12 +130,6 @@ def _fitted(
         variances, n_families = evidence.chosen(variances)
         parameters = evidence.parameters(variances)
     return parameters, families[n_families - 1]
-
-
-def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
-    """The squares without their negative directions, which only noise can have made."""
-    size, vectors = eigh(squares)
-    return np.asarray((vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,13 +141,9 @@ class NuisancePlan(Checked):
         return self._regressor
 
     @model_validator(mode="after")
-    def _can_borrow(self) -> Self:
+    def _can_borrow_and_join(self) -> Self:
         if self.unseen == "borrow" and self.kind == "local":
             raise ValueError("unseen: there is nothing to borrow from with local nuisances")
-        return self
-
-    @model_validator(mode="after")
-    def _can_join(self) -> Self:
         if not self.joins_regressors:
             return self
         if self.features == "blocks":

@@ -40,7 +40,7 @@ class KindOfPlan(Checked):
     @property
     def local_kind(self) -> str:
         """The kind of the policy that every client learns alone."""
-        return "linear"
+        return "tree" if self.has_leaves else "linear"
 
     @property
     def on_grid(self) -> bool:
@@ -205,11 +205,6 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
     def refined(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
         """The numbers to refine; none with caution, as standard errors exist only on the grid."""
         return () if self.caution else super().refined(columns)
-
-    @property
-    def local_kind(self) -> str:
-        """A tree as well."""
-        return "tree"
 
     @property
     def on_grid(self) -> bool:

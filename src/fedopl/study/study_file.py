@@ -261,15 +261,8 @@ class StudyFile(Checked):
             "describe": self.evaluation.describe,
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
-            **({"basis": sections["basis"]} if self.basis else {}),
+            **{name: sections[name] for name in _LEFT_OUT_IF_NOT_SAID if getattr(self, name)},
             **self._costs(),
-            **({"budget": sections["budget"]} if self.budget else {}),
-            **({"privacy": sections["privacy"]} if self.privacy else {}),
-            **({"ranges": sections["ranges"]} if self.ranges else {}),
-            **({"aggregators": self.aggregators} if self.aggregators else {}),
-            "personal": sections["personal"],
-            **({"target": sections["target"]} if self.target else {}),
-            **({"guardrails": sections["guardrails"]} if self.guardrails else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
             **({"caution": self.policy.caution} if self.policy.caution else {}),
             "permissions": {key: sections["policy"][key] for key in ("never", "only")},
@@ -286,6 +279,10 @@ class StudyFile(Checked):
 # Sections and keys that are the same in the flat form and in the file.
 _SAME_IN_FLAT_FORM = (
     *("name", "seed", "quorum", "tree", "plan", "mixture", "nuisances", "declared", "requires"),
+    "personal",
+)
+_LEFT_OUT_IF_NOT_SAID = (
+    *("basis", "budget", "privacy", "ranges", "aggregators", "target", "guardrails"),
 )
 # Keys of the file whose place in a study differs; all others have the same place in both.
 _PLACES = {
@@ -321,16 +318,10 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     names = list(clients)
     try:
         study.mixture.weights(dict.fromkeys(_sources(study, names), 1))
-    except PlacedError as error:
-        raise OptionError(TomlFile.read(Path(path)).complaint(error.place, str(error))) from None
-    except OptionError as error:
-        message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
-        raise OptionError(message) from None
-    try:
         check_permitted(study, names)
-    except PlacedError as error:
-        message = TomlFile.read(Path(path)).complaint(error.place, str(error))
-        raise OptionError(message) from None
+    except (PlacedError, OptionError) as error:
+        place = error.place if isinstance(error, PlacedError) else ("mixture",)
+        raise OptionError(TomlFile.read(Path(path)).complaint(place, str(error))) from None
 
 
 def _sources(study: Study, clients: list[str]) -> list[str]:

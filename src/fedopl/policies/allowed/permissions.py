@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Annotated
 
 import numpy as np
@@ -162,7 +163,7 @@ class Permissions(Checked):
         by_action = [[one for one in rules if one.action == action] for action in actions]
         # Actions with the fewest rules first, so that most combinations are ruled out early.
         by_action.sort(key=len)
-        found = next(_without_any(by_action, columns, _Tries()), None)
+        found = next(_without_any(by_action, columns, count(1)), None)
         if found is None:
             return
         at = f" at client '{client}'" if client in self.only else ""
@@ -173,21 +174,10 @@ class Permissions(Checked):
         raise PlacedError(".".join(place), message, place)
 
 
-class _Tries:
-    """Counts the combinations that were tried."""
-
-    def __init__(self) -> None:
-        self.n_tried = 0
-
-    def is_over(self) -> bool:
-        self.n_tried += 1
-        return self.n_tried > _MOST_TRIED
-
-
 def _without_any(
     by_action: Sequence[Sequence[Never]],
     columns: Sequence[Column],
-    tries: _Tries,
+    tries: Iterator[int],
     regions: Regions | None = None,
 ) -> Iterator[list[Never]]:
     """Combinations of rules, one per action, that can hold at once and leave no action."""
@@ -198,7 +188,7 @@ def _without_any(
         joined = dict(regions or {})
         for column, own in rule.regions(columns).items():
             joined[column] = joined.get(column, own).within(own)
-        if tries.is_over() or any(region.is_empty for region in joined.values()):
+        if next(tries) > _MOST_TRIED or any(region.is_empty for region in joined.values()):
             continue
         for others in _without_any(by_action[1:], columns, tries, joined):
             yield [rule, *others]

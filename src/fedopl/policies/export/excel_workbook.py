@@ -3,15 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    form,
-    header_lines,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, form, header_lines
 from fedopl.policies.export.xlsx_file import Formula, Sheet, SheetCell, column_name, xlsx_file
 
 # The number of rows with formulas; users can copy the last one further down.
@@ -67,7 +59,7 @@ class _Excel(Target[str]):
         self.working: list[tuple[str, str]] = []  # headers and formulas
         self.numbers: list[list[SheetCell]] = []
         self._text_of = {
-            column: self._step(f"{column}, as text", self._as_text(column))
+            column: self._step(f"{column}, as text", self._as_text(self._cell(column)))
             for column in inputs.encoding.categorical
         }
 
@@ -84,6 +76,7 @@ class _Excel(Target[str]):
     flag = form("IF({},1,0)")
     product = form("{}*{}")
     choice = form("IF({},{},{})")
+    _as_text = form('IF(ISLOGICAL({0}),IF({0},"true","false"),{0}&"")')
 
     def number(self, column: str) -> str:
         return f"N({self._cell(column)})"  # nothing is 0, and a truth value 1 or 0
@@ -107,7 +100,7 @@ class _Excel(Target[str]):
         return f"{number}>={self._constants('threshold', [cut])}"
 
     def unless(self, condition: str, number: str) -> str:
-        return f"IF({condition},{self._constants('below every score', [LOWEST])},{number})"
+        return f"IF({condition},{self._constants('below every score', [self.lowest])},{number})"
 
     def between(self, number: str, low: float, high: float) -> str:
         lowest, highest = (self._constants("limit", [end]) for end in (low, high))
@@ -142,7 +135,8 @@ class _Excel(Target[str]):
     def less_length(self, number: str, parts: Sequence[str]) -> str:
         if not parts:
             return number
-        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        most = self.largest_squared
+        bounded = [self.between(part, -most, most) for part in parts]
         beside = _range(self._steps(["doubt, within bounds"] * len(parts), bounded))
         return f"{number}-SQRT(SUMSQ({beside}))"
 
@@ -174,10 +168,6 @@ class _Excel(Target[str]):
             known = self._is_one_of(column, f"labels of {column}", spelled)
         missing = f",{self.is_missing(column)}" if self.inputs.marked else ""
         return f"OR({known}{missing})"
-
-    def _as_text(self, column: str) -> str:
-        cell = self._cell(column)
-        return f'IF(ISLOGICAL({cell}),IF({cell},"true","false"),{cell}&"")'
 
     def _is_one_of(self, column: str, what: str, texts: Sequence[str]) -> str:
         """Exact comparison: in a spreadsheet 'A' equals 'a', and only EXACT distinguishes them."""

@@ -16,7 +16,7 @@ from fedopl.policies.export.excel_workbook import excel_workbook
 from fedopl.policies.export.onnx_model import onnx_model
 from fedopl.policies.export.python_module import python_module
 from fedopl.policies.export.sql_query import sql_query
-from fedopl.policies.export.target import LARGEST_SQUARED, LOWEST, Inputs, Target, WrittenRule
+from fedopl.policies.export.target import Inputs, Target, WrittenRule
 
 N_MADE_UP = 2000
 # If decisions differ in more than this share of made-up rows, rounding is not the reason.
@@ -91,21 +91,16 @@ def _is_control(sign: str) -> bool:
 
 
 def _check_decisions(rule: WrittenRule, inputs: Inputs, decide: Decide) -> None:
-    """Refuse a kind of policy whose `written_in` disagrees with its `decide`."""
-    differ = share_that_differs(rule, inputs, decide)
+    """Refuse a kind of policy whose `written_in` disagrees with its `decide` on made-up rows."""
+    first = _OnArrays(inputs, _made_up_contexts(inputs, ()))
+    rule(first)  # which tells where the cuts are
+    contexts = _made_up_contexts(inputs, first.cuts)
+    differ = float(np.mean(rule(_OnArrays(inputs, contexts)) != decide(contexts)))
     if differ > MOST_DIFFERENT:
         raise PolicyError(
             f"what would be exported decides {differ:.0%} of made-up rows differently from the "
             "policy; its kind has to say with written_in what its decide does"
         )
-
-
-def share_that_differs(rule: WrittenRule, inputs: Inputs, decide: Decide) -> float:
-    """The share of made-up rows in which the rule disagrees with `decide`."""
-    first = _OnArrays(inputs, _made_up_contexts(inputs, ()))
-    rule(first)  # which tells where the cuts are
-    contexts = _made_up_contexts(inputs, first.cuts)
-    return float(np.mean(rule(_OnArrays(inputs, contexts)) != decide(contexts)))
 
 
 def _made_up_contexts(inputs: Inputs, cuts: Sequence[float]) -> FloatArray:  # (n_rows, n_features)
@@ -160,7 +155,7 @@ class _OnArrays(Target[Any]):
         return number >= cut
 
     def unless(self, condition: Any, number: Any) -> Any:
-        return np.where(condition, LOWEST, number)
+        return np.where(condition, self.lowest, number)
 
     def flag(self, condition: Any) -> Any:
         return condition.astype(np.float64)
@@ -191,7 +186,7 @@ class _OnArrays(Target[Any]):
         return list(np.maximum(self.weighted_sums((), columns, parameters), 0.0))
 
     def less_length(self, number: Any, parts: Sequence[Any]) -> Any:
-        bounded = np.clip(parts, -LARGEST_SQUARED, LARGEST_SQUARED)
+        bounded = np.clip(parts, -self.largest_squared, self.largest_squared)
         return number - np.sqrt(np.sum(np.square(bounded), axis=0))
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[Any]]) -> list[Any]:

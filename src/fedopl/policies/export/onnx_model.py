@@ -7,14 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    header_lines,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
 
 _COMPARING = (
     "Every column is an input of shape (rows, 1), of doubles or of texts; NaN and an empty text "
@@ -120,7 +113,7 @@ class _Onnx(Target[str]):
         return self.node("Equal", self._codes[column], self.constant([[place]]))
 
     def unless(self, condition: str, number: str) -> str:
-        return self.node("Where", condition, self.constant([[LOWEST]]), number)
+        return self.node("Where", condition, self.constant([[self.lowest]]), number)
 
     def flag(self, condition: str) -> str:
         return self.node("Cast", condition, to=self._make.np_dtype_to_tensor_dtype(np.dtype("f8")))
@@ -163,7 +156,8 @@ class _Onnx(Target[str]):
     def less_length(self, number: str, parts: Sequence[str]) -> str:
         if not parts:
             return number
-        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        most = self.largest_squared
+        bounded = [self.between(part, -most, most) for part in parts]
         squares = [self.product(part, part) for part in bounded]
         return self.node("Sub", number, self.node("Sqrt", self.node("Sum", *squares)))
 

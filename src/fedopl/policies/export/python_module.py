@@ -5,16 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    form,
-    header_lines,
-    one_line,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, form, header_lines, one_line
 
 _COMPARING = (
     "Call decide(row) with a dictionary, or run `python FILE rows.csv > decided.csv`. None, NaN "
@@ -132,7 +123,7 @@ def python_module(rule: WrittenRule, inputs: Inputs) -> bytes:
         **target.constants,
     }
     parts = [
-        f'r"""{header}\n"""' if _is_plain(header) else f"{header!r}",
+        f"{header!r}" if '"""' in header or "\\" in header else f'r"""{header}\n"""',
         "\n\nimport csv\nimport math\nimport re\nimport sys\n\n",
         *(
             f"{name} = {pformat(value, width=97, compact=True)}\n"
@@ -145,10 +136,6 @@ def python_module(rule: WrittenRule, inputs: Inputs) -> bytes:
         RUNNING,
     ]
     return "".join(parts).encode()
-
-
-def _is_plain(text: str) -> bool:
-    return '"""' not in text and "\\" not in text
 
 
 class _Python(Target[str]):
@@ -174,7 +161,7 @@ class _Python(Target[str]):
     negated = form("not ({})")
     both = form("({} and {})")
     either = form("({} or {})")
-    unless = form(f"({LOWEST!r} if {{}} else {{}})")
+    unless = form(f"({Target.lowest!r} if {{}} else {{}})")
     flag = form("float({})")
     between = form("min(max({}, {}), {})")
     in_units = form("({} - {}) / {}")
@@ -213,7 +200,8 @@ class _Python(Target[str]):
         return [f"{units}[{place}]" for place in range(len(parameters))]
 
     def less_length(self, number: str, parts: Sequence[str]) -> str:
-        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        most = self.largest_squared
+        bounded = [self.between(part, -most, most) for part in parts]
         return f"{number} - math.hypot({', '.join(bounded)})"
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:

@@ -4,16 +4,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    form,
-    header_lines,
-    one_line,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, form, header_lines, one_line
 
 _COMPARING = (
     "Standard SQL, tried with SQLite and DuckDB. Labels have to be compared to the letter: where a "
@@ -105,7 +96,7 @@ class _Sql(Target[str]):
     negated = form("CASE WHEN {} THEN 0 ELSE 1 END = 1")  # unknown counts as false
     both = form("({} AND {})")
     either = form("({} OR {})")
-    unless = form(f"CASE WHEN {{}} THEN {_literal(LOWEST)} ELSE {{}} END")
+    unless = form(f"CASE WHEN {{}} THEN {_literal(Target.lowest)} ELSE {{}} END")
     flag = form("CASE WHEN {} THEN 1 ELSE 0 END")
     # Not LEAST and GREATEST, which SQLite does not know.
     between = form("CASE WHEN {0} < {1} THEN {1} WHEN {0} > {2} THEN {2} ELSE {0} END", _literal)
@@ -136,8 +127,8 @@ class _Sql(Target[str]):
         return self.kept("score", names, sums)
 
     def less_length(self, number: str, parts: Sequence[str]) -> str:
-        within = f"BETWEEN {_literal(-LARGEST_SQUARED)} AND {_literal(LARGEST_SQUARED)}"
-        most = _literal(LARGEST_SQUARED**2)
+        within = f"BETWEEN {_literal(-self.largest_squared)} AND {_literal(self.largest_squared)}"
+        most = _literal(self.largest_squared**2)
         squares = [f"CASE WHEN {p} {within} THEN {p} * {p} ELSE {most} END" for p in parts]
         return f"{number} - SQRT({' + '.join(squares) or '0'})"
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
@@ -12,12 +12,8 @@ from fedopl.base.labels import NO_LABEL
 from fedopl.base.schema import Encoding
 
 Term = TypeVar("Term")  # a number, a condition or an action, in the other language
-# The square of a larger number, or a sum of such squares, would overflow.
-LARGEST_SQUARED = 1e150
 # Writes the same policy in any language that is passed in, and returns the action to take.
 WrittenRule = Callable[["Target[Any]"], Any]
-# Below every score, even that of an action without any score.
-LOWEST = -1e307
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +86,11 @@ class Inputs:
 
 class Target(ABC, Generic[Term]):
     """A language to write policies in; every kind of policy writes itself with these operations."""
+
+    # Below every score, even that of an action without any score.
+    lowest: ClassVar[float] = -1e307
+    # The square of a larger number, or a sum of such squares, would overflow.
+    largest_squared: ClassVar[float] = 1e150
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -211,7 +212,7 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def less_length(self, number: Term, parts: Sequence[Term]) -> Term:
-        """A number minus the root of the sum of the others' squares, within ±LARGEST_SQUARED."""
+        """A number minus the root of the sum of the others' squares, within ±`largest_squared`."""
 
     @abstractmethod
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[Term]]) -> list[Term]:

@@ -95,15 +95,13 @@ class SecondLook:
     def _left_over(self, place: int, *, yes: bool) -> BoolArray:  # (n_bins,)
         """The grid's bins that give this answer wherever a question's threshold moves."""
         branch, _ = self.questions[place]
-        bins, cut = np.arange(self.grid.n_bins[branch.column]), self._place_on_grid(branch)
+        bins = np.arange(self.grid.n_bins[branch.column])
+        cut = self.grid.cuts[branch.column].index(branch.cut)
         reach = int(place in self.moving)
         if self.grid.is_level[branch.column]:
             same: BoolArray = bins == cut
             return same if yes else ~same
         return np.asarray(bins <= cut - reach if yes else bins > cut + reach)
-
-    def _place_on_grid(self, branch: Branch) -> int:
-        return self.grid.cuts[branch.column].index(branch.cut)
 
     def n_below(self, place: int) -> int:
         """The number of a question's narrow bins that are at most its threshold."""

@@ -7,7 +7,7 @@ whoever owns rows, a sentence each.
 import math
 import re
 from functools import cached_property
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,7 +19,9 @@ from fedopl.privacy.accountant import mu_for
 from fedopl.privacy.subsampled import LEAST_DELTA
 from fedopl.secure.neighbours import is_sound
 from fedopl.study.mixture import FOUND
-from fedopl.study.study import Study
+
+if TYPE_CHECKING:  # a study is checked by this as it is made
+    from fedopl.study.study import Study
 
 Range = tuple[float, float]
 OF_FLAGS = (0.0, 1.0)

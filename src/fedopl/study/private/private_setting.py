@@ -71,6 +71,11 @@ class Releasable(NamedTuple):
     of_one: bool = False  # under masks: of each client by itself, with all noise of its own
 
 
+def _shrunk(parts: Mapping[str, Releasable], share: float) -> dict[str, Releasable]:
+    """The same releases with this share of what each could spend."""
+    return {name: part._replace(share=share * part.share) for name, part in parts.items()}
+
+
 @dataclass(frozen=True)
 class Release:
     """A release with noise."""
@@ -146,10 +151,7 @@ class PrivateSetting:
             return parts
         moves = self.plan.most_rows_per_person * Bounds(self._study.n_features, 1).square
         own = Releasable(OWN_SUMS, moves, OWN_SHARE, of_one=True)
-        rest = {
-            name: part._replace(share=(1 - OWN_SHARE) * part.share) for name, part in parts.items()
-        }
-        return {"own": own} | rest
+        return {"own": own} | _shrunk(parts, 1 - OWN_SHARE)
 
     @property
     def moments_move(self) -> float:
@@ -166,8 +168,7 @@ class PrivateSetting:
             "means": Releasable("Before all else: sums of numbers", moves, means),
             "spreads": Releasable("Before all else: squares of numbers", moves, spreads),
         }
-        rest = 1 - MEASURED_SHARE
-        return first | {n: part._replace(share=rest * part.share) for n, part in parts.items()}
+        return first | _shrunk(parts, 1 - MEASURED_SHARE)
 
     @property
     def by_gradients(self) -> bool:
@@ -259,10 +260,8 @@ class PrivateSetting:
 
     def _valued(self) -> dict[str, Releasable]:
         # A person's scores are added up before they are squared.
-        longest, apart = (
-            self.plan.most_rows_per_person * self.longest_scores,
-            self.plan.values_apart,
-        )
+        longest = self.plan.most_rows_per_person * self.longest_scores
+        apart = self.plan.values_apart
         parts = {
             "values": Releasable("Sums of values", longest, VALUE_SHARE),
             "value squares": Releasable("Sums of squares of values", longest**2, 1 - VALUE_SHARE),
@@ -277,9 +276,7 @@ class PrivateSetting:
             )
             for name, part in parts.items()
         }
-        return {
-            n: part._replace(share=(1 - apart) * part.share) for n, part in parts.items()
-        } | told
+        return _shrunk(parts, 1 - apart) | told
 
     def _released(
         self, parts: Mapping[str, Releasable], *, of_held_out: bool = False
