@@ -12,15 +12,8 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.decompositions import eigh
-from fedopl.solvers.least_squares import (
-    PENALTIES,
-    LinearModels,
-    effective_rows,
-    ridge,
-    ridge_along,
-    ridge_and_errors,
-    stacked_models,
-)
+from fedopl.solvers import least_squares
+from fedopl.solvers.least_squares import LinearModels
 
 if TYPE_CHECKING:  # scoring arrays needs no basis, and a basis is slow to import
     from fedopl.policies.terms import Terms
@@ -31,11 +24,13 @@ def outcome_ridge(
 ) -> LinearModels:
     """Ridge on all columns, or on the family of terms that fits each model best."""
     if terms is None:
-        return ridge(sums, effective_rows)
+        return least_squares.ridge(sums, effective_rows)
     sizes = {terms.sizes[family] for family in terms.families}
     if sums.ndim > 3:  # part by part, as each family needs copies
         parts = zip(sums, effective_rows, strict=True)
-        return stacked_models([ridge_of_best(part, rows, sizes) for part, rows in parts])
+        return least_squares.stacked_models(
+            [ridge_of_best(part, rows, sizes) for part, rows in parts]
+        )
     return ridge_of_best(sums, effective_rows, sizes)
 
 
@@ -86,7 +81,9 @@ def ridge_by_size(
     found = []
     for size in sizes:
         kept = with_last(np.arange(size), sums.shape[-1], last=2)
-        models, errors = ridge_and_errors(sums[..., kept[:, None], kept], effective_rows)
+        models, errors = least_squares.ridge_and_errors(
+            sums[..., kept[:, None], kept], effective_rows
+        )
         wide = np.zeros((*models.coefficients.shape[:-1], sums.shape[-1] - 2))
         wide[..., :size] = models.coefficients
         found.append((errors, replace(models, coefficients=wide)))
@@ -107,7 +104,7 @@ def ridge_paths(
     intercept last. One Gram matrix may be shared by all actions.
     """
     grams, products = (narrowed(one, used) for one in fitted)
-    return ridge_along(grams, products, PENALTIES)
+    return least_squares.ridge_along(grams, products, least_squares.PENALTIES)
 
 
 def held_out_losses(
@@ -124,7 +121,7 @@ def shrunk_solution(
 ) -> FloatArray:  # shaped as products
     """Ridge on these terms, with one penalty per action; all other coefficients are zero."""
     chosen, place = np.unique(penalties, return_inverse=True)
-    found = ridge_along(narrowed(grams, used), narrowed(products, used), chosen)
+    found = least_squares.ridge_along(narrowed(grams, used), narrowed(products, used), chosen)
     own = found[place, np.arange(len(products))]
     wide = np.zeros_like(products)
     wide[:, used], wide[:, -1] = own[:, :-1], own[:, -1]
@@ -196,7 +193,7 @@ def models_by_size(
     for left_out in fold_sets(len(sums)):  # one by one, as sums of many terms are large
         others = [fold for fold in range(len(sums)) if fold not in left_out]
         left = of_usable(sums[others].sum(axis=0), terms, left_out or {-1})
-        rows = effective_rows(left[..., -2, -2], squared_weights[others].sum(axis=0))
+        rows = least_squares.effective_rows(left[..., -2, -2], squared_weights[others].sum(axis=0))
         models = [models for _, models in ridge_by_size(left, rows, sizes)]
         found.append(
             [np.concatenate([m.coefficients, m.intercepts[..., None]], axis=-1) for m in models]

@@ -25,24 +25,10 @@ from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
 from fedopl.solvers.nested_ridge import FEWEST_FOLDS, fold_sets
+from fedopl.study import plans
 from fedopl.study.flat_form import flat_form, plans_of
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Empirical, Mixture
-from fedopl.study.plans import (
-    Declared,
-    EvaluationPlan,
-    EvaluationSetting,
-    Grants,
-    JoiningPlan,
-    JoiningSetting,
-    NetworkPlan,
-    NuisancePlan,
-    NuisanceSetting,
-    PersonalPlan,
-    PersonalSetting,
-    Ranges,
-    TargetPlan,
-)
 from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.spending import Budget, Costs
@@ -62,24 +48,27 @@ class Study(Checked):
     costs: Costs | None = Field(default=None, description="what actions cost; default: nothing")
     budget: Budget | None = Field(default=None, description="what decisions may cost on average")
     policy: PolicyPlan = Linear()
-    nuisances: NuisanceSetting = NuisancePlan()
+    nuisances: plans.NuisanceSetting = plans.NuisancePlan()
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
-    evaluation: EvaluationSetting = EvaluationPlan()
-    joining: JoiningSetting = JoiningPlan()
-    personal: PersonalSetting = PersonalPlan()
+    evaluation: plans.EvaluationSetting = plans.EvaluationPlan()
+    joining: plans.JoiningSetting = plans.JoiningPlan()
+    personal: plans.PersonalSetting = plans.PersonalPlan()
     guardrails: dict[str, Guardrail] = Field(default={}, description="what must not get worse")
-    target: TargetPlan | None = Field(
+    target: plans.TargetPlan | None = Field(
         default=None, description="a client with contexts only, where the policy is to be used"
     )
-    declared: Declared = Field(default=Declared(), description="what is true of every row")
-    ranges: Ranges = Field(
-        default=Ranges(), description="where numbers lie; what lies beyond is clipped and counted"
+    declared: plans.Declared = Field(
+        default=plans.Declared(), description="what is true of every row"
+    )
+    ranges: plans.Ranges = Field(
+        default=plans.Ranges(),
+        description="where numbers lie; what lies beyond is clipped and counted",
     )
     privacy: PrivacyPlan | None = Field(
         default=None, description="differential privacy; default: exact sums"
     )
-    requires: Grants = Field(
-        default=Grants(), description="what every client's limits must at least allow"
+    requires: plans.Grants = Field(
+        default=plans.Grants(), description="what every client's limits must at least allow"
     )
     aggregators: tuple[str, ...] = Field(
         default=(),
@@ -104,14 +93,14 @@ class Study(Checked):
     ) -> Self:
         # Hashed, sent and stored studies are JSON in the flat form; Python code passes plans.
         is_flat = info.mode == "json" and isinstance(given, dict)
-        plans, unused = plans_of(given) if is_flat else (given, {})
-        study = validated(plans)
+        read, unused = plans_of(given) if is_flat else (given, {})
+        study = validated(read)
         study._unused |= unused
         return study
 
     @model_serializer(mode="wrap")
-    def _write_flat(self, plans: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return flat_form(plans(self), self._unused)
+    def _write_flat(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return flat_form(write(self), self._unused)
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -191,9 +180,9 @@ class Study(Checked):
         return self.policy.tree
 
     @property
-    def neural(self) -> NetworkPlan:
+    def neural(self) -> plans.NetworkPlan:
         """The settings of a network; the defaults if the policy has none."""
-        return self.policy.neural or NetworkPlan()
+        return self.policy.neural or plans.NetworkPlan()
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -357,5 +346,5 @@ class Study(Checked):
         What clients do at home alone is no part of it: the same is asked, with the same noise.
         """
         if self.personalises_at_home:
-            return self.model_copy(update={"personal": PersonalPlan()}).digest
+            return self.model_copy(update={"personal": plans.PersonalPlan()}).digest
         return hashlib.sha256(self.model_dump_json().encode()).digest()

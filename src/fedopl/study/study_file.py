@@ -27,20 +27,9 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
+from fedopl.study import plans
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
-from fedopl.study.plans import (
-    Declared,
-    EvaluationPlan,
-    Grants,
-    JoiningPlan,
-    NetworkPlan,
-    NuisancePlan,
-    PersonalPlan,
-    Ranges,
-    TargetPlan,
-    TrainingPlan,
-)
 from fedopl.study.policy_plans import CautionPlan, Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.spending import Budget, Cost, Costs
@@ -189,19 +178,21 @@ class StudyFile(Checked):
     rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
-    neural: NetworkPlan = Field(default=NetworkPlan(), description="of a neural policy")
-    plan: TrainingPlan = same_as(Linear, "training")
+    neural: plans.NetworkPlan = Field(default=plans.NetworkPlan(), description="of a neural policy")
+    plan: plans.TrainingPlan = same_as(Linear, "training")
     mixture: Mixture = same_as(Study, "mixture")
-    nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores are computed")
-    evaluation: EvaluationPlan = EvaluationPlan()
-    joining: JoiningPlan = JoiningPlan()
-    personal: PersonalPlan = PersonalPlan()
+    nuisances: plans.NuisancePlan = Field(
+        default=plans.NuisancePlan(), description="how scores are computed"
+    )
+    evaluation: plans.EvaluationPlan = plans.EvaluationPlan()
+    joining: plans.JoiningPlan = plans.JoiningPlan()
+    personal: plans.PersonalPlan = plans.PersonalPlan()
     guardrails: dict[str, Guardrail] = same_as(Study, "guardrails")
-    target: TargetPlan | None = same_as(Study, "target")
+    target: plans.TargetPlan | None = same_as(Study, "target")
     privacy: PrivacyPlan | None = same_as(Study, "privacy")
-    declared: Declared = same_as(Study, "declared")
-    ranges: Ranges = same_as(Study, "ranges")
-    requires: Grants = same_as(Study, "requires")
+    declared: plans.Declared = same_as(Study, "declared")
+    ranges: plans.Ranges = same_as(Study, "ranges")
+    requires: plans.Grants = same_as(Study, "requires")
 
     @model_validator(mode="after")
     def _is_a_study(self) -> Self:
@@ -217,7 +208,7 @@ class StudyFile(Checked):
             raise PlacedError("nuisances.outcome", message)
         if self.tree != TreePlan() and self.policy.kind != "tree":
             raise PlacedError("tree", f"the policy is {self.policy.kind}, not a tree")
-        if self.neural != NetworkPlan() and self.policy.kind != "neural":
+        if self.neural != plans.NetworkPlan() and self.policy.kind != "neural":
             raise PlacedError("neural", f"the policy is {self.policy.kind}, not a neural one")
         return self
 
