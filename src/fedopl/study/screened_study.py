@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, cycle, islice
 from typing import NamedTuple, Self
 
-from fedopl.policies.basis import Basis, NamedPair, Threshold
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.basis import Basis, NamedPair, Threshold, candidate_cuts
 from fedopl.study.private.measured_ranges import with_ranges
 from fedopl.study.study import Study
 

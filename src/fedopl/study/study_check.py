@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from fedopl.base.arrays import triangle_size
 from fedopl.base.labels import quoted
-from fedopl.base.triangles import triangle_size
 from fedopl.base.validation import PlacedError
 from fedopl.policies.basis import Basis
 from fedopl.policies.neural import NeuralPolicy

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedopl.base.date_rules import COUNTED, LABELLED, RULES_IN_WORDS, SINCE, is_date_rule
+from fedopl.base import schema
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema, as_label
@@ -53,14 +53,17 @@ def _feature(spec: Any) -> FeatureSpec:
     if isinstance(spec, list | tuple):
         return FeatureSpec(levels=tuple(map(as_label, spec)))
     if isinstance(spec, dict) and spec.keys() == {"levels", "others"}:
-        other, levels = as_label(spec["others"]), [as_label(level) for level in spec["levels"]]
+        other, levels = (
+            as_label(spec["others"]),
+            [as_label(level) for level in spec["levels"]],
+        )
         named = [level for level in levels if level != other]
         return FeatureSpec(levels=(*named, other), other=other)
-    if is_date_rule(spec):
-        return FeatureSpec(levels=LABELLED.get(spec), date=spec)
+    if schema.is_date_rule(spec):
+        return FeatureSpec(levels=schema.LABELLED.get(spec), date=spec)
     raise ValueError(
         f'expected "number", a list of all its levels, {{ levels = [...], others = "other" }}, or '
-        f"for dates {RULES_IN_WORDS}, came {spec!r}"
+        f"for dates {schema.RULES_IN_WORDS}, came {spec!r}"
     )
 
 
@@ -73,8 +76,8 @@ Feature = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"enum": ["number", *LABELLED, *COUNTED]},
-                {"type": "string", "pattern": f"^{SINCE.pattern}$"},
+                {"enum": ["number", *schema.LABELLED, *schema.COUNTED]},
+                {"type": "string", "pattern": f"^{schema.SINCE.pattern}$"},
                 {**_LEVELS, "minItems": 2},
                 {
                     "type": "object",
@@ -238,6 +241,7 @@ class StudyFile(Checked):
     def study(self) -> Study:
         """The study that is agreed on, hashed and run."""
         sections = self.model_dump(mode="json")
+        costs = {"by_action": self.action.costs or {}, "unit": self.action.cost_unit}
         flat = {name: sections[name] for name in _SAME_IN_FLAT_FORM} | {
             "actions": self.table.actions,
             "features": self.table.feature_names,
@@ -253,18 +257,12 @@ class StudyFile(Checked):
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
             **{name: sections[name] for name in _LEFT_OUT_IF_NOT_SAID if getattr(self, name)},
-            **self._costs(),
+            **({"costs": costs} if (self.action.costs, costs["unit"]) != (None, None) else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
             **({"caution": self.policy.caution} if self.policy.caution else {}),
             "permissions": {key: sections["policy"][key] for key in ("never", "only")},
         }
         return Study.model_validate_json(json.dumps(flat))
-
-    def _costs(self) -> dict[str, object]:
-        if self.action.costs is None and self.action.cost_unit is None:
-            return {}
-        unit = self.action.cost_unit
-        return {"costs": {"by_action": self.action.costs or {}, "unit": unit}}
 
 
 # Sections and keys that are the same in the flat form and in the file.

@@ -19,13 +19,13 @@ from fedopl.client.screening.jump_statistics import (
     strongest_by_part,
 )
 from fedopl.messages.learning.jump_screening import NOT_THERE
-from fedopl.policies.terms import Terms
-from fedopl.policies.threshold_grid import (
+from fedopl.policies.basis import (
     FIRST_ONE_IN,
     candidate_cuts,
     first_looked_at,
     part_of_grid,
 )
+from fedopl.policies.terms import Terms
 
 # Fewer rows on one side of a threshold say little, whatever a client would release.
 LEAST_BESIDE = 10

@@ -7,8 +7,7 @@ import numpy as np
 from fedopl.messages.combining import PerClient
 from fedopl.messages.learning.jump_screening import NOT_THERE
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.policies.basis import NamedCut, NamedPair, Threshold
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.basis import NamedCut, NamedPair, Threshold, candidate_cuts
 from fedopl.study.screened_study import FoundTerms, after_screening
 from fedopl.study.study import Study
 
