@@ -157,8 +157,9 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     own: dict[str, Any] = {"mixture": _own(study.mixture, client)}
     if study.privacy and study.privacy.is_secure:
         own["privacy"] = _among_stand_ins(study.privacy, client)
-    if not study.privacy:  # with privacy, noise depends on the number of candidates
-        own["policy"] = study.policy.without_candidates
+    # With privacy, noise depends on the number of candidates.
+    if study.policy.compares_candidates and not study.privacy:
+        own["policy"] = study.policy.model_copy(update={"candidates": {}})
     alone = study.model_copy(update=own)
     studies = split_studies(alone)
     return [

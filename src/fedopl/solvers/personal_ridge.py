@@ -64,10 +64,6 @@ class Scaling:
         whole[:-1, -1] = -(self.centre / safe)[:-1]
         return np.asarray(whole[self.used])
 
-    def back(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
-        """Convert coefficients of standardised terms to coefficients of raw terms."""
-        return np.asarray(own @ self.matrix)
-
     def forth(self, parameters: FloatArray) -> FloatArray:  # (n_actions, n_used)
         """Convert coefficients of raw terms, 0 for unused ones, to those of standardised terms."""
         found = parameters * self.scale
@@ -217,7 +213,8 @@ class PersonalPath:
         if not self.compared.any():
             return self.others
         common = self.others[self.compared].mean(axis=0)
-        return np.where(self.compared[:, None], self.scaling.back(own) + common, self.others)
+        raw = own @ self.scaling.matrix + common
+        return np.where(self.compared[:, None], raw, self.others)
 
 
 def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as values

@@ -270,12 +270,6 @@ class _Market:
                 for b in range(n):
                     if loss[a] + step[a][b] < loss[b] and step[a][b] < np.inf:
                         loss[b], before[b] = loss[a] + step[a][b], a
-        return self._traced(loss, before, sources, targets)
-
-    @staticmethod
-    def _traced(
-        loss: list[float], before: list[int], sources: "list[int] | range", targets: list[int]
-    ) -> tuple[float, list[int]] | None:
         ends = [t for t in targets if loss[t] < np.inf and before[t] >= 0]
         if not ends:
             return None

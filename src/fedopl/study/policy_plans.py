@@ -98,11 +98,6 @@ class KindOfPlan(Checked):
         """The plan as a study agrees on it."""
         return self
 
-    @property
-    def without_candidates(self) -> Self:
-        """The plan for a party without the named candidates."""
-        return self
-
 
 # More standard errors than any estimate is ever wrong by.
 MOST_CAUTION = 100.0
@@ -334,11 +329,6 @@ class Finite(CautionPlan, KindOfPlan):
     def by_name(self) -> Self:
         """The same plan with names only, as a study contains it."""
         return self.model_copy(update={"candidates": dict.fromkeys(self.candidates)})
-
-    @property
-    def without_candidates(self) -> Self:
-        """The plan with constant arms only."""
-        return self.model_copy(update={"candidates": {}})
 
     @field_serializer("candidates")
     def _only_names(self, candidates: Mapping[str, Any]) -> tuple[str, ...]:

@@ -53,10 +53,7 @@ def _feature(spec: Any) -> FeatureSpec:
     if isinstance(spec, list | tuple):
         return FeatureSpec(levels=tuple(map(as_label, spec)))
     if isinstance(spec, dict) and spec.keys() == {"levels", "others"}:
-        other, levels = (
-            as_label(spec["others"]),
-            [as_label(level) for level in spec["levels"]],
-        )
+        other, levels = as_label(spec["others"]), [as_label(level) for level in spec["levels"]]
         named = [level for level in levels if level != other]
         return FeatureSpec(levels=(*named, other), other=other)
     if schema.is_date_rule(spec):

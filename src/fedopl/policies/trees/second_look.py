@@ -103,10 +103,6 @@ class SecondLook:
             return same if yes else ~same
         return np.asarray(bins <= cut - reach if yes else bins > cut + reach)
 
-    def n_below(self, place: int) -> int:
-        """The number of a question's narrow bins that are at most its threshold."""
-        return 1 + int(np.searchsorted(self.near[place], self.questions[place][0].cut))
-
     def is_close(
         self, place: int, columns: Sequence[Column], contexts: FloatArray
     ) -> BoolArray:  # (n_rows,)
@@ -147,7 +143,7 @@ class SecondLook:
             return own
         worth = np.cumsum(gains)[:-1]
         best = np.flatnonzero(worth >= worth.max() - _ROUNDING * np.abs(gains).sum())
-        chosen = best[np.abs(best - (self.n_below(place) - 1)).argmin()]
+        chosen = best[np.abs(best - int(np.searchsorted(self.near[place], own))).argmin()]
         return float(self.near[place, chosen])
 
 
