@@ -160,23 +160,20 @@ class Terms:
         not.
         """
         scaled = self._scaled
-        plain = {
-            place: Factor(place, float(scaled.middle[place]), 1 / float(scaled.unit[place]))
+        plain = [
+            Factor(place, float(scaled.middle[place]), 1 / float(scaled.unit[place]))
             for place in range(len(self.features))
-        }
-        start = len(self.features)
-        beyond = [Factor(start + n, 0.0, 1.0) for n in range(len(self.jumps))]
-        start += len(self.jumps)
-        corners = {start + n: (beyond[a], beyond[b]) for n, (a, b) in enumerate(self._corners)}
-        start += len(self._corners) + len(self._hinges)
-        found = corners | {
-            start + n: (plain[a], plain[b]) for n, (a, b) in enumerate(self._products)
-        }
-        start += len(self._products)
-        risen = {place: Factor(start + n, 0.0, 1.0) for n, place in enumerate(self._steps)}
-        start += len(self._steps)
-        pairs = enumerate(self._step_products)
-        return found | {start + n: (risen[a], risen[b]) for n, (a, b) in pairs}
+        ]
+        kinds = [kind for kind, _ in self._identities]
+        beyond = [Factor(n, 0.0, 1.0) for n, kind in enumerate(kinds) if kind == "jump"]
+        steps = [Factor(n, 0.0, 1.0) for n, kind in enumerate(kinds) if kind == "step"]
+        risen = dict(zip(self._steps, steps, strict=True))
+        pairs = [(beyond[a], beyond[b]) for a, b in self._corners]
+        pairs += [(plain[a], plain[b]) for a, b in self._products]
+        pairs += [(risen[a], risen[b]) for a, b in self._step_products]
+        products = ("corner", "product", "product of steps")
+        places = (n for n, kind in enumerate(kinds) if kind in products)
+        return dict(zip(places, pairs, strict=True))
 
     @property
     def n_waves(self) -> int:
