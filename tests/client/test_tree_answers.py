@@ -14,7 +14,7 @@ from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.leaf_values import LeafValues, ValueLeaves
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import agreed_grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import MOST_NODES, Branch, Leaf, as_array
 from fedopl.policies.trees.search import ROWS, WEIGHT

@@ -16,7 +16,7 @@ from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGa
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import agreed_grid
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.oracles.tree_search import asking_for_cells

@@ -38,8 +38,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid import cell_names
-from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.policies.trees.grid import cell_names, grid_from
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.results.round import Round
 from fedopl.server.exchange.conversation import Conversation

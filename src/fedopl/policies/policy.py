@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -308,3 +308,32 @@ class _Obeying(Generic[Term]):
         if one.sign == "=":
             return target.both(most, target.at_least(number, cut))
         return target.negated(most) if one.sign == ">" else most
+
+
+# A candidate goes by its name, as it may be a rule that only clients can apply.
+Version = Policy | str
+
+
+class ByFold(tuple[Version, ...]):
+    """One policy for each fold of the rows, in their order, learned or chosen without it.
+
+    It is what is valued where values are cross-fitted, each row by the policy of its fold. It
+    decides for no new row, which has no fold.
+    """
+
+    __slots__ = ()
+
+    @property
+    def policies(self) -> list[Policy]:
+        """Those that are not known by a name only."""
+        return [one for one in self if isinstance(one, Policy)]
+
+
+def versions_of(
+    each: Iterable[Version | ByFold], n_versions: int, known: Mapping[str, Policy]
+) -> list[Sequence[Version]]:
+    """As many versions of each policy; all the same if it is not by fold. Some names are known."""
+    versions = [one if isinstance(one, ByFold) else [one] * n_versions for one in each]
+    return [
+        [known.get(one, one) if isinstance(one, str) else one for one in own] for own in versions
+    ]

@@ -24,7 +24,7 @@ from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid_rules import forbidden_in_leaves
+from fedopl.policies.trees.grid import forbidden_in_leaves
 from fedopl.policies.trees.growing import simplified
 from fedopl.policies.trees.nodes import Leaf, Node, branches_of, leaf_positions, leaves_of
 from fedopl.solvers.personal_ridge import (

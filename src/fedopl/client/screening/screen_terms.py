@@ -61,7 +61,7 @@ def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
     found = query.named(space.study)
     if found is None or found != FoundTerms.of(space.study):
         raise RefusedError(RefusalCode.MALFORMED)
-    return FoundTaken(n_found=found.n_found)
+    return FoundTaken(n_found=len(found.terms))
 
 
 # --- jumps ----------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
-from fedopl.policies.by_fold import ByFold, Version, versions_of
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy, Version, versions_of
 from fedopl.study.study import Study
 from fedopl.study.study_check import MOST_DIAGNOSED
 

@@ -44,8 +44,8 @@ class TakeFound(Query[FoundTaken], code=136, asked=Asked.EACH):
         found = FoundTerms.of(study)
         places = [[study.features.index(name) for name in pair] for pair in found.pairs or ()]
         lines = [_line(study, threshold) for threshold in found.thresholds or ()]
-        taken = np.zeros((len(study.left_out), found.n_found))
-        every = len(study.left_out) * [range(found.n_found)]
+        taken = np.zeros((len(study.left_out), len(found.terms)))
+        every = len(study.left_out) * [range(len(found.terms))]
         for own, by_one in zip(taken, found.by_fold or every, strict=True):
             own[list(by_one)] = 1.0
         return cls(

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import Rules
+from fedopl.policies.trees.grid import Grid, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import best_tree
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD

@@ -21,8 +21,7 @@ from fedopl.messages.about_target import (
     TellContexts,
     TransportedValues,
 )
-from fedopl.policies.by_fold import ByFold
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.results.record import Record
 from fedopl.results.target_value import AtTarget, TargetSource
 from fedopl.results.value_tables import arm_name

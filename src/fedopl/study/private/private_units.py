@@ -19,8 +19,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.decompositions import cholesky, inv
 from fedopl.base.seeds import generator_for
 from fedopl.policies.tree_columns import NumberColumn
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import Grid, agreed_grid
 from fedopl.policies.trees.nodes import Branch, Node
 from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, SecondLook, look_close
 from fedopl.privacy.sum_grid import row_by_row
