@@ -8,7 +8,7 @@ an entry off the diagonal has that over √2, and an entry of the products has t
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,7 +157,9 @@ class _Evidence:
         best = -math.inf
         for _ in range(1 if n_used == 1 else 2):
             for family in range(n_used):
-                tried = [(self._likelihood(own), own) for own in _with_each(variances, family)]
+                own = np.arange(len(variances)) == family
+                each = [np.where(own, variance, variances) for variance in _PRIORS]
+                tried = [(self._likelihood(one), one) for one in each]
                 best, variances = max(tried, key=lambda one: one[0])
         return best, variances
 
@@ -186,14 +188,6 @@ class _Evidence:
         """Variances by column: a family's for the terms it adds, the first's for the intercept."""
         added = np.diff([0, *self.families])
         return np.append(np.repeat(variances, added), variances[0])
-
-
-def _with_each(variances: FloatArray, family: int) -> Iterator[FloatArray]:
-    """Copies of the variances, one for each value that this family's variance may have."""
-    for variance in _PRIORS:
-        own = variances.copy()
-        own[family] = variance
-        yield own
 
 
 def stepped(
