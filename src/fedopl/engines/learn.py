@@ -35,7 +35,6 @@ from fedopl.study.private.private_units import likely_values
 from fedopl.study.spending import Budget, Cost, Costs
 from fedopl.study.study import Study
 from fedopl.study.study_check import MOST_TO_SCREEN, why_not_personal
-from fedopl.study.study_file import check_permitted
 
 TARGET = "target"  # the name of a site without outcomes
 _PERSONAL = ("auto", "ridge", "none")
@@ -202,7 +201,8 @@ def _study_of(clients: Mapping[str, LoggedData], sizes: Mapping[str, int], **agr
     check_packages(study)
     study.mixture.weights(dict(sizes))  # names them all
     try:
-        check_permitted(study, [*clients, *([TARGET] if study.target else [])])
+        if study.permissions:
+            study.permissions.check_clients([*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
         raise OptionError(str(error)) from None
     for name, data in clients.items() if guarded_columns(study) else ():

@@ -304,7 +304,8 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     names = list(clients)
     try:
         study.mixture.weights(dict.fromkeys(_sources(study, names), 1))
-        check_permitted(study, names)
+        if study.permissions:
+            study.permissions.check_clients(names)
     except (PlacedError, OptionError) as error:
         place = error.place if isinstance(error, PlacedError) else ("mixture",)
         raise OptionError(TomlFile.read(Path(path)).complaint(place, str(error))) from None
@@ -323,12 +324,6 @@ def _sources(study: Study, clients: list[str]) -> list[str]:
     if message:
         raise PlacedError("target.client", message, ("target", "client"))
     return sources
-
-
-def check_permitted(study: Study, clients: Iterable[str]) -> None:
-    """Raise a PlacedError if a client with its own actions does not take part."""
-    if study.permissions:
-        study.permissions.check_clients(list(clients))
 
 
 def _file_of(path: Path) -> Path:

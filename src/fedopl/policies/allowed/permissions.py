@@ -13,13 +13,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Label
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.policies.allowed.conditions import (
-    Compared,
-    Region,
-    place_of,
-    read_condition,
-    same_condition,
-)
+from fedopl.policies.allowed.conditions import Compared, Region, place_of, read_condition
 from fedopl.policies.tree_columns import Column
 
 # The client name for decisions at a client that is not named in the rules.
@@ -30,7 +24,10 @@ MOST_RULES = 100
 _MOST_TRIED = 100_000
 
 Regions = Mapping[str, Region]  # by column; anything in columns that are not named
-Condition = Annotated[str, AfterValidator(lambda text: same_condition(text) if text else "")]
+# In the standard spelling, independent of blanks and quotation marks.
+Condition = Annotated[
+    str, AfterValidator(lambda text: " and ".join(map(str, read_condition(text))) if text else "")
+]
 
 
 class Never(Checked):
