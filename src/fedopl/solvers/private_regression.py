@@ -179,10 +179,8 @@ class _Evidence:
 
     def _covariances(self, by_column: FloatArray) -> FloatArray:
         noise = np.maximum(self.added, 1e-9)[:, None, None] * np.eye(len(by_column))
-        found: FloatArray = (
-            (self.squares * by_column) @ self.squares + _RESIDUAL_VARIANCE * self.squares + noise
-        )
-        return found
+        explained = (self.squares * by_column) @ self.squares
+        return np.asarray(explained + _RESIDUAL_VARIANCE * self.squares + noise)
 
     def _by_column(self, variances: FloatArray) -> FloatArray:  # (n_columns,)
         """Variances by column: a family's for the terms it adds, the first's for the intercept."""

@@ -156,14 +156,10 @@ class PrivacyPlan(Checked):
         return self.mu * math.sqrt(self.n_sharing_noise)
 
     @model_validator(mode="after")
-    def _shares_noise(self) -> Self:
+    def _has_keys_and_shares_noise(self) -> Self:
         # If no answer is seen alone, the full noise in each would be more than is promised.
         if self.is_secure and "noise" not in self.model_fields_set:
             self.__dict__["noise"] = "total"
-        return self
-
-    @model_validator(mode="after")
-    def _has_keys(self) -> Self:
         if not self.is_secure:
             for name in ("colluders", "dropouts", "values_apart", "keys"):
                 if getattr(self, name) != type(self).model_fields[name].get_default(
