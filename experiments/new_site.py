@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, stdtrit
 
 import fedopl
-from fedopl.solvers.entropy_balance import Balanced, balance
+from fedopl.solvers.entropy_balance import Balanced, balance, rows_behind
 
 Array = NDArray[np.float64]
 Outcomes = Callable[[Array], Array]
@@ -162,7 +162,7 @@ def ways(means: Outcomes, move: float, seed: int, apart: float) -> dict[str, tup
     everybody = np.vstack([data.contexts for data in clients.values()])
     joint = balance(everybody, *moments)
     alone = [balance(data.contexts, *moments) for data in clients.values()]
-    n_rows = sum(one.effective_rows for one in alone)
+    n_rows = sum(rows_behind(one.weights) for one in alone)
     all_rows = np.ones(len(everybody))
     by_joint = weighted(np.concatenate(rest), joint.weights)
     by_alone = _together(rest, alone)
@@ -171,13 +171,13 @@ def ways(means: Outcomes, move: float, seed: int, apart: float) -> dict[str, tup
         "models alone": (at_home, of_it, N_ROWS),
         "weights, jointly": (
             *weighted(np.concatenate(own), joint.weights),
-            joint.effective_rows,
+            rows_behind(joint.weights),
         ),
         "weights, each alone": (*_together(own, alone), n_rows),
         "doubly robust, jointly": (
             at_home + by_joint[0],
             of_it + by_joint[1],
-            joint.effective_rows,
+            rows_behind(joint.weights),
         ),
         "doubly robust, each alone": (at_home + by_alone[0], of_it + by_alone[1], n_rows),
     }
@@ -185,7 +185,7 @@ def ways(means: Outcomes, move: float, seed: int, apart: float) -> dict[str, tup
 
 def _together(values: list[Array], balanced: list[Balanced]) -> tuple[float, float]:
     """Sources' means, each of which counts by its effective rows."""
-    rows = np.array([one.effective_rows for one in balanced])
+    rows = np.array([rows_behind(one.weights) for one in balanced])
     found = [weighted(v, one.weights) for v, one in zip(values, balanced, strict=True)]
     shares = rows / rows.sum()
     mean = sum(s * m for s, (m, _) in zip(shares, found, strict=True))

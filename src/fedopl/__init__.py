@@ -60,15 +60,19 @@ if TYPE_CHECKING:
     from fedopl.report.page import write_report
     from fedopl.study import mixture
     from fedopl.study.guardrail import Guardrail
-    from fedopl.study.plans import Declared, EvaluationPlan, JoiningPlan, NuisancePlan
+    from fedopl.study.plans import (
+        Declared,
+        EvaluationPlan,
+        JoiningPlan,
+        NuisancePlan,
+        Ranges,
+        TrainingPlan,
+    )
     from fedopl.study.policy_plans import Finite, Linear, Neural, Tree
     from fedopl.study.private.privacy_plan import PrivacyPlan
-    from fedopl.study.ranges import Ranges
-    from fedopl.study.spending.budget_plan import Budget
-    from fedopl.study.spending.cost_plan import Costs
+    from fedopl.study.spending import Budget, Costs
     from fedopl.study.study import Study
     from fedopl.study.study_file import read_study
-    from fedopl.study.training_plans import TrainingPlan
 
 __version__ = "0.2.0"
 
@@ -121,14 +125,13 @@ _HOMES = {
     "fedopl.base.schema": ("Schema",),
     "fedopl.study.study_file": ("read_study",),
     "fedopl.study.guardrail": ("Guardrail",),
-    "fedopl.study.plans": ("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan"),
-    "fedopl.study.ranges": ("Ranges",),
+    "fedopl.study.plans": (
+        *("Declared", "EvaluationPlan", "JoiningPlan", "NuisancePlan", "Ranges", "TrainingPlan"),
+    ),
     "fedopl.study.private.privacy_plan": ("PrivacyPlan",),
     "fedopl.study.policy_plans": ("Finite", "Linear", "Neural", "Tree"),
-    "fedopl.study.spending.budget_plan": ("Budget",),
-    "fedopl.study.spending.cost_plan": ("Costs",),
+    "fedopl.study.spending": ("Budget", "Costs"),
     "fedopl.study.study": ("Study",),
-    "fedopl.study.training_plans": ("TrainingPlan",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -56,10 +56,8 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import packed
 from fedopl.policies.trees.nodes import Branch, Leaf, as_arrays
 from fedopl.policies.trees.second_look import NEAR_BINS
-from fedopl.study.plans import NuisancePlan
+from fedopl.study.plans import NuisancePlan, TargetPlan, TrainingPlan
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
-from fedopl.study.training_plans import TrainingPlan
 
 ACTIONS, FEATURES = ("a0", "a1", "a2"), ("x0", "x1", "x2", "x3", "x4")
 MARGINAL = NuisancePlan(propensity="marginal")

@@ -9,7 +9,7 @@ from fedopl.client.local.local_steps import examples as examples_of
 from fedopl.client.local.local_steps import improve
 from fedopl.client.local.local_training import Batches, rounds_per_epoch
 from fedopl.client.rows.chunks import ScoredRows
-from fedopl.study.training_plans import TrainingPlan
+from fedopl.study.plans import TrainingPlan
 
 
 def drawn(n_rows=500, n_features=4, n_actions=3, seed=0):

@@ -14,7 +14,7 @@ from fedopl.client.local.network_steps import (
     losses,
     trained,
 )
-from fedopl.policies.network import Layer, first_network, network_numbers, network_of, passed
+from fedopl.policies.neural import Layer, first_network, network_numbers, network_of, passed
 
 WIDTHS = (3, 5, 4, 2)
 every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)

@@ -13,7 +13,7 @@ from fedopl.client.scoring.stacking.joined_regressors import BoostedTrees, Joine
 from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.demo.writing import write_demo
-from fedopl.solvers.stacked_ridge import models_by_size
+from fedopl.solvers.nested_ridge import models_by_size
 
 N_FOLDS, SIZES = 3, (1, 3)
 

@@ -16,7 +16,7 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS, BinCounts, CountBins
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import agreed_grid
 from fedopl.policies.trees.growing import DONE
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.search import ROWS, WEIGHT

@@ -13,7 +13,7 @@ from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
-from fedopl.study.contract import EXACT
+from fedopl.study.private.privacy_plan import EXACT
 from fedopl.study.study_file import read_study
 from tiny_study import STRONG, everything_in, fedopl, rows, write_csv, write_tiny
 from trips import Listening

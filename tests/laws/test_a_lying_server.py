@@ -27,8 +27,8 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.basis import Basis
+from fedopl.study.plans import TrainingPlan
 from fedopl.study.screened_study import FoundTerms, after_screening
-from fedopl.study.training_plans import TrainingPlan
 
 N_MODELS = 6  # one for each fold, and one from all
 

@@ -23,10 +23,9 @@ from fedopl.messages.vocabulary import MESSAGES
 from fedopl.policies.policy import policy_json
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
-from fedopl.study.plans import EvaluationPlan, NuisancePlan
+from fedopl.study.plans import EvaluationPlan, NuisancePlan, TrainingPlan
 from fedopl.study.policy_plans import Linear
 from fedopl.study.study import Study
-from fedopl.study.training_plans import TrainingPlan
 from trips import Tampered, in_one_message, travelled_with
 
 NAMES = ("east", "north", "south", "west")

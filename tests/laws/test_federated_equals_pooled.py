@@ -16,7 +16,7 @@ from fedopl.client.scoring.cross_fit import fit_nuisances
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.engines.in_process import InProcess
-from fedopl.policies.trees.grid_rules import rules_of
+from fedopl.policies.trees.grid import rules_of
 from fedopl.policies.trees.growing import grow_tree
 from fedopl.policies.trees.nodes import depth_of
 from fedopl.results.sums.tree_statistics import mixed_cells

@@ -43,8 +43,7 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study
 from fedopl.study.mixture import Empirical
 from fedopl.study.plans import Declared
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Costs
+from fedopl.study.spending import Budget, Costs
 from fedopl.study.study import Study
 
 KNOWN = NuisancePlan(propensity="known")

@@ -34,8 +34,8 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_trips
 from fedopl.server.federation import run_study
 from fedopl.solvers.entropy_balance import LARGEST_GAP, balance
+from fedopl.study.plans import TargetPlan
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 

@@ -20,10 +20,9 @@ from fedopl.results.files.table_files import diagnosis_json
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
-from fedopl.study.plans import NuisancePlan
+from fedopl.study.plans import NuisancePlan, TrainingPlan
 from fedopl.study.policy_plans import Linear
 from fedopl.study.study import Study
-from fedopl.study.training_plans import TrainingPlan
 from tiny_study import write_tiny
 from trips import Counted, Tampered, n_trips
 

@@ -36,8 +36,7 @@ from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.federation import run_study
-from fedopl.study.private.measured_ranges import with_ranges
-from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting, with_ranges
 
 NAMES, ACTIONS, FEATURES = ("east", "mid", "north", "west"), ("a", "b"), ("x0", "x1", "member")
 # Numbers are about 3 ± 1; a flag has no range to measure.

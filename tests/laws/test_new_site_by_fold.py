@@ -19,9 +19,8 @@ from fedopl.server.federation import run_study
 from fedopl.server.learn_by_fold import learn_by_fold
 from fedopl.server.target import value_there
 from fedopl.solvers.entropy_balance import balance
-from fedopl.study.plans import EvaluationPlan
+from fedopl.study.plans import EvaluationPlan, TargetPlan
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from racing_client import door_in, score_rows
 
-from fedopl.base import file_lock
+from fedopl.base import files
 from fedopl.base.errors import StorageError
 from fedopl.client.disclosure import ledger
 from fedopl.results.files.run_folder import LOCK
@@ -50,7 +50,7 @@ def test_doors_opened_before_the_others_answered_know_what_the_others_did(tmp_pa
 HOLDER = """
 import sys, time
 from pathlib import Path
-from fedopl.base.file_lock import locked
+from fedopl.base.files import locked
 from fedopl.results.files.run_folder import writing
 
 path = Path(sys.argv[2])
@@ -119,7 +119,7 @@ def test_a_file_system_without_locks_is_an_error_in_words(tmp_path, monkeypatch)
     def without_locks(_handle):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(file_lock, "_take", without_locks)
+    monkeypatch.setattr(files, "_take", without_locks)
     with pytest.raises(StorageError, match=r"ledger.jsonl: cannot be locked: No locks available"):
         door_in(tmp_path).ledger.locked().__enter__()
     assert score_rows(door_in(tmp_path)) == "FAILED"

@@ -26,7 +26,7 @@ from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.privacy.accountant import mu_for
 from fedopl.privacy.sum_grid import FINE
-from fedopl.solvers.agreeing_tables import agreeing_cells
+from fedopl.solvers.private_regression import agreeing_cells
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 

@@ -19,8 +19,7 @@ from fedopl.policies.allowed.permissions import Never, Permissions
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.network import Layer
-from fedopl.policies.neural import NeuralPolicy
+from fedopl.policies.neural import Layer, NeuralPolicy
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedopl.base.arrays import from_triangles, lower_triangles
 from fedopl.base.errors import WireError
-from fedopl.base.triangles import from_triangles, lower_triangles
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.policy_values import ValuesByPart

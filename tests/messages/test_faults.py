@@ -15,12 +15,12 @@ from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGa
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import agreed_grid
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.server.oracles.tree_search import asking_for_cells
 from fedopl.study.policy_plans import Tree
-from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending import Budget
 from fedopl.study.study import Study
 
 CUTS = {"x": (0.0,), "y": (0.0, 1.0)}

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 import fedopl
 from fedopl.base.errors import OptionError, PolicyError
-from fedopl.policies.basis import FAMILIES, Basis
+from fedopl.policies.basis import FAMILIES, FIRST_ONE_IN, Basis, candidate_cuts, first_looked_at
 from fedopl.policies.kinds import load_policy, packed
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.terms import Terms
-from fedopl.policies.threshold_grid import FIRST_ONE_IN, candidate_cuts, first_looked_at
 
 FEATURES = ("age", "female", "dose")
 BASIS = Basis(knots={"age": (40, 50, 60), "dose": (1, 2, 3)}, products=("age", "dose", "female"))

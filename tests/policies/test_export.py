@@ -21,7 +21,7 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.export import excel_workbook
-from fedopl.policies.export.xlsx_file import column_name
+from fedopl.policies.export.excel_workbook import column_name
 from fedopl.policies.linear import NEVER, LinearPolicy, constant_policy
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.terms import Terms

@@ -12,8 +12,7 @@ from fedopl.base.schema import Encoding
 from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.linear import NEVER, LinearPolicy
-from fedopl.policies.network import Layer, first_network, on_raw_contexts, passed
-from fedopl.policies.neural import NeuralPolicy
+from fedopl.policies.neural import Layer, NeuralPolicy, first_network, on_raw_contexts, passed
 from fedopl.policies.terms import Terms
 from fedopl.study.policy_plans import Neural
 from fedopl.study.study import Study

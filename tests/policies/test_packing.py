@@ -5,8 +5,7 @@ import pytest
 
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed, unpacked
 from fedopl.policies.linear import LinearPolicy, constant_policy
-from fedopl.policies.network import first_network
-from fedopl.policies.neural import NeuralPolicy
+from fedopl.policies.neural import NeuralPolicy, first_network
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy

@@ -5,8 +5,7 @@ import pytest
 
 import fedopl
 from fedopl.messages.learning.jump_screening import MOST_JUMPS_TOLD
-from fedopl.policies.basis import Basis
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.basis import Basis, candidate_cuts
 from fedopl.report.page import render
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
 from fedopl.server.found_thresholds import strongest_thresholds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedopl.base.errors import OptionError
-from fedopl.solvers.affordable import decide_within
+from fedopl.solvers.places import decide_within
 
 
 def _drawn(seed, n_rows, n_actions=3):

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from fedopl.policies.linear import NEVER
-from fedopl.solvers.bent_index import BendSums, knots_of
 from fedopl.solvers.personal_ridge import (
     RIDGE_STRENGTHS,
+    BendSums,
     OwnSums,
     PersonalPath,
     Scaling,
     Strengths,
+    knots_of,
 )
 
 N_ROWS, N_ACTIONS = 60, 3

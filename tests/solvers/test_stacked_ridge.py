@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedopl.solvers.stacked_ridge import (
+from fedopl.solvers.nested_ridge import (
     chosen_on,
     fold_sets,
     models_by_size,

@@ -1,7 +1,8 @@
-"""Array types, and checks of the arrays and numbers that a user passes."""
+"""Array types, checks of the arrays and numbers that a user passes, and symmetric matrices."""
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -146,3 +147,33 @@ def shortlist(words: Iterable[str], most: int = 5) -> str:
     words = list(words)
     rest = len(words) - most
     return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# --- symmetric matrices, as lower triangles: about half the numbers, without loss ----------------
+
+
+def triangle_size(width: int) -> int:
+    """How many numbers a symmetric matrix of this width has on and below its diagonal."""
+    return width * (width + 1) // 2
+
+
+def lower_triangles(matrices: NDArray[Scalar]) -> NDArray[Scalar]:  # (…, triangle_size)
+    """The entries on and below the diagonals of matrices (…, n, n), row by row."""
+    *stack, width, _ = matrices.shape
+    kept, _ = _places(width)
+    return matrices.reshape(*stack, width * width).take(kept, axis=-1)
+
+
+def from_triangles(triangles: NDArray[Scalar], width: int) -> NDArray[Scalar]:  # (…, n, n)
+    """The symmetric matrices with these lower triangles."""
+    _, taken = _places(width)
+    return triangles.take(taken, axis=-1).reshape(*triangles.shape[:-1], width, width)
+
+
+@lru_cache(8)
+def _places(width: int) -> tuple[IntArray, IntArray]:
+    """The positions of the triangle in a flat matrix, and of each entry in the triangle."""
+    rows, columns = np.tril_indices(width)
+    taken = np.empty((width, width), np.int64)
+    taken[rows, columns] = taken[columns, rows] = np.arange(len(rows))
+    return rows * width + columns, taken.ravel()

@@ -1,8 +1,13 @@
-"""The schema: the meaning of a table's columns, agreed before any table is read."""
+"""The schema: the meaning of a table's columns, agreed before any table is read.
+
+A named rule turns a date into a feature, in the same way at every client.
+"""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import date
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -18,11 +23,39 @@ from pydantic import (
     model_validator,
 )
 
-from fedopl.base.date_rules import LABELLED, date_rule
 from fedopl.base.errors import FedoplError, SchemaError
 from fedopl.base.known_shares import Stated, Strata, as_stated, columns_in, stated_shares
 from fedopl.base.labels import label_text, quoted
 from fedopl.base.validation import Checked, PlacedError
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = tuple(str(month) for month in range(1, 13))
+# The rules that give labels, each with all its labels in order. Other rules give numbers.
+LABELLED = {"weekday": WEEKDAYS, "month": MONTHS}
+COUNTED = ("year", "hour")
+SINCE = re.compile(r"days since (\d{4}-\d{2}-\d{2})")
+RULES_IN_WORDS = '"days since YYYY-MM-DD", "year", "month", "weekday" or "hour"'
+
+
+def is_date_rule(text: object) -> bool:
+    """Whether this is the name of a rule, with a day that exists."""
+    if not isinstance(text, str):
+        return False
+    if found := SINCE.fullmatch(text):
+        try:
+            date.fromisoformat(found[1])
+        except ValueError:
+            return False
+        return True
+    return text in LABELLED or text in COUNTED
+
+
+def date_rule(text: object) -> str:
+    """The rule of this name; refused if there is none."""
+    if not isinstance(text, str) or not is_date_rule(text):
+        raise ValueError(f"expected a rule for dates, {RULES_IN_WORDS}, came {text!r}")
+    return text
+
 
 Direction = Literal["higher", "lower"]
 MissingRule = Literal["error", "drop", "indicator"]
@@ -137,7 +170,7 @@ class Encoding(Checked):
         return {key: value for key, value in write(self).items() if value or key not in later}
 
     @model_validator(mode="after")
-    def _has_rules_for_features(self) -> Self:
+    def _has_rules_for_distinct_features(self) -> Self:
         for column, rule in self.dates.items():
             if rule in LABELLED and self.categorical.get(column) != LABELLED[rule]:
                 message = f"'{column}' has the levels of its rule, {quoted(LABELLED[rule])}"
@@ -146,10 +179,6 @@ class Encoding(Checked):
             if level not in self.categorical.get(column, ()) or column in self.dates:
                 message = f"'{level}' is not one of the levels of '{column}'"
                 raise PlacedError("others", message, ("categorical", column))
-        return self
-
-    @model_validator(mode="after")
-    def _names_distinct_features(self) -> Self:
         if not self.numeric and not self.categorical:
             raise PlacedError("numeric, categorical", "name at least one feature", ("numeric",))
         _distinct((*self.numeric, *self.categorical), "numeric, categorical", ("numeric",))
@@ -225,14 +254,10 @@ class Schema(Encoding):
         return {**given, "reward": called}
 
     @model_validator(mode="after")
-    def _has_an_outcome(self) -> Self:
+    def _contradicts_nothing(self) -> Self:
         if not self.reward:
             message = "name the column with the outcome, or say which columns it is the sum of"
             raise PlacedError("reward", message)
-        return self
-
-    @model_validator(mode="after")
-    def _contradicts_nothing(self) -> Self:
         _distinct(self.actions, "actions", ("actions",))
         if len(self.actions) < 2:
             raise PlacedError("actions", "a decision needs at least two", ("actions",))

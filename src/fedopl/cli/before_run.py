@@ -238,7 +238,7 @@ def preview(
     from fedopl.client.client_file import read_client
     from fedopl.client.inspect_table import rules_for
     from fedopl.engines.preview import rehearse
-    from fedopl.study.contract import contract_of
+    from fedopl.study.private.privacy_plan import contract_of
     from fedopl.study.study_file import read_study
 
     agreed, _ = read_study(study)

@@ -37,7 +37,7 @@ from fedopl.results.model_doubts import clients_in_doubt
 from fedopl.results.record import Record
 from fedopl.results.spending.budget_words import point_as_json
 from fedopl.results.value_tables import LOCAL, GainTable, PolicyTable, ValueTable
-from fedopl.study.spending.cost_plan import net_words
+from fedopl.study.spending import net_words
 
 # The cautions about models, terms, single clients and guesses; the report has all others.
 _CAUTIONS = (fit_cautions, target_cautions, reliance_cautions, not_identified_cautions)

@@ -14,12 +14,11 @@ from fedopl.client.column_profiles import LOWER_WORDS, OUTCOME_WORDS, Profile, R
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.drafted_basis import basis_lines, drafted_basis, fewest_terms
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores
-from fedopl.study.basis_check import MOST_TO_SCREEN
-from fedopl.study.contract import EXACT
 from fedopl.study.plans import USUAL_SHARE, NuisancePlan
-from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
+from fedopl.study.private.privacy_plan import EXACT, OF_FLAGS, PrivacyPlan, Range
 from fedopl.study.private.private_setting import VALUE_SHARE, most_terms
 from fedopl.study.private.private_units import likely_values
+from fedopl.study.study_check import MOST_TO_SCREEN
 
 # Marks a line that a person has to confirm.
 CONFIRM = "CONFIRM"

@@ -10,8 +10,7 @@ from fedopl.base.errors import DataError, OptionError, PolicyError
 from fedopl.base.labels import quoted
 from fedopl.client.scoring.net_scores import costs_in
 from fedopl.policies.policy import Policy
-from fedopl.solvers.affordable import decide_within
-from fedopl.solvers.places import fill_places, gain_over_others
+from fedopl.solvers.places import decide_within, fill_places, gain_over_others
 
 MARGIN, RANK, COST = "margin", "rank", "cost"
 

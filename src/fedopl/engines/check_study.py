@@ -19,8 +19,8 @@ from fedopl.engines.in_process import check_packages
 from fedopl.engines.preview import rehearse_together
 from fedopl.messages.refusal import in_words
 from fedopl.policies.policy import Policy
-from fedopl.study.contract import contract_of
 from fedopl.study.mixture import Empirical
+from fedopl.study.private.privacy_plan import contract_of
 from fedopl.study.study import Study
 from fedopl.study.study_file import check_named, read_study
 

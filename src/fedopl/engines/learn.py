@@ -25,21 +25,16 @@ from fedopl.engines.run_in_memory import Running, run_in_memory, secret_for_nois
 from fedopl.engines.runs import Run
 from fedopl.policies.basis import Basis
 from fedopl.policies.policy import Policy
-from fedopl.study.basis_check import MOST_TO_SCREEN
 from fedopl.study.guardrail import Guardrail, guarded_columns
 from fedopl.study.mixture import as_mixture
-from fedopl.study.personal_plan import why_not_personal
-from fedopl.study.plans import Declared, EvaluationPlan, NuisancePlan
+from fedopl.study.plans import Balance, Declared, EvaluationPlan, NuisancePlan, Ranges, TargetPlan
 from fedopl.study.policy_plans import Finite, KindOfPlan, Linear, Neural, Tree
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_setting import most_terms
 from fedopl.study.private.private_units import likely_values
-from fedopl.study.ranges import Ranges
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Cost, Costs
+from fedopl.study.spending import Budget, Cost, Costs
 from fedopl.study.study import Study
-from fedopl.study.study_file import check_permitted
-from fedopl.study.target_plan import Balance, TargetPlan
+from fedopl.study.study_check import MOST_TO_SCREEN, why_not_personal
 
 TARGET = "target"  # the name of a site without outcomes
 _PERSONAL = ("auto", "ridge", "none")
@@ -206,7 +201,8 @@ def _study_of(clients: Mapping[str, LoggedData], sizes: Mapping[str, int], **agr
     check_packages(study)
     study.mixture.weights(dict(sizes))  # names them all
     try:
-        check_permitted(study, [*clients, *([TARGET] if study.target else [])])
+        if study.permissions:
+            study.permissions.check_clients([*clients, *([TARGET] if study.target else [])])
     except ValueError as error:
         raise OptionError(str(error)) from None
     for name, data in clients.items() if guarded_columns(study) else ():

@@ -38,8 +38,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.policy import Policy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid import cell_names
-from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.policies.trees.grid import cell_names, grid_from
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.results.round import Round
 from fedopl.server.exchange.conversation import Conversation
@@ -157,8 +156,9 @@ def rehearse(study: Study, client: Client, data: LoggedData) -> list[Leaving]:
     own: dict[str, Any] = {"mixture": _own(study.mixture, client)}
     if study.privacy and study.privacy.is_secure:
         own["privacy"] = _among_stand_ins(study.privacy, client)
-    if not study.privacy:  # with privacy, noise depends on the number of candidates
-        own["policy"] = study.policy.without_candidates
+    # With privacy, noise depends on the number of candidates.
+    if study.policy.compares_candidates and not study.privacy:
+        own["policy"] = study.policy.model_copy(update={"candidates": {}})
     alone = study.model_copy(update=own)
     studies = split_studies(alone)
     return [

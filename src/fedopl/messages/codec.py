@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from fedopl.base.arrays import Words, frozen
+from fedopl.base.arrays import Words, from_triangles, frozen, lower_triangles, triangle_size
 from fedopl.base.errors import WireError
-from fedopl.base.triangles import from_triangles, lower_triangles, triangle_size
 from fedopl.messages.message import VERSION, Axis, Message, are_symmetric
 from fedopl.messages.vocabulary import MESSAGES
 

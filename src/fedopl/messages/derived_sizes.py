@@ -26,8 +26,7 @@ from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.network import network_size
-from fedopl.policies.neural import NeuralPolicy, widths_in
+from fedopl.policies.neural import NeuralPolicy, network_size, widths_in
 from fedopl.policies.pairwise import action_pairs
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS

@@ -5,6 +5,8 @@ agrees on these functions before anything is summed. So the sums of all clients 
 and models and policies are still solved from sums.
 """
 
+import math
+from functools import lru_cache
 from itertools import chain, combinations, pairwise
 from typing import Any, Literal, Self
 
@@ -19,7 +21,6 @@ from pydantic import (
 from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
 from fedopl.base.whole_numbers import LEAST, MOST
-from fedopl.policies.threshold_grid import candidate_cuts
 
 # From the simplest to the richest; each has the terms of the families before it, and more.
 FAMILIES = ("linear", "thresholds", "hinges", "splines", "steps", "waves")
@@ -111,19 +112,10 @@ class Basis(Checked):
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Only products existed when studies were first hashed and policies first saved.
+        always, fields = ("kind", "knots", "products"), type(self).model_fields
         said: dict[str, Any] = plain(self)
-        usual: dict[str, tuple[object, ...]] = {
-            "pairs": ((), []),
-            "screened_pairs": (0,),
-            "found_pairs": (None,),
-            "screened_thresholds": (0,),
-            "found_thresholds": (None,),
-            "found_by_fold": (None,),
-            "waves": (0,),
-            "wave_width": (USUAL_WIDTH,),
-            "wave_seed": (0,),
-        }
-        return {name: value for name, value in said.items() if value not in usual.get(name, ())}
+        usual = {name for name in said if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in said.items() if name in always or name not in usual}
 
     @model_validator(mode="after")
     def _has_each_pair_once(self) -> Self:
@@ -184,16 +176,12 @@ class Basis(Checked):
         return None
 
     @model_validator(mode="after")
-    def _has_rising_knots(self) -> Self:
+    def _has_rising_knots_and_waves_where_it_uses_them(self) -> Self:
         for name, knots in self.knots.items():
             if expected := lacking(knots):
                 raise PlacedError("knots", f"'{name}': expected {expected}", ("knots",))
         if len(set(self.products)) < len(self.products):
             raise PlacedError("products", "a feature is named twice", ("products",))
-        return self
-
-    @model_validator(mode="after")
-    def _has_waves_where_it_uses_them(self) -> Self:
         if self.kind == "waves" and not self.waves:
             message = 'expected how many there are, as kind is "waves"; 200 is usual'
             raise PlacedError("waves", message, ("waves",))
@@ -265,3 +253,43 @@ def lacking(knots: tuple[float, ...]) -> str | None:
     if len({f"{knot:g}" for knot in knots}) < len(knots):  # their terms would have the same name
         return "knots that differ in their first six digits"
     return None
+
+
+# The grid of a number has this many parts; one threshold is reported from each.
+N_PARTS_OF_GRID = 8
+FIRST_ONE_IN = 5
+_MOST_CUTS = 96 * FIRST_ONE_IN
+_REACH = 0.25
+_ROUND = (1.0, 2.0, 2.5, 4.0, 5.0, 8.0, 10.0)
+
+
+def candidate_cuts(knots: tuple[float, ...]) -> tuple[float, ...]:
+    """The thresholds at which rows may be divided, ascending: round values, alike at all clients.
+
+    They reach beyond the outer knots by a quarter of the distance between these. Few rows lie
+    further out, and effects seen in few rows are not searched for.
+    """
+    return _grid(knots)[0]
+
+
+def first_looked_at(knots: tuple[float, ...]) -> tuple[int, ...]:
+    """The positions of the candidates that are examined first: one in five, the roundest."""
+    return _grid(knots)[1]
+
+
+def part_of_grid(cut: int, n_cuts: int) -> int:
+    """The part of the grid that contains a cut, given by its position."""
+    return cut * N_PARTS_OF_GRID // n_cuts
+
+
+@lru_cache(1024)
+def _grid(knots: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    beyond = _REACH * (knots[-1] - knots[0])
+    low, high = knots[0] - beyond, knots[-1] + beyond
+    least = (high - low) / _MOST_CUTS
+    size = math.floor(math.log10(least))
+    step = next(one for one in _ROUND if one * 10.0**size >= least * (1 - 1e-9))
+    unit, digits = step * 10.0**size, 1 - size
+    multiples = range(math.ceil(low / unit), math.floor(high / unit) + 1)
+    cuts = tuple(round(times * unit, digits) + 0.0 for times in multiples)
+    return cuts, tuple(at for at, times in enumerate(multiples) if times % FIRST_ONE_IN == 0)

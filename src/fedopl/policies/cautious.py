@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import LARGEST_SQUARED, Target, Term
+from fedopl.policies.export.target import Target, Term
 from fedopl.policies.linear import ROWS_OF_TERMS, LinearPolicy, linear_fields
 from fedopl.policies.policy import Domain, checked_contexts
 
@@ -60,7 +60,7 @@ class CautiousPolicy(LinearPolicy):
             for action, own in enumerate(self.doubts):
                 if own.any():
                     parts = terms @ own[:, needed].T
-                    np.clip(parts, -LARGEST_SQUARED, LARGEST_SQUARED, out=parts)
+                    np.clip(parts, -Target.largest_squared, Target.largest_squared, out=parts)
                     found[some, action] = np.sqrt((parts**2).sum(axis=1))
         return found
 

@@ -13,7 +13,6 @@ from fedopl.base.schema import Encoding
 from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.basis import Basis
 from fedopl.policies.bent import BentPolicy
-from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import NeuralPolicy
@@ -22,8 +21,10 @@ from fedopl.policies.policy import (
     FORMAT,
     VERSION,
     VERSION_WITH_PERMISSIONS,
+    ByFold,
     Domain,
     Policy,
+    Version,
 )
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree import TreePolicy

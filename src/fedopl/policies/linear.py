@@ -97,8 +97,7 @@ class LinearPolicy(Policy):
 
     def preferred(self, contexts: ArrayLike) -> IntArray:  # (n_rows,)
         """The code of the action with the largest score."""
-        codes: IntArray = np.argmax(self.scores(contexts), axis=1)
-        return codes
+        return np.asarray(np.argmax(self.scores(contexts), axis=1))
 
     def best_allowed(self, contexts: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
         """The allowed action with the largest score."""

@@ -2,10 +2,11 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Generic, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,12 +16,12 @@ from fedopl.base.errors import DataError, PolicyError
 from fedopl.base.files import write_atomically
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Encoding
-from fedopl.policies.allowed.obeying_target import obeying
-from fedopl.policies.allowed.permissions import Permissions, first_allowed
+from fedopl.policies.allowed.conditions import MISSING, NOT_MISSING, Compared, place_of
+from fedopl.policies.allowed.permissions import Never, Permissions, first_allowed
 from fedopl.policies.export.export_file import export_rule
 from fedopl.policies.export.target import Inputs, Target, Term
 from fedopl.policies.terms import Terms
-from fedopl.policies.tree_columns import tree_columns
+from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
 
 FORMAT, VERSION = "fedopl-policy", 1
 # The format of a policy with permissions: an older reader must not decide without them.
@@ -196,7 +197,8 @@ class Policy(ABC):
         if self.permissions is None:
             return self.written_in(target)
         columns = tree_columns(self.feature_names, self.encoding)
-        return self.written_in(obeying(target, self.permissions.never, columns))
+        obeying = cast("Target[Term]", _Obeying(target, self.permissions.never, columns))
+        return self.written_in(obeying)
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON, whole or not at all; every float reads back the same."""
@@ -235,3 +237,103 @@ def checked_contexts(contexts: Any, feature_names: tuple[str, ...]) -> FloatArra
         )
     check_finite(array, "contexts", feature_names)
     return array
+
+
+class _Obeying(Generic[Term]):
+    """The same language, in which actions are taken only where no rule forbids them.
+
+    Only the two words that return an action differ.
+    """
+
+    def __init__(
+        self, target: Target[Term], never: Sequence[Never], columns: Sequence[Column]
+    ) -> None:
+        self._target, self._columns = target, columns
+        codes = {action: code for code, action in enumerate(target.inputs.actions)}
+        self._always = {codes[rule.action] for rule in never if not rule.conditions}
+        sometimes = [rule for rule in never if rule.conditions]
+        self._forbidden: dict[int, Term] = {
+            code: reduce(target.either, [self._holds(one) for one in sometimes if one.action == a])
+            for a, code in codes.items()
+            if code not in self._always and any(one.action == a for one in sometimes)
+        }
+
+    def __getattr__(self, word: str) -> Any:
+        return getattr(self._target, word)
+
+    def action(self, code: int) -> Term:
+        """The action `code`; where it is forbidden, the first one that is allowed."""
+        others = [c for c in range(len(self._target.inputs.actions)) if c != code]
+        usable = [c for c in (code, *others) if c not in self._always]
+        # No action after one that is never forbidden can be reached.
+        last = next((n for n, c in enumerate(usable) if c not in self._forbidden), len(usable) - 1)
+        taken = self._target.action(usable[last])
+        for c in reversed(usable[:last]):
+            taken = self._target.choice(self._forbidden[c], taken, self._target.action(c))
+        return taken
+
+    def largest(self, scores: Mapping[int, Term]) -> Term:
+        """The allowed action with the largest score."""
+        target = self._target
+        usable = {code: score for code, score in scores.items() if code not in self._always}
+        lowered = [code for code in usable if code in self._forbidden]
+        names = [target.inputs.actions[code] for code in lowered]
+        numbers = [target.unless(self._forbidden[code], usable[code]) for code in lowered]
+        kept = target.kept("allowed", names, numbers) if lowered else []
+        return target.largest({**usable, **dict(zip(lowered, kept, strict=True))})
+
+    def _holds(self, rule: Never) -> Term:
+        return reduce(self._target.both, map(self._compared, rule.conditions))
+
+    def _compared(self, one: Compared) -> Term:
+        target, place = self._target, place_of(one.column, self._columns)
+        column = place.column
+        if one.sign == MISSING:
+            return target.is_missing(one.column)
+        if one.sign == NOT_MISSING:
+            return target.negated(target.is_missing(one.column))
+        if isinstance(column, LevelColumn):
+            holds = [target.is_level(one.column, level) for level in one.values]
+        else:
+            holds = [self._of_number(one)]
+        holds += [target.is_missing(one.column)] if place.is_marked else []
+        return reduce(target.either, holds)
+
+    def _of_number(self, one: Compared) -> Term:
+        target, number, cut = self._target, self._target.number(one.column), one.number
+        if one.sign in ("<", ">="):
+            least = target.at_least(number, cut)
+            return target.negated(least) if one.sign == "<" else least
+        most = target.at_most(number, cut)
+        if one.sign == "=":
+            return target.both(most, target.at_least(number, cut))
+        return target.negated(most) if one.sign == ">" else most
+
+
+# A candidate goes by its name, as it may be a rule that only clients can apply.
+Version = Policy | str
+
+
+class ByFold(tuple[Version, ...]):
+    """One policy for each fold of the rows, in their order, learned or chosen without it.
+
+    It is what is valued where values are cross-fitted, each row by the policy of its fold. It
+    decides for no new row, which has no fold.
+    """
+
+    __slots__ = ()
+
+    @property
+    def policies(self) -> list[Policy]:
+        """Those that are not known by a name only."""
+        return [one for one in self if isinstance(one, Policy)]
+
+
+def versions_of(
+    each: Iterable[Version | ByFold], n_versions: int, known: Mapping[str, Policy]
+) -> list[Sequence[Version]]:
+    """As many versions of each policy; all the same if it is not by fold. Some names are known."""
+    versions = [one if isinstance(one, ByFold) else [one] * n_versions for one in each]
+    return [
+        [known.get(one, one) if isinstance(one, str) else one for one in own] for own in versions
+    ]

@@ -58,8 +58,10 @@ class Terms:
         self._steps = [place[name] for name in stepped]
         stepping = [(a, b) for a, b in multiplied if a in stepped and b in stepped]
         self._step_products = [(place[a], place[b]) for a, b in stepping]
-        self._scaled = _Scaling.of(basis, place)
+        # Features as products use them: clamped, and measured from the middle knot in its unit.
+        self.scaled = _Scaling.of(basis, place)
         self._waves = Waves.of(basis, place) if richest >= FAMILIES.index("waves") else Waves()
+        self.n_waves = len(self._waves)  # which are the last terms
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -124,7 +126,7 @@ class Terms:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of terms: `age`, `age > 63`, `age above 63`, `age × dose`, `wave 1 of age`."""
-        names, middle = self.features, self._scaled.middle
+        names, middle = self.features, self.scaled.middle
         jumps = [f"{names[place]} > {cut:g}" for place, cut in self.jumps]
         step = {place: f"{names[place]} past {middle[place]:g}" for place in self._steps}
         return (
@@ -159,34 +161,26 @@ class Terms:
         A feature in a product is clamped beyond the outer knots; the term of the feature itself is
         not.
         """
-        scaled = self._scaled
-        plain = {
-            place: Factor(place, float(scaled.middle[place]), 1 / float(scaled.unit[place]))
+        scaled = self.scaled
+        plain = [
+            Factor(place, float(scaled.middle[place]), 1 / float(scaled.unit[place]))
             for place in range(len(self.features))
-        }
-        start = len(self.features)
-        beyond = [Factor(start + n, 0.0, 1.0) for n in range(len(self.jumps))]
-        start += len(self.jumps)
-        corners = {start + n: (beyond[a], beyond[b]) for n, (a, b) in enumerate(self._corners)}
-        start += len(self._corners) + len(self._hinges)
-        found = corners | {
-            start + n: (plain[a], plain[b]) for n, (a, b) in enumerate(self._products)
-        }
-        start += len(self._products)
-        risen = {place: Factor(start + n, 0.0, 1.0) for n, place in enumerate(self._steps)}
-        start += len(self._steps)
-        pairs = enumerate(self._step_products)
-        return found | {start + n: (risen[a], risen[b]) for n, (a, b) in pairs}
-
-    @property
-    def n_waves(self) -> int:
-        """The number of waves, which are the last terms."""
-        return len(self._waves)
+        ]
+        kinds = [kind for kind, _ in self._identities]
+        beyond = [Factor(n, 0.0, 1.0) for n, kind in enumerate(kinds) if kind == "jump"]
+        steps = [Factor(n, 0.0, 1.0) for n, kind in enumerate(kinds) if kind == "step"]
+        risen = dict(zip(self._steps, steps, strict=True))
+        pairs = [(beyond[a], beyond[b]) for a, b in self._corners]
+        pairs += [(plain[a], plain[b]) for a, b in self._products]
+        pairs += [(risen[a], risen[b]) for a, b in self._step_products]
+        products = ("corner", "product", "product of steps")
+        places = (n for n, kind in enumerate(kinds) if kind in products)
+        return dict(zip(places, pairs, strict=True))
 
     @cached_property
     def varying(self) -> dict[int, tuple[Stretch, Stretch]]:
         """For each product, by its position among terms, the ranges over which its factors vary."""
-        scaled = self._scaled
+        scaled = self.scaled
         ends = zip(scaled.lowest.tolist(), scaled.highest.tolist(), strict=True)
         whole = [Stretch(place, low, high) for place, (low, high) in enumerate(ends)]
         low, high = scaled.middle - scaled.unit / 2, scaled.middle + scaled.unit / 2
@@ -198,10 +192,6 @@ class Terms:
         pairs += [(whole[a], whole[b]) for a, b in self._products]
         pairs += [(rising[a], rising[b]) for a, b in self._step_products]
         return dict(zip(self.factors, pairs, strict=True))
-
-    def scaled(self, contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
-        """Features as products use them: clamped, and measured from the middle knot in its unit."""
-        return self._scaled(contexts)
 
     def of(
         self, contexts: FloatArray, n_terms: int | None = None
@@ -222,7 +212,7 @@ class Terms:
         if start >= wanted:
             return
         # One number at a time, as its values stay in a core's cache.
-        scaled = self._scaled.of_columns(found[:n_features])
+        scaled = self.scaled.of_columns(found[:n_features])
         for place, own, knots in self._hinges_by_number:
             hinges = found[start + own.start : start + own.stop]
             np.subtract(scaled[place], knots, out=hinges)
@@ -246,7 +236,7 @@ class Terms:
         """Each number's place, which hinges are its own, and their knots (n_own, 1) in its unit."""
         found, start = [], 0
         for place, own in groupby(self._hinges, key=lambda hinge: hinge[0]):
-            knots = np.array([[self._scaled.at(place, knot)] for _, knot in own])
+            knots = np.array([[self.scaled.at(place, knot)] for _, knot in own])
             found.append((place, slice(start, start + len(knots)), knots))
             start += len(knots)
         return found
@@ -269,7 +259,7 @@ class Terms:
         if family == "thresholds":
             return list(zip(self.names[: len(terms)], terms, strict=True))
         scaled = self._scaled_in(target, terms, self.sources[len(terms) : self.sizes[family]])
-        at = self._scaled.at
+        at = self.scaled.at
         terms += [target.above(scaled[place], at(place, knot)) for place, knot in self._hinges]
         richest = FAMILIES.index(family)
         if richest >= FAMILIES.index("splines"):
@@ -310,7 +300,7 @@ class Terms:
     ) -> dict[int, Term]:
         """The scaled features that these terms need, in another language."""
         used = sorted({place for own in sources for place in own})
-        numbers = [self._scaled.written_in(target, features[place], place) for place in used]
+        numbers = [self.scaled.written_in(target, features[place], place) for place in used]
         kept = target.kept("scaled", [self.features[place] for place in used], numbers)
         return dict(zip(used, kept, strict=True))
 

@@ -16,21 +16,8 @@ from fedopl.policies.allowed.permissions import Permissions
 from fedopl.policies.export.target import Target, Term
 from fedopl.policies.policy import Domain, Policy, checked_contexts
 from fedopl.policies.tree_columns import Column, LevelColumn, tree_columns
-from fedopl.policies.trees.nodes import (
-    MOST_DEPTH,
-    MOST_NODES,
-    NODE_NUMBERS,
-    Branch,
-    Leaf,
-    Node,
-    as_array,
-    as_content,
-    depth_of,
-    from_array,
-    from_content,
-    leaf_positions,
-    leaves_of,
-)
+from fedopl.policies.trees import nodes
+from fedopl.policies.trees.nodes import Branch, Leaf, Node
 
 # The ending of names of columns that mark missing values of another column.
 MISSING = " is missing"
@@ -65,7 +52,7 @@ class TreePolicy(Policy):
         """The code of the action of each context's leaf."""
         rows = checked_contexts(contexts, self.feature_names)
         actions = np.array([leaf.action for leaf in self.leaves()])
-        return actions[leaf_positions(self.root, self.columns, rows)]
+        return actions[nodes.leaf_positions(self.root, self.columns, rows)]
 
     def worth(self, contexts: ArrayLike) -> FloatArray:  # (n_rows, n_actions)
         """The worth of each action in each context's leaf."""
@@ -76,7 +63,7 @@ class TreePolicy(Policy):
                 "are cross-fitted and the tree has a depth of two at most: name the folder"
             )
         rows = checked_contexts(contexts, self.feature_names)
-        return self.leaf_values[leaf_positions(self.root, self.columns, rows)]
+        return self.leaf_values[nodes.leaf_positions(self.root, self.columns, rows)]
 
     def written_in(self, target: Target[Term]) -> Term:
         """The tree as nested choices, in another language."""
@@ -96,29 +83,29 @@ class TreePolicy(Policy):
 
     def leaves(self) -> list[Leaf]:
         """The leaves, from the first answer yes to the last answer no."""
-        return leaves_of(self.root)
+        return nodes.leaves_of(self.root)
 
     @property
     def depth(self) -> int:
         """The largest number of questions for any row."""
-        return depth_of(self.root)
+        return nodes.depth_of(self.root)
 
     # --- numbers and files ---------------------------------------------------------------------
 
     def numbers(self) -> FloatArray:  # (MOST_NODES, 4)
         """The policy as a message carries it; its size is always the same and discloses nothing."""
-        return as_array(self.root, MOST_NODES)
+        return nodes.as_array(self.root, nodes.MOST_NODES)
 
     @classmethod
     def numbers_shape(cls, _domain: Domain) -> tuple[int, int]:
         """The shape of the numbers that a message has for one policy."""
-        return MOST_NODES, NODE_NUMBERS
+        return nodes.MOST_NODES, nodes.NODE_NUMBERS
 
     @classmethod
     def from_numbers(cls, numbers: FloatArray, domain: Domain) -> Self:
         """The policy that a message carried; a ValueError if it is no tree on this domain."""
         columns = tree_columns(domain.features, domain.encoding)
-        return cls.of(from_array(numbers, columns, range(len(domain.actions))), domain)
+        return cls.of(nodes.from_array(numbers, columns, range(len(domain.actions))), domain)
 
     @classmethod
     def of(cls, root: Node, domain: Domain) -> Self:
@@ -128,14 +115,14 @@ class TreePolicy(Policy):
 
     def content(self) -> dict[str, Any]:
         """The saved content, besides actions and features."""
-        return {"tree": as_content(self.root, self.columns, self.action_names)}
+        return {"tree": nodes.as_content(self.root, self.columns, self.action_names)}
 
     @classmethod
     def from_content(cls, content: dict[str, Any], domain: Domain) -> Self:
         """The saved policy; a ValueError, KeyError or TypeError if the content is invalid."""
         columns = tree_columns(domain.features, domain.encoding)
-        root = from_content(content["tree"], columns, domain.actions)
-        if depth_of(root) > MOST_DEPTH:
+        root = nodes.from_content(content["tree"], columns, domain.actions)
+        if nodes.depth_of(root) > nodes.MOST_DEPTH:
             raise ValueError("too deep")
         return cls.of(root, domain)
 

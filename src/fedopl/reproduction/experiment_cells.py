@@ -11,9 +11,8 @@ from fedopl.engines.learn import learn
 from fedopl.simulation.hieropo import hier_opo
 from fedopl.simulation.paper import CLIENTS, Decider, Kind, PaperWorld, Reading, paper_world
 from fedopl.study.mixture import AnyMixture, Weights, empirical, skewed
-from fedopl.study.plans import EvaluationPlan, NuisancePlan
+from fedopl.study.plans import EvaluationPlan, NuisancePlan, TrainingPlan
 from fedopl.study.policy_plans import Linear
-from fedopl.study.training_plans import TrainingPlan
 
 Pipeline = Literal["default", "paper"]
 

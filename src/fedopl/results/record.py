@@ -47,7 +47,7 @@ from fedopl.results.value_tables import (
 )
 from fedopl.study.mixture import FOUND, Counted, Weights, as_mixture
 from fedopl.study.private.added_up import most_lacking
-from fedopl.study.spending.cost_plan import net_words
+from fedopl.study.spending import net_words
 from fedopl.study.study import Study
 
 _WAY_OF_LEARNING = "Values are those of the way of learning: of {}."

@@ -15,7 +15,7 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFo
 from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import agreed_grid
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.noise_weights import Borrowed
 from fedopl.results.sums.score_statistics import ScoreStatistics

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fedopl.policies.by_fold import ByFold
+from fedopl.policies.policy import ByFold
 from fedopl.results.spending.priced_policies import solved_at
 from fedopl.results.sums.statistics_by_fold import StatisticsByFold
 from fedopl.server.aggregate.setting import Setting, best_of_arms

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.messages.message import RowSplit
-from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.results.mixture_search import Search
 from fedopl.results.spending.budget_curve import BudgetCurve
 from fedopl.results.spending.priced_policies import solved_at

@@ -20,10 +20,9 @@ from fedopl.messages.evaluation.policy_values import (
     ValuesByPart,
 )
 from fedopl.messages.message import Query, RowSplit
-from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.kinds import in_message_order, packed
 from fedopl.policies.linear import constant_policy
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy, Version
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import as_array
 from fedopl.results.descriptions import Descriptions

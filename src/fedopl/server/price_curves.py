@@ -12,9 +12,8 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_fields import fields_about, valued_split
 from fedopl.messages.evaluation.policy_values import N_PRICES, N_TREES, Value, ValuesByPart
-from fedopl.policies.by_fold import ByFold
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.results.spending.budget_curve import BudgetCurve, ClientCurve
 from fedopl.results.spending.priced_policies import corners, tree_path
 from fedopl.results.sums.finite_statistics import FiniteStatistics

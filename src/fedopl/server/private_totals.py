@@ -39,7 +39,7 @@ from fedopl.study.private.added_up import (
     most_lacking,
     parties_of,
 )
-from fedopl.study.private.measured_ranges import found_ranges, with_ranges
+from fedopl.study.private.private_setting import found_ranges, with_ranges
 from fedopl.study.study import Study
 
 

@@ -19,7 +19,7 @@ from fedopl.results.value_tables import LEARNED, arm_name
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.private_learning import LearnedPrivately, start_privately
 from fedopl.server.private_totals import Totals
-from fedopl.solvers.agreeing_tables import agreeing_cells
+from fedopl.solvers.private_regression import agreeing_cells
 from fedopl.study.private.private_setting import PrivateSetting
 
 

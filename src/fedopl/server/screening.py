@@ -73,7 +73,7 @@ def go_on_for(conversation: Conversation, policies: Mapping[str, Policy]) -> Non
         () if basis.screened_pairs else None, () if basis.screened_thresholds else None
     )
     conversation.go_on_as(
-        after_screening(study, next((one for one in found if one.n_found), nothing))
+        after_screening(study, next((one for one in found if one.terms), nothing))
     )
 
 

@@ -3,7 +3,7 @@
 `climb` takes such steps up the value of a softened policy.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -41,17 +41,14 @@ class AveragedRounds:
     def mean_after(self, share: float) -> FloatArray:
         """The mean over rounds without the first `share` of them, one of `LEFT_OUT`."""
         first = int(share * self._rounds)
-        found: FloatArray = self._totals[first] / (self._rounds - first)
-        return found
+        return np.asarray(self._totals[first] / (self._rounds - first))
 
     def best(
         self, centre: FloatArray, scale: FloatArray, loss: Callable[[FloatArray], float]
     ) -> FloatArray:
         """The mean with the least loss, as parameters for features that are not standardised."""
-        return min((on_raw_features(mean, centre, scale) for mean in self._means()), key=loss)
-
-    def _means(self) -> Iterator[FloatArray]:
-        return (total / (self._rounds - first) for first, total in self._totals.items())
+        means = (total / (self._rounds - first) for first, total in self._totals.items())
+        return min((on_raw_features(mean, centre, scale) for mean in means), key=loss)
 
 
 def first_averaged(rounds: int, average: str) -> list[int]:

@@ -80,8 +80,7 @@ def variance_between(grams: FloatArray, products: FloatArray, noise: FloatArray)
 
 def _trace_of(first: FloatArray, second: FloatArray) -> FloatArray:  # (n_actions,)
     """tr(AB), action by action."""
-    traces: FloatArray = np.einsum("aij,aji->a", first, second)
-    return traces
+    return np.asarray(np.einsum("aij,aji->a", first, second))
 
 
 def _explained_alone(
@@ -106,8 +105,7 @@ def _inverse(matrices: FloatArray) -> FloatArray:  # shaped as matrices
 
 def _spanned(eigenvalues: FloatArray) -> BoolArray:
     largest = eigenvalues.max(axis=-1, keepdims=True)
-    spanned: BoolArray = (eigenvalues > RANK_TOLERANCE * largest) & (largest > 0)
-    return spanned
+    return np.asarray((eigenvalues > RANK_TOLERANCE * largest) & (largest > 0))
 
 
 def _weighed(weights: FloatArray, matrices: FloatArray) -> FloatArray:  # (n_actions, p, p)
@@ -120,5 +118,4 @@ def _weighed(weights: FloatArray, matrices: FloatArray) -> FloatArray:  # (n_act
         some = terms[: len(own) + 1]
         np.multiply(own[:, :, None, None], each, out=some[1:])
         terms[0] = some.sum(axis=0)
-    total: FloatArray = terms[0]
-    return total
+    return np.asarray(terms[0])

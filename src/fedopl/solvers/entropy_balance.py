@@ -36,11 +36,6 @@ class Balanced:
     weights: FloatArray  # (n_rows,)
     largest_gap: float  # in a mean or mean square, in standard deviations of the population
 
-    @property
-    def effective_rows(self) -> float:
-        """The number of rows of equal weight with equally precise means: (Σw)²/Σw²."""
-        return rows_behind(self.weights)
-
 
 def rows_behind(weights: FloatArray) -> float:
     """Effective rows (Σw)²/Σw²: all rows if weights are equal, one if one row has it all."""
@@ -184,10 +179,7 @@ class JointBalance:
 
 
 def balance_at(
-    slopes: FloatArray,
-    sums: Mapping[str, SourceSums],
-    rows: Mapping[str, int],
-    target: FloatArray,
+    slopes: FloatArray, sums: Mapping[str, SourceSums], rows: Mapping[str, int], target: FloatArray
 ) -> JointBalance:
     """What sources' sums at this η come to; before it, every row weighs the same."""
     names = sorted(sums)

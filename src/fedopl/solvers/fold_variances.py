@@ -29,5 +29,4 @@ def enlarged(covariances: FloatArray, apart: FloatArray, *, are_linear: bool) ->
     own = np.diagonal(covariances)
     differences = own + own[:, None] - 2 * covariances
     own = np.diagonal(wider) * own
-    found: FloatArray = (own + own[:, None] - wider * differences) / 2
-    return found
+    return np.asarray((own + own[:, None] - wider * differences) / 2)

@@ -182,10 +182,8 @@ def sums_of_others(parts: FloatArray, *, and_of_all: bool = False) -> FloatArray
 
 def effective_rows(weight: FloatArray, squared_weights: FloatArray) -> FloatArray:
     """Kish's (Σw)²/Σw²: the number of rows, if all have the same weight."""
-    rows: FloatArray = np.divide(
-        weight**2, squared_weights, out=np.zeros_like(weight), where=squared_weights > 0
-    )
-    return rows
+    rows = np.zeros_like(weight)
+    return np.asarray(np.divide(weight**2, squared_weights, out=rows, where=squared_weights > 0))
 
 
 def _standardise(grams: FloatArray, products: FloatArray, squares: FloatArray) -> _Standardised:

@@ -57,10 +57,8 @@ def residual_variances(
     """Mean (Γ̂(a) − φᵀθ_a)², computed from mean squares and products."""
     explained = (products * parameters).sum(axis=1)
     turned = parameters @ grams[0] if len(grams) == 1 else (parameters[:, None] @ grams)[:, 0]
-    variances: FloatArray = np.maximum(
-        squares - 2 * explained + (turned * parameters).sum(axis=1), 0.0
-    )
-    return variances
+    left = squares - 2 * explained + (turned * parameters).sum(axis=1)
+    return np.asarray(np.maximum(left, 0.0))
 
 
 def solve_through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  # shaped as products
@@ -72,5 +70,4 @@ def solve_through_zero(grams: FloatArray, products: FloatArray) -> FloatArray:  
     spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[..., -1:]
     inverse = np.divide(1.0, eigenvalues, where=spanned, out=np.zeros_like(eigenvalues))
     loadings = np.einsum("...ij,...i->...j", vectors, products / scales) * inverse
-    solved: FloatArray = np.einsum("...ij,...j->...i", vectors, loadings) / scales
-    return solved
+    return np.asarray(np.einsum("...ij,...j->...i", vectors, loadings) / scales)

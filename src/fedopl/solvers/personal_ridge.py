@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.arrays import BoolArray, FloatArray, to_eight_digits
 from fedopl.base.decompositions import eigh
 from fedopl.policies.linear import NEVER
 
@@ -64,10 +64,6 @@ class Scaling:
         whole[:-1, -1] = -(self.centre / safe)[:-1]
         return np.asarray(whole[self.used])
 
-    def back(self, own: FloatArray) -> FloatArray:  # (n_actions, n_terms + 1)
-        """Convert coefficients of standardised terms to coefficients of raw terms."""
-        return np.asarray(own @ self.matrix)
-
     def forth(self, parameters: FloatArray) -> FloatArray:  # (n_actions, n_used)
         """Convert coefficients of raw terms, 0 for unused ones, to those of standardised terms."""
         found = parameters * self.scale
@@ -104,14 +100,12 @@ class ShrunkPath:
         spanned = self.eigenvalues > _ROUNDING * self.eigenvalues.max(initial=0.0)
         return np.divide(1.0, self.eigenvalues, where=spanned, out=np.zeros_like(self.eigenvalues))
 
-    def log_likelihoods(
-        self, strengths: FloatArray = RIDGE_STRENGTHS
-    ) -> FloatArray:  # (n_strengths,)
+    def log_likelihoods(self) -> FloatArray:  # (n_strengths,)
         """Log-likelihood of each strength less that of 0; coefficients integrated out, best σ²."""
         if self.n_values <= 0 or self.squares <= 0:
-            return np.zeros(len(strengths))
-        determinant = np.log(1 + strengths[:, None] * self.eigenvalues).sum(axis=1)
-        left = np.log(self.shares_left(strengths))
+            return np.zeros(len(RIDGE_STRENGTHS))
+        determinant = np.log(1 + RIDGE_STRENGTHS[:, None] * self.eigenvalues).sum(axis=1)
+        left = np.log(self.shares_left(RIDGE_STRENGTHS))
         return np.asarray(-0.5 * (self.n_values * left + self.n_fits * determinant))
 
     def shares_left(self, strengths: FloatArray) -> FloatArray:  # (n_strengths,)
@@ -219,7 +213,8 @@ class PersonalPath:
         if not self.compared.any():
             return self.others
         common = self.others[self.compared].mean(axis=0)
-        return np.where(self.compared[:, None], self.scaling.back(own) + common, self.others)
+        raw = own @ self.scaling.matrix + common
+        return np.where(self.compared[:, None], raw, self.others)
 
 
 def less_mean(values: FloatArray, known: BoolArray) -> FloatArray:  # shaped as values
@@ -293,3 +288,72 @@ class WeighedPath:
 
 NO_OTHERS: FloatArray = np.zeros(len(RIDGE_STRENGTHS))
 NO_OTHERS.flags.writeable = False
+
+
+# --- effects that saturate -----------------------------------------------------------------------
+
+N_KNOTS = 9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bend:
+    """f(z) = s·z + Σ_k w_k·max(z − t_k, 0), and its likelihood relative to z itself.
+
+    With z_a = θ₋c,aᵀφ, the index by the other clients' policy, scores less their row's mean are
+    f(z_a) less its mean over actions. The fit is shrunk toward z, just as a personal policy is
+    shrunk toward the policy of all others. So the likelihoods of both can be compared.
+    """
+
+    knots: FloatArray  # (n_knots,)
+    slopes: FloatArray  # (n_knots + 1,)
+    evidence: float  # the logarithm of how likely own rows are, beside z itself
+
+
+def knots_of(index: FloatArray) -> FloatArray:  # (at most N_KNOTS,)
+    """Quantiles of `index`, (n_rows, n_compared), over rows and actions."""
+    found = np.quantile(index, np.arange(1, N_KNOTS + 1) / (N_KNOTS + 1))
+    # On another processor, quantiles that are equal here may differ in their last bits.
+    return np.unique(to_eight_digits(found))
+
+
+class BendSums:
+    """Sums over rows of squares and products of index hinges and scores."""
+
+    def __init__(self, knots: FloatArray, unit: float) -> None:
+        self.knots, self.unit = knots, unit if unit > 0 else 1.0
+        width = len(knots) + 1
+        self._gram, self._products = np.zeros((width, width)), np.zeros(width)
+        self._squares = self._total = self._rows = 0.0
+        self._n_compared = 0
+
+    def add(self, index: FloatArray, scores: FloatArray, weights: FloatArray | None) -> None:
+        """Add rows: index and scores of the actions that are compared, (n_rows, n_compared)."""
+        own = np.ones(len(index)) if weights is None else weights
+        hinges = np.maximum(index[..., None] - self.knots, 0.0)
+        columns = np.concatenate([index[..., None], hinges], axis=-1) / self.unit
+        columns -= columns.mean(axis=1, keepdims=True)
+        left = (scores - index) - (scores - index).mean(axis=1, keepdims=True)
+        self._gram += np.einsum("n,nai,naj->ij", own, columns, columns, optimize=True)
+        self._products += np.einsum("n,nai,na->i", own, columns, left, optimize=True)
+        self._squares += float(own @ (left**2).sum(axis=1))
+        self._total, self._rows = self._total + float(own.sum()), self._rows + len(index)
+        self._n_compared = index.shape[1]
+
+    def bend(self) -> Bend:
+        """The mean of the fitted functions at all strengths, weighted by their likelihoods."""
+        path, scale = self._path()
+        strengths = Strengths(own=path.log_likelihoods(), others=NO_OTHERS)
+        moved = path.mean(strengths.weights)[0] / scale / self.unit
+        moved[0] += 1.0
+        return Bend(knots=self.knots, slopes=moved, evidence=strengths.evidence)
+
+    def _path(self) -> tuple[ShrunkPath, FloatArray]:
+        """The path of fits in standardised columns, with row weights that average to one."""
+        per_row = self._rows / self._total if self._total else 0.0
+        squares = np.diagonal(self._gram) / max(self._total, 1e-300)
+        scale = np.sqrt(np.where(squares > 0, squares, 1.0))
+        gram = per_row * self._gram / np.outer(scale, scale)
+        products = per_row * (self._products / scale)[None, :]
+        nothing = np.zeros_like(products)
+        n_values = self._rows * (self._n_compared - 1)
+        return shrunk_path(gram, products, per_row * self._squares, nothing, (n_values, 1)), scale

@@ -1,4 +1,4 @@
-"""Assigns actions of limited supply to rows so that the total gain is largest.
+"""Assigns actions to rows so that the total gain is largest: of limited supply, or on a budget.
 
 Every row gets one action. Giving row i action a is worth s_ia, and some actions have only K_a
 places. The best assignment is a transport problem with prices p_a ≥ 0: every row takes the action
@@ -49,8 +49,7 @@ def fill_places(
 def gain_over_others(scores: FloatArray, action: int) -> FloatArray:  # (n_rows,)
     """How much more an action is worth than the best other one, for each row."""
     others = np.delete(scores, action, axis=1)
-    gain: FloatArray = scores[:, action] - others.max(axis=1)
-    return gain
+    return np.asarray(scores[:, action] - others.max(axis=1))
 
 
 def _one(scores: FloatArray, action: int, n_places: int, *, fill: bool) -> IntArray:
@@ -271,12 +270,6 @@ class _Market:
                 for b in range(n):
                     if loss[a] + step[a][b] < loss[b] and step[a][b] < np.inf:
                         loss[b], before[b] = loss[a] + step[a][b], a
-        return self._traced(loss, before, sources, targets)
-
-    @staticmethod
-    def _traced(
-        loss: list[float], before: list[int], sources: "list[int] | range", targets: list[int]
-    ) -> tuple[float, list[int]] | None:
         ends = [t for t in targets if loss[t] < np.inf and before[t] >= 0]
         if not ends:
             return None
@@ -285,3 +278,68 @@ class _Market:
         while before[path[0]] >= 0 and len(path) <= len(loss):
             path.insert(0, before[path[0]])
         return (loss[end], path) if path[0] in sources else None
+
+
+# --- a budget ------------------------------------------------------------------------------------
+
+
+def decide_within(scores: FloatArray, costs: FloatArray, most: float) -> IntArray:  # (n_rows,)
+    """The action of each row, if a decision may cost at most `most` on average.
+
+    Every row begins with its cheapest action. Every dearer action is a step that gains some score
+    at some cost. Steps are taken in the order of their gain per unit of cost, along each row's
+    upper hull of costs and scores, until the next step is not affordable. The result is the best
+    assignment for the amount spent (Sinha & Zoltners, 1979): less than one step of the budget is
+    left.
+
+    Scores and costs are (n_rows, n_actions); scores are −∞ where an action may not be given. Among
+    equal rows, earlier rows come first. No row gets an action that costs more than another and is
+    worth no more.
+    """
+    n_rows = len(scores)
+    codes = _cheapest(scores, costs)
+    least = costs[np.arange(n_rows), codes].sum()
+    allowed = most * n_rows
+    if least > allowed * (1 + 1e-12):
+        raise OptionError(
+            f"budget: even the cheapest actions cost {least / n_rows:.6g} per row, more than "
+            f"{most:g}; allow more"
+        )
+    rows, then, rates, spent = _steps(scores, costs, codes)
+    order = np.argsort(-rates, kind="stable")
+    total = least + np.cumsum(spent[order])
+    # A row's steps are taken in order, because later steps gain less per unit of cost.
+    n_taken = int(np.searchsorted(total, allowed * (1 + 1e-12), side="right"))
+    taken = order[:n_taken]
+    codes[rows[taken]] = then[taken]
+    return codes
+
+
+def _cheapest(scores: FloatArray, costs: FloatArray) -> IntArray:  # (n_rows,)
+    """The best-scoring action among the cheapest ones of each row."""
+    possible = np.where(np.isneginf(scores), np.inf, costs)
+    least = possible.min(axis=1, keepdims=True)
+    return np.asarray(np.where(possible == least, scores, -np.inf).argmax(axis=1))
+
+
+def _steps(
+    scores: FloatArray, costs: FloatArray, codes: IntArray
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """For each step: its row, its action, its gain per unit of cost, and its cost."""
+    now, everybody = codes.copy(), np.arange(len(codes))
+    found: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
+    while True:
+        dearer = costs - costs[everybody, now][:, None]
+        more = scores - scores[everybody, now][:, None]
+        rates = np.where(dearer > 0, more / np.where(dearer > 0, dearer, 1.0), -np.inf)
+        then = rates.argmax(axis=1)
+        best = rates[everybody, then]
+        rows = np.flatnonzero(best > 0)
+        if not len(rows):
+            break
+        found.append((rows, then[rows], best[rows], dearer[rows, then[rows]]))
+        now[rows] = then[rows]
+    empty = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    parts = zip(*(found or [empty]), strict=True)
+    rows, then, rates, spent = (np.concatenate(part) for part in parts)
+    return rows, then, rates, spent

@@ -37,8 +37,7 @@ def prediction_errors(
     found = [
         _triangular(white, count * own[:-1, :-1]) for count, own in zip(rows, means, strict=True)
     ]
-    errors: FloatArray = deviation * np.stack(found)
-    return errors
+    return np.asarray(deviation * np.stack(found))
 
 
 def outcome_noise(sums: FloatArray, squared_weights: FloatArray) -> float:
@@ -71,8 +70,7 @@ def _whitening(mean_gram: FloatArray) -> FloatArray:  # (n_spanned, n_columns)
     turn[:-1, -1] = -scales * means
     eigenvalues, vectors = eigh(turn @ mean_gram @ turn.T)
     spanned = eigenvalues > least_squares.RANK_TOLERANCE * eigenvalues[-1]
-    whitened: FloatArray = (vectors[:, spanned] / np.sqrt(eigenvalues[spanned])).T @ turn
-    return whitened
+    return np.asarray((vectors[:, spanned] / np.sqrt(eigenvalues[spanned])).T @ turn)
 
 
 def _triangular(white: FloatArray, gram: FloatArray) -> FloatArray:  # (n_columns, n_columns)

@@ -1,12 +1,14 @@
 """Linear models from sums with noise of a known size, and steps that improve them.
 
+Noisy tables of sums are adjusted so that they agree where they add up the same rows.
+
 All quantities are in units of the study, in which features, outcomes and residuals are about one in
 size. The noise of sums is symmetric. A diagonal entry of the squares has their standard deviation,
 an entry off the diagonal has that over √2, and an entry of the products has theirs.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.decompositions import cholesky, eigh, solve
+from fedopl.policies.trees.grid import Grid
 
 # Candidate variances of coefficients; the likelihood chooses among them.
 _PRIORS = np.geomspace(1e-3, 10, 13)
@@ -79,8 +82,7 @@ def _shrunk_means(means: FloatArray, rows: FloatArray, deviation: float) -> Floa
     apart = means - everybody
     noise = means.shape[1] * (deviation**2 / 2) / rows**2
     kept = _kept((apart**2).sum(axis=1), noise)
-    drawn: FloatArray = everybody + kept[:, None] * apart
-    return drawn
+    return np.asarray(everybody + kept[:, None] * apart)
 
 
 def _shrunk_spread(
@@ -96,8 +98,7 @@ def _shrunk_spread(
     kept = _kept((apart**2).sum(), n_actions * deviation**2 * n_free / rows.sum() ** 2)
     values, vectors = eigh(round_one * np.eye(n_features) + kept * apart)
     values = np.maximum(values, _LEAST_VARIANCE * round_one)
-    spread: FloatArray = (vectors * values) @ vectors.T
-    return spread
+    return np.asarray((vectors * values) @ vectors.T)
 
 
 def _square_of(spread: FloatArray, mean: FloatArray) -> FloatArray:  # (n_columns, n_columns)
@@ -118,7 +119,9 @@ def _fitted(
     family adds have a variance of their own, chosen by likelihood. The simplest family is chosen
     whose likelihood is not clearly below the best.
     """
-    squares = _no_less_than_zero(squares)
+    size, vectors = eigh(squares)
+    # Without their negative directions, which only noise can have made.
+    squares = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
     parameters = np.zeros_like(products)
     variances = np.array([1.0, *np.zeros(len(families) - 1)])
     for _ in range(_ROUNDS):
@@ -127,13 +130,6 @@ def _fitted(
         variances, n_families = evidence.chosen(variances)
         parameters = evidence.parameters(variances)
     return parameters, families[n_families - 1]
-
-
-def _no_less_than_zero(squares: FloatArray) -> FloatArray:  # shaped as squares
-    """The squares without their negative directions, which only noise can have made."""
-    size, vectors = eigh(squares)
-    found: FloatArray = (vectors * np.maximum(size, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +157,9 @@ class _Evidence:
         best = -math.inf
         for _ in range(1 if n_used == 1 else 2):
             for family in range(n_used):
-                tried = [(self._likelihood(own), own) for own in _with_each(variances, family)]
+                own = np.arange(len(variances)) == family
+                each = [np.where(own, variance, variances) for variance in _PRIORS]
+                tried = [(self._likelihood(one), one) for one in each]
                 best, variances = max(tried, key=lambda one: one[0])
         return best, variances
 
@@ -177,28 +175,17 @@ class _Evidence:
         """The most likely coefficients."""
         by_column = self._by_column(variances)
         pulled = solve(self._covariances(by_column), self.products[..., None])
-        found: FloatArray = by_column * (self.squares @ pulled)[..., 0]
-        return found
+        return np.asarray(by_column * (self.squares @ pulled)[..., 0])
 
     def _covariances(self, by_column: FloatArray) -> FloatArray:
         noise = np.maximum(self.added, 1e-9)[:, None, None] * np.eye(len(by_column))
-        found: FloatArray = (
-            (self.squares * by_column) @ self.squares + _RESIDUAL_VARIANCE * self.squares + noise
-        )
-        return found
+        explained = (self.squares * by_column) @ self.squares
+        return np.asarray(explained + _RESIDUAL_VARIANCE * self.squares + noise)
 
     def _by_column(self, variances: FloatArray) -> FloatArray:  # (n_columns,)
         """Variances by column: a family's for the terms it adds, the first's for the intercept."""
         added = np.diff([0, *self.families])
         return np.append(np.repeat(variances, added), variances[0])
-
-
-def _with_each(variances: FloatArray, family: int) -> Iterator[FloatArray]:
-    """Copies of the variances, one for each value that this family's variance may have."""
-    for variance in _PRIORS:
-        own = variances.copy()
-        own[family] = variance
-        yield own
 
 
 def stepped(
@@ -211,3 +198,75 @@ def stepped(
     square = passed * fit.square[np.ix_(used, used)] + ridge
     moved[:, used] += solve(square, residuals[:, used].T).T
     return moved
+
+
+# --- tables of sums ------------------------------------------------------------------------------
+
+
+def agreeing_cells(
+    cells: FloatArray, grid: Grid, released: Sequence[tuple[int, int]]
+) -> FloatArray:  # (n_cells, n_numbers), of the whole grid
+    """The cells of a whole grid by least squares, from noisy cells (n_released, n_numbers).
+
+    Without noise every table of two columns has the same total, and each column's bins have the
+    same sums in all tables that contain the column. The closest tables that do agree contain less
+    noise: with p columns, an effect is a mean over p − 1 tables, and the total one over all tables.
+
+    A table consists of its total, spread evenly, the effects of its two columns, and an interaction
+    that no other table shares. For tables that were not released, the interaction is taken as zero.
+    """
+    sizes = [grid.tables[table].stop - grid.tables[table].start for table in released]
+    apart = np.split(cells, np.cumsum(sizes)[:-1])
+    tables = {
+        (first, second): own.reshape(grid.n_bins[first], -1, cells.shape[1])
+        for (first, second), own in zip(released, apart, strict=True)
+    }
+    fitted = _Effects(tables, grid)
+    found = np.empty((grid.n_cells, cells.shape[1]))
+    for columns, place in grid.tables.items():
+        shaped = fitted.table(columns) + fitted.left(columns)
+        found[place] = shaped.reshape(-1, cells.shape[1])
+    return found
+
+
+class _Effects:
+    """What tables share: a total, and an effect of each column's bins."""
+
+    def __init__(self, tables: dict[tuple[int, int], FloatArray], grid: Grid) -> None:
+        self._tables, self._grid = tables, grid
+        # A sum over more cells has more noise, so it counts for less.
+        weights = [1 / (own.shape[0] * own.shape[1]) for own in tables.values()]
+        totals = [own.sum(axis=(0, 1)) for own in tables.values()]
+        self._total = np.average(totals, axis=0, weights=weights)  # (n_numbers,)
+        self._effects = [self._effect(column) for column in range(grid.n_columns)]
+
+    def _effect(self, column: int) -> FloatArray:  # (n_bins, n_numbers), zero in sum
+        found, weights = [], []
+        for columns, own in self._tables.items():
+            if column in columns:
+                other = 1 if column == columns[0] else 0
+                sums = own.sum(axis=other)
+                found.append(sums - sums.mean(axis=0))
+                weights.append(1 / own.shape[other])
+        if not found:
+            return np.zeros((self._grid.n_bins[column], len(self._total)))
+        return np.average(found, axis=0, weights=weights)
+
+    def table(self, columns: tuple[int, int]) -> FloatArray:  # (n_bins, n_bins or 1, n_numbers)
+        """The table that the total and the effects imply; a single line for one column."""
+        first, second = columns
+        n_first = self._grid.n_bins[first]
+        if first == second:
+            return (self._effects[first] + self._total / n_first)[:, None]
+        n_second = self._grid.n_bins[second]
+        beside = self._effects[second][None] / n_first
+        found: FloatArray = self._effects[first][:, None] / n_second + beside
+        return found + self._total / (n_first * n_second)
+
+    def left(self, columns: tuple[int, int]) -> FloatArray | float:
+        """The interaction of a released table: what its own total and effects do not explain."""
+        own = self._tables.get(columns)
+        if own is None:
+            return 0.0
+        across = own.mean(axis=1, keepdims=True)
+        return np.asarray(own - across - own.mean(axis=0) + own.mean(axis=(0, 1)))

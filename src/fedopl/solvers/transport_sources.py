@@ -44,9 +44,7 @@ def combined_sources(parts: Mapping[str, SourcePart]) -> SourcePart:
 
 
 def joint_correction(
-    parts: Mapping[str, SourcePart],
-    shares: Mapping[str, float],
-    crossed: Mapping[str, FloatArray],
+    parts: Mapping[str, SourcePart], shares: Mapping[str, float], crossed: Mapping[str, FloatArray]
 ) -> SourcePart:
     """The mean over all sources' rows, each source with its share of their weights.
 
@@ -184,5 +182,4 @@ def _penalised(apart: FloatArray, shares: FloatArray, penalty: float) -> FloatAr
     by_skew = np.diag(np.sqrt(penalty / shares))
     system = np.vstack([apart, by_skew, np.full(len(shares), _ONE)])
     found, _ = nnls(system, np.append(np.zeros(len(system) - 1), _ONE))
-    weights: FloatArray = found / found.sum()
-    return weights
+    return np.asarray(found / found.sum())

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 
-from fedopl.base.labels import quoted
-from fedopl.base.validation import Checked, PlacedError
+from fedopl.base.validation import Checked
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
@@ -86,34 +85,3 @@ class Guardrail(Checked):
 def guarded_columns(study: "Study") -> tuple[str, ...]:
     """The columns of all guardrails, each once, in the order in which queries name them."""
     return tuple(dict.fromkeys(one.column for one in study.guardrails.values()))
-
-
-def check_guardrails(study: "Study") -> None:
-    """Refuse guardrails that cannot be judged in this study."""
-    if not study.guardrails:
-        return
-    plan = study.evaluation
-    if study.privacy:
-        message = "with differential privacy only one outcome is valued; leave guardrails out"
-    elif not plan.claims_values:
-        message = "guardrails are judged by values, and none are claimed; hold rows out"
-    elif plan.splits > 1:
-        message = "guardrails are judged under one split; leave evaluation.splits out"
-    else:
-        message = ""
-    if message:
-        raise PlacedError("guardrails", message)
-    for name, guardrail in study.guardrails.items():
-        if guardrail.reference not in (WHAT_WAS_DONE, *study.actions):
-            message = (
-                f"'{guardrail.reference}' is neither \"{WHAT_WAS_DONE}\" nor an action; actions "
-                f"are {quoted(study.actions)}"
-            )
-            raise PlacedError(f"guardrails.{name}", message, ("guardrails", name))
-    if study.table and not set(guarded_columns(study)) <= set(study.table.outcomes):
-        message = (
-            f"they are about {quoted(guarded_columns(study))}, and tables are read with "
-            f"{quoted(study.table.outcomes) or 'no further outcomes'}; name the same columns in "
-            "outcomes of the schema"
-        )
-        raise PlacedError("guardrails", message)

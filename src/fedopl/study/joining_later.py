@@ -10,7 +10,7 @@ from typing import Any
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
-from fedopl.study.mixture import FOUND, Given, Weights, renormalised
+from fedopl.study.mixture import FOUND, Given, renormalised
 from fedopl.study.study import Study
 
 _ANEW = "run a new study with all clients that are to take part"
@@ -119,13 +119,8 @@ def study_with(
     ((name, share),) = shares.items()
     if not 0 < share < 1:
         raise OptionError(f"share: expected more than 0 and less than 1, came {share:g}")
-    agreed = {**_shrunk(mixture.shares, 1 - share, set(clients) - {name}), name: share}
+    others, known = set(clients) - {name}, mixture.shares
+    own = known if set(known) == others else renormalised(known, others)
+    agreed = {other: own_share * (1 - share) for other, own_share in own.items()} | {name: share}
     changed: dict[str, Any] = mixture.model_dump() | {"shares": agreed}
     return study.model_copy(update={"mixture": Given(**changed)})
-
-
-def _shrunk(shares: Mapping[str, float], room: float, clients: Collection[str]) -> Weights:
-    """The shares of these clients, scaled in proportion so that they add up to `room`."""
-    is_complete = set(shares) == set(clients)
-    own = dict(shares) if is_complete else renormalised(shares, clients)
-    return {name: share * room for name, share in own.items()}

@@ -177,10 +177,7 @@ Mixture = Annotated[AnyMixture, Field(discriminator="kind")]
 
 
 def empirical(
-    *,
-    count: Count = "rows",
-    largest_share: float | None = None,
-    robust: Robust | None = None,
+    *, count: Count = "rows", largest_share: float | None = None, robust: Robust | None = None
 ) -> Empirical:
     """λ = n̄, by rows or by their weight, limited so that no client exceeds `largest_share`."""
     return Empirical(count=count, largest_share=largest_share, robust=robust)

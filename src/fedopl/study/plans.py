@@ -1,4 +1,4 @@
-"""The plans of a study for scores, evaluation, joining, bounds and limits.
+"""The plans of a study for training, scores, evaluation, clients, bounds and limits.
 
 Each plan is defined here once, with its defaults, descriptions and checks. `Study`, the sections of
 `study.toml`, the arguments of `learn` and the reference page are built from the plans.
@@ -10,22 +10,79 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from fedopl.base.labels import quoted
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
-from fedopl.study.mixture import FOUND
+from fedopl.solvers.nested_ridge import FEWEST_FOLDS
+from fedopl.study.private.privacy_plan import Range
 
 if TYPE_CHECKING:
     from fedopl.study.study import Study
 
+
 AUTO, CROSS_FITTED, HELD_OUT, REFIT = "auto", "cross-fitted", "held-out", "refit"
 USUAL_SHARE = 0.25  # of rows held out
 MOST_FOLDS_VALUED = 5  # with more, variances across folds exceed what was measured
-FEWEST_ON_PATH = 3  # folds: one to value, one to choose the mixture, and one to learn from
 MOST_SPLITS = 100
 LEAST_SHARE = 0.05  # of rows held out
 # A share of an even chance: in a uniform trial of many actions, every action is unlikely, and no
 # weight is limited.
 MOST_LIMITED = 0.5
+Balance = Literal["each", "joint", "auto"]
+
+
+class TrainingPlan(Checked):
+    """Settings of the iterative oracles (Algorithms 1 and 2)."""
+
+    rounds: int = Field(default=40, ge=1, le=100_000, description="how often clients are asked")
+    local_steps: int = Field(
+        default=20, ge=1, description="number of steps that a client takes in each round"
+    )
+    batch_size: int = Field(default=128, ge=1, description="number of rows in each step")
+    clients_per_round: int | None = Field(
+        default=None,
+        ge=1,
+        description="number of clients drawn for each round, by seed and round; default: all",
+    )
+    rate: float = Field(
+        default=0.5,
+        gt=0,
+        le=2,
+        description="length of a step, as a share of the largest stable step",
+    )
+    proximal: float = Field(
+        default=0.0, ge=0, description="FedProx: strength of the pull to the round's start"
+    )
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="momentum of the server's steps")
+    average: Literal["steps", "rounds"] = Field(
+        default="steps", description="average all local steps, or only the ends of the later rounds"
+    )
+
+
+class NetworkPlan(Checked):
+    """A network beside the exact linear policy, and how it is trained."""
+
+    hidden: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
+        default=(64, 64), min_length=1, max_length=8, description="units of each hidden layer"
+    )
+    loss: Literal["regression", "softmax"] = Field(
+        default="regression",
+        description="regression: squared error of predicted scores; softmax: the value of a "
+        "softened policy",
+    )
+    rounds: int = Field(default=30, ge=2, le=10_000, description="how often clients are asked")
+    local_steps: int = Field(
+        default=32,
+        ge=1,
+        le=10_000,
+        description="number of batches of a client's rows in each round, fewer if a batch would "
+        "have under 16 rows; each is one step",
+    )
+    rate: float = Field(default=0.003, gt=0, le=1, description="length of a step")
+    patience: int = Field(
+        default=8,
+        ge=1,
+        description="number of rounds without a lower held-out loss before training stops",
+    )
 
 
 class NuisancePlan(Checked):
@@ -84,13 +141,9 @@ class NuisancePlan(Checked):
         return self._regressor
 
     @model_validator(mode="after")
-    def _can_borrow(self) -> Self:
+    def _can_borrow_and_join(self) -> Self:
         if self.unseen == "borrow" and self.kind == "local":
             raise ValueError("unseen: there is nothing to borrow from with local nuisances")
-        return self
-
-    @model_validator(mode="after")
-    def _can_join(self) -> Self:
         if not self.joins_regressors:
             return self
         if self.features == "blocks":
@@ -224,6 +277,56 @@ class JoiningPlan(Checked):
     )
 
 
+class PersonalPlan(Checked):
+    """Whether each client also has its own policy, shrunk toward that of all others."""
+
+    kind: Literal["ridge", "none"] = Field(
+        default="none",
+        description="ridge: each client moves the policy of all other clients toward its own rows, "
+        "as far as its rows and the other clients support that, and reports what the "
+        "result is worth; with [privacy], each client moves the shared policy, at home, and "
+        "reports nothing about it",
+    )
+
+
+class TargetPlan(Checked):
+    """Who the target is, and when nothing is claimed about it."""
+
+    client: str = Field(
+        min_length=1,
+        description="the client with contexts only: its table has no action and no outcome",
+    )
+    balance: Balance = Field(
+        default="each",
+        description="each: every source finds weights that make its own rows look like the target; "
+        "joint: weights are found for all sources' rows together; auto: joint if each "
+        "source for itself leaves too few effective rows",
+    )
+    least_rows: int = Field(
+        default=50,
+        ge=10,
+        description="with fewer effective rows of sources than this, no value is claimed there",
+    )
+    screen: float = Field(
+        default=0.01,
+        ge=0,
+        le=0.2,
+        description="a source is left out if chance alone would show so large a difference of its "
+        "outcomes with less than this probability, over all sources; with 0 no source is "
+        "left out; sources are compared only where each finds its own weights",
+    )
+
+    @property
+    def asks_each(self) -> bool:
+        """Whether sources are asked to find weights of their own."""
+        return self.balance != "joint"
+
+    @property
+    def may_balance_jointly(self) -> bool:
+        """Whether sources may be asked for sums from which weights for all of them follow."""
+        return self.balance != "each"
+
+
 class Declared(Checked):
     """Bounds that all clients agree to hold for every row; a client with other rows refuses."""
 
@@ -233,6 +336,40 @@ class Declared(Checked):
     overlap: float | None = Field(
         default=None, gt=0, le=0.5, description="no propensity is below this"
     )
+
+
+class Ranges(Checked):
+    """Where outcomes and features lie; a typo of three digits cannot move a sum any further."""
+
+    outcome: Range | None = Field(
+        default=None, description="the least and the largest outcome, as logged"
+    )
+    features: dict[str, Range] = Field(
+        default_factory=dict, description="the least and the largest number, by feature"
+    )
+
+    @field_validator("outcome", "features")
+    @classmethod
+    def _rise(cls, given: Range | dict[str, Range] | None) -> Range | dict[str, Range] | None:
+        each = given if isinstance(given, dict) else {"outcome": given} if given else {}
+        for name, (low, high) in each.items():
+            if not low < high:
+                of = "" if name == "outcome" else f"{name}: "
+                raise ValueError(f"{of}expected the lower end first, came {low:g}, {high:g}")
+        return given
+
+    def __bool__(self) -> bool:
+        return self.outcome is not None or bool(self.features)
+
+    def check(self, study: "Study") -> None:
+        """Raise a PlacedError for unknown features, or beside ranges of differential privacy."""
+        unknown = [name for name in self.features if name not in study.features]
+        if unknown:
+            message = f"no feature is called {quoted(unknown)}; there are {quoted(study.features)}"
+            raise PlacedError("ranges.features", message)
+        if self and study.privacy:
+            message = "with [privacy], ranges are those of [privacy]: privacy.outcome and .ranges"
+            raise PlacedError("ranges", message)
 
 
 class Grants(Checked):
@@ -250,58 +387,6 @@ class Grants(Checked):
     values: bool = Field(default=False, description="clients report values of policies")
 
 
-def check_values(study: "Study") -> None:
-    """Raise a PlacedError unless values can be computed as the study's evaluation says."""
-    if study.evaluation.is_cross_fitted and (why := why_not_by_fold(study)):
-        raise PlacedError("evaluation.kind", f"values cannot be cross-fitted: {why}; hold rows out")
-    if study.evaluation.refits and (why := why_not_refit(study)):
-        raise PlacedError("evaluation.kind", f"the policy cannot be learned once more: {why}")
-    if study.evaluation.splits > 1:
-        _check_repeated(study)
-
-
-def why_not_by_fold(study: "Study") -> str | None:
-    """Why policies of this study cannot be learned without each fold; None if they can be."""
-    policy = study.policy
-    if study.privacy:
-        return "noise would be added once for each fold"
-    if not (policy.can_be_resolved or policy.on_grid or policy.compares_candidates):
-        return "only linear policies by csoaa-exact and trees on a grid are solved from sums"
-    if study.mixture.kind == "path" and study.nuisances.folds < FEWEST_ON_PATH:
-        return f"a path keeps one more fold back, so there have to be {FEWEST_ON_PATH} folds"
-    return None
-
-
-def why_not_refit(study: "Study") -> str | None:
-    """Why the policy cannot be learned once more from all rows; None if it can be."""
-    if study.privacy:
-        return "it would need as much privacy again"
-    if study.evaluates:
-        return "no policy is learned"
-    if study.mixture.kind in FOUND or study.policy.compares_candidates:
-        return "another mixture may be found, or another candidate chosen, than was valued"
-    if study.budget or study.guardrails:
-        return "whether it keeps to a budget, or a guardrail, is known of the one that was valued"
-    if study.joining.diagnose or study.personal.kind != "none" or study.target is not None:
-        return "what is said of clients and of a target is about the policy that was valued"
-    return None
-
-
-def _check_repeated(study: "Study") -> None:
-    """Refuse splits whose results are not comparable, or that have no value to compare."""
-    if not study.evaluation.claims_values:
-        message = "no rows are held out, so no split has a value to compare; hold some out"
-    elif study.policy.compares_candidates:
-        message = "another split may choose another candidate; they are compared under one"
-    elif study.mixture.kind in FOUND or study.mixture.robust:
-        message = "another split may find other weights of clients; agree on the weights"
-    elif study.joining.diagnose:
-        message = "joining is judged under one split"
-    else:
-        return
-    raise PlacedError("evaluation.splits", message)
-
-
 def _short_for(name: str, *types: type) -> Callable[[object], object]:
     """Let a value of these types stand for a plan in which only the field `name` is set."""
     return lambda given: {name: given} if isinstance(given, types) else given
@@ -315,3 +400,4 @@ EvaluationSetting = Annotated[
     BeforeValidator(_short_for("kind", str)),
 ]
 JoiningSetting = Annotated[JoiningPlan, BeforeValidator(_short_for("diagnose", bool))]
+PersonalSetting = Annotated[PersonalPlan, BeforeValidator(_short_for("kind", str))]

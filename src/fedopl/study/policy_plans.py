@@ -11,10 +11,10 @@ from fedopl.policies.allowed.permissions import ByClient, NeverRules, Permission
 from fedopl.policies.tree_columns import Column, NumberColumn
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD, MOST_CELLS, TreePlan
-from fedopl.study.training_plans import NetworkPlan, TrainingPlan
+from fedopl.study.plans import NetworkPlan, TrainingPlan
 
 if TYPE_CHECKING:  # a study is checked by this as it is made
-    from fedopl.study.study import Study
+    pass
 
 # A message has at most 1 GiB; a number has 8 bytes, and some room is left for other content.
 MOST_NUMBERS = (1 << 27) - 1024
@@ -40,7 +40,7 @@ class KindOfPlan(Checked):
     @property
     def local_kind(self) -> str:
         """The kind of the policy that every client learns alone."""
-        return "linear"
+        return "tree" if self.has_leaves else "linear"
 
     @property
     def on_grid(self) -> bool:
@@ -96,11 +96,6 @@ class KindOfPlan(Checked):
     @property
     def by_name(self) -> Self:
         """The plan as a study agrees on it."""
-        return self
-
-    @property
-    def without_candidates(self) -> Self:
-        """The plan for a party without the named candidates."""
         return self
 
 
@@ -205,11 +200,6 @@ class Tree(TreePlan, CautionPlan, KindOfPlan):
     def refined(self, columns: Sequence[Column]) -> tuple[NumberColumn, ...]:
         """The numbers to refine; none with caution, as standard errors exist only on the grid."""
         return () if self.caution else super().refined(columns)
-
-    @property
-    def local_kind(self) -> str:
-        """A tree as well."""
-        return "tree"
 
     @property
     def on_grid(self) -> bool:
@@ -340,11 +330,6 @@ class Finite(CautionPlan, KindOfPlan):
         """The same plan with names only, as a study contains it."""
         return self.model_copy(update={"candidates": dict.fromkeys(self.candidates)})
 
-    @property
-    def without_candidates(self) -> Self:
-        """The plan with constant arms only."""
-        return self.model_copy(update={"candidates": {}})
-
     @field_serializer("candidates")
     def _only_names(self, candidates: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(candidates)
@@ -364,19 +349,3 @@ PolicyPlan = Annotated[
     Annotated[Linear | Tree | Finite | Neural, Field(discriminator="kind")],
     BeforeValidator(_by_kind),
 ]
-
-
-def check_caution(study: "Study") -> None:
-    """Refuse caution if no sums are released that standard errors could be computed from."""
-    if study.caution and study.privacy:
-        message = (
-            "standard errors would be computed from sums with noise, and would mean little; "
-            "set caution = 0, or agree on a study without [privacy]"
-        )
-        raise PlacedError("caution", message, ("policy", "caution"))
-    if (study.is_cautious or study.doubts_leaves) and study.nuisances.kind == "local":
-        message = (
-            "standard errors are computed from the sums that federated outcome models are fitted "
-            'from; with kind = "local" under [nuisances] there are none'
-        )
-        raise PlacedError("caution", message, ("policy", "caution"))

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, cycle, islice
 from typing import NamedTuple, Self
 
-from fedopl.policies.basis import Basis, NamedPair, Threshold
-from fedopl.policies.threshold_grid import candidate_cuts
-from fedopl.study.private.measured_ranges import with_ranges
+from fedopl.policies.basis import Basis, NamedPair, Threshold, candidate_cuts
+from fedopl.study.private.private_setting import with_ranges
 from fedopl.study.study import Study
 
 
@@ -48,11 +47,6 @@ class FoundTerms(NamedTuple):
     def terms(self) -> tuple[NamedPair | Threshold, ...]:
         """The pairs, then the thresholds."""
         return (*(self.pairs or ()), *(self.thresholds or ()))
-
-    @property
-    def n_found(self) -> int:
-        """The number of terms found."""
-        return len(self.terms)
 
 
 def after_screening(study: Study, found: FoundTerms) -> Study:

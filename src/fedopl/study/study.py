@@ -24,32 +24,15 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.terms import Terms
 from fedopl.policies.tree_columns import Column, NumberColumn, tree_columns
 from fedopl.policies.trees.tree_plan import TreePlan
-from fedopl.solvers.stacked_ridge import FEWEST_FOLDS, fold_sets
-from fedopl.study.basis_check import check_basis
+from fedopl.solvers.nested_ridge import FEWEST_FOLDS, fold_sets
+from fedopl.study import plans
 from fedopl.study.flat_form import flat_form, plans_of
-from fedopl.study.guardrail import Guardrail, check_guardrails
-from fedopl.study.message_sizes import check_message_sizes
+from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Empirical, Mixture
-from fedopl.study.personal_plan import PersonalPlan, PersonalSetting, check_personal
-from fedopl.study.plans import (
-    Declared,
-    EvaluationPlan,
-    EvaluationSetting,
-    Grants,
-    JoiningPlan,
-    JoiningSetting,
-    NuisancePlan,
-    NuisanceSetting,
-    check_values,
-)
-from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan, check_caution
+from fedopl.study.policy_plans import CautionPlan, Linear, PolicyPlan
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_check import check_private
-from fedopl.study.ranges import Ranges
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Costs
-from fedopl.study.target_plan import TargetPlan, check_target
-from fedopl.study.training_plans import NetworkPlan
+from fedopl.study.spending import Budget, Costs
+from fedopl.study.study_check import check_study
 
 
 class Study(Checked):
@@ -65,24 +48,27 @@ class Study(Checked):
     costs: Costs | None = Field(default=None, description="what actions cost; default: nothing")
     budget: Budget | None = Field(default=None, description="what decisions may cost on average")
     policy: PolicyPlan = Linear()
-    nuisances: NuisanceSetting = NuisancePlan()
+    nuisances: plans.NuisanceSetting = plans.NuisancePlan()
     mixture: Mixture = Field(default=Empirical(), description="how much each client counts")
-    evaluation: EvaluationSetting = EvaluationPlan()
-    joining: JoiningSetting = JoiningPlan()
-    personal: PersonalSetting = PersonalPlan()
+    evaluation: plans.EvaluationSetting = plans.EvaluationPlan()
+    joining: plans.JoiningSetting = plans.JoiningPlan()
+    personal: plans.PersonalSetting = plans.PersonalPlan()
     guardrails: dict[str, Guardrail] = Field(default={}, description="what must not get worse")
-    target: TargetPlan | None = Field(
+    target: plans.TargetPlan | None = Field(
         default=None, description="a client with contexts only, where the policy is to be used"
     )
-    declared: Declared = Field(default=Declared(), description="what is true of every row")
-    ranges: Ranges = Field(
-        default=Ranges(), description="where numbers lie; what lies beyond is clipped and counted"
+    declared: plans.Declared = Field(
+        default=plans.Declared(), description="what is true of every row"
+    )
+    ranges: plans.Ranges = Field(
+        default=plans.Ranges(),
+        description="where numbers lie; what lies beyond is clipped and counted",
     )
     privacy: PrivacyPlan | None = Field(
         default=None, description="differential privacy; default: exact sums"
     )
-    requires: Grants = Field(
-        default=Grants(), description="what every client's limits must at least allow"
+    requires: plans.Grants = Field(
+        default=plans.Grants(), description="what every client's limits must at least allow"
     )
     aggregators: tuple[str, ...] = Field(
         default=(),
@@ -107,14 +93,14 @@ class Study(Checked):
     ) -> Self:
         # Hashed, sent and stored studies are JSON in the flat form; Python code passes plans.
         is_flat = info.mode == "json" and isinstance(given, dict)
-        plans, unused = plans_of(given) if is_flat else (given, {})
-        study = validated(plans)
+        read, unused = plans_of(given) if is_flat else (given, {})
+        study = validated(read)
         study._unused |= unused
         return study
 
     @model_serializer(mode="wrap")
-    def _write_flat(self, plans: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return flat_form(plans(self), self._unused)
+    def _write_flat(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return flat_form(write(self), self._unused)
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -122,36 +108,11 @@ class Study(Checked):
         for plan in preferred:
             self.__dict__["evaluation"] = plan
             with suppress(PlacedError):
-                self._check()
+                check_study(self)
                 return self
         self.__dict__["evaluation"] = last
-        self._check()
+        check_study(self)
         return self
-
-    def _check(self) -> None:
-        """Raise a PlacedError if its plans contradict each other, or ask for too much."""
-        self._check_table()
-        check_basis(self)
-        check_caution(self)
-        self.policy.check_mixture(self.mixture.kind)
-        if self.joining.diagnose:
-            self.policy.check_joining()
-        if self.mixture.robust and not self.policy.can_be_resolved:
-            message = "only linear policies by csoaa-exact are learned from sums in this way"
-            raise PlacedError("mixture.robust", message)
-        check_values(self)
-        for plan in (self.costs, self.budget, self.ranges):
-            if plan:
-                plan.check(self)
-        check_guardrails(self)
-        check_personal(self)
-        check_target(self)
-        if self.privacy:
-            check_private(self, self.privacy)
-        check_message_sizes(self)
-        self.policy.check_columns(self.columns, self.actions, len(self.left_out))
-        if self.permissions:
-            self.permissions.check(self.columns, self.actions)
 
     def is_target(self, client: str) -> bool:
         """Whether this client is the one that has contexts only."""
@@ -184,24 +145,6 @@ class Study(Checked):
         """Whether it says that propensities are known; rows in memory may have them anyway."""
         kind, table = self.nuisances.propensity, self.table
         return kind == "known" or bool(kind == "auto" and table and table.propensity)
-
-    def _check_table(self) -> None:
-        table = self.table
-        if table and (self.actions, self.features) != (table.actions, table.feature_names):
-            raise PlacedError("table", "it has other actions or features than the study")
-        if self.nuisances.propensity == "known" and table and not table.propensity:
-            message = "'known', but no column of propensities is named"
-            raise PlacedError("nuisances.propensity", message)
-        if self.mixture.counts_weight and table and not table.weight:
-            message = "'weight', but no column of weights is named ([rows] weight); count rows"
-            raise PlacedError("mixture.count", message)
-        for place, plan in (("policy", self.linear), ("nuisances", self.nuisances)):
-            if plan.features == "blocks" and self.n_features % self.n_actions:
-                message = (
-                    f"{self.n_features} features cannot be cut into {self.n_actions} equal "
-                    "blocks, one for each action"
-                )
-                raise PlacedError(f"{place}.features", message)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and self.digest == other.digest
@@ -237,9 +180,9 @@ class Study(Checked):
         return self.policy.tree
 
     @property
-    def neural(self) -> NetworkPlan:
+    def neural(self) -> plans.NetworkPlan:
         """The settings of a network; the defaults if the policy has none."""
-        return self.policy.neural or NetworkPlan()
+        return self.policy.neural or plans.NetworkPlan()
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -403,5 +346,5 @@ class Study(Checked):
         What clients do at home alone is no part of it: the same is asked, with the same noise.
         """
         if self.personalises_at_home:
-            return self.model_copy(update={"personal": PersonalPlan()}).digest
+            return self.model_copy(update={"personal": plans.PersonalPlan()}).digest
         return hashlib.sha256(self.model_dump_json().encode()).digest()

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedopl.base.date_rules import COUNTED, LABELLED, RULES_IN_WORDS, SINCE, is_date_rule
+from fedopl.base import schema
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Direction, KnownPropensity, Label, MissingRule, Schema, as_label
@@ -27,18 +27,13 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.kinds import load_policy, misfit
 from fedopl.policies.policy import Policy
 from fedopl.policies.trees.tree_plan import TreePlan
+from fedopl.study import plans
 from fedopl.study.guardrail import Guardrail
 from fedopl.study.mixture import Mixture
-from fedopl.study.personal_plan import PersonalPlan
-from fedopl.study.plans import Declared, EvaluationPlan, Grants, JoiningPlan, NuisancePlan
 from fedopl.study.policy_plans import CautionPlan, Linear, OracleName
 from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.ranges import Ranges
-from fedopl.study.spending.budget_plan import Budget
-from fedopl.study.spending.cost_plan import Cost, Costs
+from fedopl.study.spending import Budget, Cost, Costs
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
-from fedopl.study.training_plans import NetworkPlan, TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -61,11 +56,11 @@ def _feature(spec: Any) -> FeatureSpec:
         other, levels = as_label(spec["others"]), [as_label(level) for level in spec["levels"]]
         named = [level for level in levels if level != other]
         return FeatureSpec(levels=(*named, other), other=other)
-    if is_date_rule(spec):
-        return FeatureSpec(levels=LABELLED.get(spec), date=spec)
+    if schema.is_date_rule(spec):
+        return FeatureSpec(levels=schema.LABELLED.get(spec), date=spec)
     raise ValueError(
         f'expected "number", a list of all its levels, {{ levels = [...], others = "other" }}, or '
-        f"for dates {RULES_IN_WORDS}, came {spec!r}"
+        f"for dates {schema.RULES_IN_WORDS}, came {spec!r}"
     )
 
 
@@ -78,8 +73,8 @@ Feature = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"enum": ["number", *LABELLED, *COUNTED]},
-                {"type": "string", "pattern": f"^{SINCE.pattern}$"},
+                {"enum": ["number", *schema.LABELLED, *schema.COUNTED]},
+                {"type": "string", "pattern": f"^{schema.SINCE.pattern}$"},
                 {**_LEVELS, "minItems": 2},
                 {
                     "type": "object",
@@ -183,19 +178,21 @@ class StudyFile(Checked):
     rows: RowsPlan = RowsPlan()
     policy: PolicySection = PolicySection()
     tree: TreePlan = Field(default=TreePlan(), description="of a tree policy")
-    neural: NetworkPlan = Field(default=NetworkPlan(), description="of a neural policy")
-    plan: TrainingPlan = same_as(Linear, "training")
+    neural: plans.NetworkPlan = Field(default=plans.NetworkPlan(), description="of a neural policy")
+    plan: plans.TrainingPlan = same_as(Linear, "training")
     mixture: Mixture = same_as(Study, "mixture")
-    nuisances: NuisancePlan = Field(default=NuisancePlan(), description="how scores are computed")
-    evaluation: EvaluationPlan = EvaluationPlan()
-    joining: JoiningPlan = JoiningPlan()
-    personal: PersonalPlan = PersonalPlan()
+    nuisances: plans.NuisancePlan = Field(
+        default=plans.NuisancePlan(), description="how scores are computed"
+    )
+    evaluation: plans.EvaluationPlan = plans.EvaluationPlan()
+    joining: plans.JoiningPlan = plans.JoiningPlan()
+    personal: plans.PersonalPlan = plans.PersonalPlan()
     guardrails: dict[str, Guardrail] = same_as(Study, "guardrails")
-    target: TargetPlan | None = same_as(Study, "target")
+    target: plans.TargetPlan | None = same_as(Study, "target")
     privacy: PrivacyPlan | None = same_as(Study, "privacy")
-    declared: Declared = same_as(Study, "declared")
-    ranges: Ranges = same_as(Study, "ranges")
-    requires: Grants = same_as(Study, "requires")
+    declared: plans.Declared = same_as(Study, "declared")
+    ranges: plans.Ranges = same_as(Study, "ranges")
+    requires: plans.Grants = same_as(Study, "requires")
 
     @model_validator(mode="after")
     def _is_a_study(self) -> Self:
@@ -211,7 +208,7 @@ class StudyFile(Checked):
             raise PlacedError("nuisances.outcome", message)
         if self.tree != TreePlan() and self.policy.kind != "tree":
             raise PlacedError("tree", f"the policy is {self.policy.kind}, not a tree")
-        if self.neural != NetworkPlan() and self.policy.kind != "neural":
+        if self.neural != plans.NetworkPlan() and self.policy.kind != "neural":
             raise PlacedError("neural", f"the policy is {self.policy.kind}, not a neural one")
         return self
 
@@ -241,6 +238,7 @@ class StudyFile(Checked):
     def study(self) -> Study:
         """The study that is agreed on, hashed and run."""
         sections = self.model_dump(mode="json")
+        costs = {"by_action": self.action.costs or {}, "unit": self.action.cost_unit}
         flat = {name: sections[name] for name in _SAME_IN_FLAT_FORM} | {
             "actions": self.table.actions,
             "features": self.table.feature_names,
@@ -255,31 +253,22 @@ class StudyFile(Checked):
             "describe": self.evaluation.describe,
             "splits": self.evaluation.splits,
             "diagnose": self.joining.diagnose,
-            **({"basis": sections["basis"]} if self.basis else {}),
-            **self._costs(),
-            **({"budget": sections["budget"]} if self.budget else {}),
-            **({"privacy": sections["privacy"]} if self.privacy else {}),
-            **({"ranges": sections["ranges"]} if self.ranges else {}),
-            **({"aggregators": self.aggregators} if self.aggregators else {}),
-            "personal": sections["personal"],
-            **({"target": sections["target"]} if self.target else {}),
-            **({"guardrails": sections["guardrails"]} if self.guardrails else {}),
+            **{name: sections[name] for name in _LEFT_OUT_IF_NOT_SAID if getattr(self, name)},
+            **({"costs": costs} if (self.action.costs, costs["unit"]) != (None, None) else {}),
             **({"neural": sections["neural"]} if self.policy.kind == "neural" else {}),
             **({"caution": self.policy.caution} if self.policy.caution else {}),
             "permissions": {key: sections["policy"][key] for key in ("never", "only")},
         }
         return Study.model_validate_json(json.dumps(flat))
 
-    def _costs(self) -> dict[str, object]:
-        if self.action.costs is None and self.action.cost_unit is None:
-            return {}
-        unit = self.action.cost_unit
-        return {"costs": {"by_action": self.action.costs or {}, "unit": unit}}
-
 
 # Sections and keys that are the same in the flat form and in the file.
 _SAME_IN_FLAT_FORM = (
     *("name", "seed", "quorum", "tree", "plan", "mixture", "nuisances", "declared", "requires"),
+    "personal",
+)
+_LEFT_OUT_IF_NOT_SAID = (
+    *("basis", "budget", "privacy", "ranges", "aggregators", "target", "guardrails"),
 )
 # Keys of the file whose place in a study differs; all others have the same place in both.
 _PLACES = {
@@ -315,16 +304,11 @@ def check_named(path: str | Path, study: Study, clients: Iterable[str]) -> None:
     names = list(clients)
     try:
         study.mixture.weights(dict.fromkeys(_sources(study, names), 1))
-    except PlacedError as error:
-        raise OptionError(TomlFile.read(Path(path)).complaint(error.place, str(error))) from None
-    except OptionError as error:
-        message = TomlFile.read(Path(path)).complaint(("mixture",), str(error))
-        raise OptionError(message) from None
-    try:
-        check_permitted(study, names)
-    except PlacedError as error:
-        message = TomlFile.read(Path(path)).complaint(error.place, str(error))
-        raise OptionError(message) from None
+        if study.permissions:
+            study.permissions.check_clients(names)
+    except (PlacedError, OptionError) as error:
+        place = error.place if isinstance(error, PlacedError) else ("mixture",)
+        raise OptionError(TomlFile.read(Path(path)).complaint(place, str(error))) from None
 
 
 def _sources(study: Study, clients: list[str]) -> list[str]:
@@ -340,12 +324,6 @@ def _sources(study: Study, clients: list[str]) -> list[str]:
     if message:
         raise PlacedError("target.client", message, ("target", "client"))
     return sources
-
-
-def check_permitted(study: Study, clients: Iterable[str]) -> None:
-    """Raise a PlacedError if a client with its own actions does not take part."""
-    if study.permissions:
-        study.permissions.check_clients(list(clients))
 
 
 def _file_of(path: Path) -> Path:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from test_search import Problem, brute_force, cells_of, says_yes
 
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import Rules
+from fedopl.policies.trees.grid import Grid, Rules
 from fedopl.policies.trees.growing import DONE, grow_tree, n_levels, simplified
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
 from fedopl.policies.trees.search import best_tree

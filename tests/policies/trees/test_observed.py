@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from fedopl.base.errors import OptionError
 from fedopl.client.local.local_tree import best_observed_tree
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import Rules
+from fedopl.policies.trees.grid import Grid, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, depth_of, nodes_of
 from fedopl.policies.trees.search import best_tree
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fedopl.policies.tree_columns import LevelColumn, NumberColumn
-from fedopl.policies.trees.grid import cell_names
-from fedopl.policies.trees.grid_rules import agreed_grid, grid_from, rules_of, thresholds_of
+from fedopl.policies.trees.grid import agreed_grid, cell_names, grid_from, rules_of, thresholds_of
 from fedopl.policies.trees.tree_plan import TreePlan
 
 COLUMNS = (

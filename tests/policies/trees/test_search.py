@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import Group, Rules
+from fedopl.policies.trees.grid import Grid, Group, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.policies.trees.search import best_tree
 

@@ -23,8 +23,7 @@ from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
 from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies.network import network_numbers, network_of
-from fedopl.policies.neural import widths_in
+from fedopl.policies.neural import network_numbers, network_of, widths_in
 
 
 def enrol(space: Workspace, _query: Enrol) -> Enrolment:

@@ -21,8 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedopl.base.errors import OptionError
-from fedopl.base.file_lock import is_locked, locked
-from fedopl.base.files import refuse_link, write_atomically
+from fedopl.base.files import is_locked, locked, refuse_link, write_atomically
 
 _LOOK_SECONDS = 0.2
 # Whoever waits for a decision touches the query's file. After this long without, nobody waits.

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 from fedopl.base.arrays import length
 from fedopl.base.errors import StorageError
-from fedopl.base.file_lock import locked
-from fedopl.base.files import owner_only, writing_to
+from fedopl.base.files import locked, owner_only, writing_to
 from fedopl.base.timestamps import present_moment
 from fedopl.client.disclosure.limits import Limits, RefusedError
 from fedopl.messages.codec import ARRAYS, n_sent

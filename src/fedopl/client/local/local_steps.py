@@ -28,7 +28,7 @@ from fedopl.client.disk.disk_array import (
 )
 from fedopl.client.rows.chunks import ScoredChunk, ScoredRows
 from fedopl.client.table.logged_data import LoggedData, folder_of
-from fedopl.study.training_plans import TrainingPlan
+from fedopl.study.plans import TrainingPlan
 
 # Rows standardised or gathered at a time: enough to outweigh the calls, and they fit in a cache.
 ROWS_STEPPED_AT_ONCE = 8192

@@ -22,8 +22,8 @@ from fedopl.client.local.local_steps import (
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.refusal import RefusalCode
+from fedopl.study.plans import TrainingPlan
 from fedopl.study.study import Study
-from fedopl.study.training_plans import TrainingPlan
 
 
 class Batches:

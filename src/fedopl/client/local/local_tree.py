@@ -32,8 +32,7 @@ from fedopl.client.rows.chunks import ScoredRows
 from fedopl.client.table.checked_arrays import checked_weights
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.tree_columns import Column, LevelColumn, NumberColumn, tree_columns
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import agreed_grid, rules_of
+from fedopl.policies.trees.grid import Grid, agreed_grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, grow_tree
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.search import ROUNDING, ROWS, WEIGHT, WORTH_A_SPLIT, Found

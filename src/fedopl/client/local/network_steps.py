@@ -15,7 +15,7 @@ from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.messages.learning.trained_network import TrainNetwork
 from fedopl.messages.message import RowSplit
 from fedopl.policies.linear import LinearPolicy
-from fedopl.policies.network import Layer, Network, network_numbers, network_of, passed
+from fedopl.policies.neural import Layer, Network, network_numbers, network_of, passed
 from fedopl.study.study import Study
 
 _FORGET_MEAN, _FORGET_SQUARE = 0.9, 0.999

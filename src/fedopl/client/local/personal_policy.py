@@ -24,11 +24,18 @@ from fedopl.policies.bent import BentPolicy
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import NEVER, LinearPolicy
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid_rules import forbidden_in_leaves
+from fedopl.policies.trees.grid import forbidden_in_leaves
 from fedopl.policies.trees.growing import simplified
 from fedopl.policies.trees.nodes import Leaf, Node, branches_of, leaf_positions, leaves_of
-from fedopl.solvers.bent_index import Bend, BendSums, knots_of
-from fedopl.solvers.personal_ridge import OwnSums, Scaling, WeighedPath, scored_in_all_rows
+from fedopl.solvers.personal_ridge import (
+    Bend,
+    BendSums,
+    OwnSums,
+    Scaling,
+    WeighedPath,
+    knots_of,
+    scored_in_all_rows,
+)
 from fedopl.study.study import Study
 
 # Scores by own outcome models are used if a policy leaves less residual variance in them. The

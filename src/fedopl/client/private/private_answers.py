@@ -39,8 +39,7 @@ from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_ye
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private.added_up import Counting
-from fedopl.study.private.measured_ranges import MIDDLE_SQUARE
-from fedopl.study.private.private_setting import FARTHEST_MEASURED
+from fedopl.study.private.private_setting import FARTHEST_MEASURED, MIDDLE_SQUARE
 from fedopl.study.private.private_units import middles_and_units
 
 

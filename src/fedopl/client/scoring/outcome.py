@@ -20,8 +20,7 @@ from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
-from fedopl.solvers.nested_ridge import of_usable_by_fold, outcome_ridge
-from fedopl.solvers.stacked_ridge import FEWEST_FOLDS
+from fedopl.solvers.nested_ridge import FEWEST_FOLDS, of_usable_by_fold, outcome_ridge
 
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
     from fedopl.client.rows.study_rows import StudyRows

@@ -27,7 +27,7 @@ from fedopl.messages.learning.jump_screening import (
 )
 from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.messages.refusal import RefusalCode
-from fedopl.policies import threshold_grid
+from fedopl.policies.basis import FIRST_ONE_IN, candidate_cuts, first_looked_at, part_of_grid
 from fedopl.policies.terms import Terms
 from fedopl.study.screened_study import FoundTerms
 
@@ -73,7 +73,7 @@ def take_found(space: Workspace, query: TakeFound) -> FoundTaken:
     found = query.named(space.study)
     if found is None or found != FoundTerms.of(space.study):
         raise RefusedError(RefusalCode.MALFORMED)
-    return FoundTaken(n_found=found.n_found)
+    return FoundTaken(n_found=len(found.terms))
 
 
 # --- jumps ----------------------------------------------------------------------------------------
@@ -154,13 +154,13 @@ class _Grid:
 
     @classmethod
     def of(cls, numbers: FloatArray, knots: tuple[float, ...], rows: SmoothResiduals) -> "_Grid":
-        cuts = np.array(threshold_grid.candidate_cuts(knots))
+        cuts = np.array(candidate_cuts(knots))
         n_beyond = np.searchsorted(cuts, numbers)
         shape = rows.has_fold.shape[1], len(cuts) + 1
         cell = np.ravel_multi_index((rows.folds, n_beyond), shape)
         counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
         at_or_below = np.cumsum(rows.has_fold @ counts, axis=1)[:, :-1]
-        return cls(n_beyond, at_or_below, np.array(threshold_grid.first_looked_at(knots), np.int64))
+        return cls(n_beyond, at_or_below, np.array(first_looked_at(knots), np.int64))
 
     @property
     def n_cuts(self) -> int:
@@ -169,9 +169,7 @@ class _Grid:
     @cached_property
     def parts(self) -> dict[int, IntArray]:
         """By part of the grid, the places of the coarse cuts in it."""
-        of_cut = np.array(
-            [threshold_grid.part_of_grid(int(cut), self.n_cuts) for cut in self.first]
-        )
+        of_cut = np.array([part_of_grid(int(cut), self.n_cuts) for cut in self.first])
         return {part: self.first[of_cut == part] for part in np.unique(of_cut).tolist()}
 
     def near(self, cut: int, least: int, version: int) -> IntArray:
@@ -179,7 +177,7 @@ class _Grid:
         found, below = [cut], self.at_or_below[version]
         for way in (-1, 1):
             last = cut
-            for place in range(cut + way, cut + way * threshold_grid.FIRST_ONE_IN, way):
+            for place in range(cut + way, cut + way * FIRST_ONE_IN, way):
                 inside = 0 <= place < self.n_cuts
                 if inside and abs(below[place] - below[last]) >= least:
                     found.append(last := place)
@@ -203,7 +201,7 @@ class JumpPlaces:
         self._grids = {
             place: _Grid.of(contexts[:, place], knots, residuals)
             for place, knots in places.items()
-            if threshold_grid.first_looked_at(knots)
+            if first_looked_at(knots)
         }
         self._multiplied = {
             frozenset(map(terms.features.index, pair)) for pair in terms.basis.multiplied

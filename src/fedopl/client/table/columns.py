@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.base.date_rules import LABELLED, RULES_IN_WORDS, SINCE
 from fedopl.base.errors import DataError
 from fedopl.base.labels import NO_LABEL, label_text, quoted
-from fedopl.base.schema import Encoding
+from fedopl.base.schema import LABELLED, RULES_IN_WORDS, SINCE, Encoding
 
 # Codes for a missing label, and for an unknown one.
 MISSING_LABEL, UNKNOWN_LABEL = -1, -2

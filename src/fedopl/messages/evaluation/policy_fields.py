@@ -8,11 +8,10 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.message import AnswerType, Array, Axis, Query, RowSplit, message
-from fedopl.policies.by_fold import ByFold, Version, versions_of
 from fedopl.policies.kinds import KINDS, POLICY_FIELDS, RULES, in_message_order, packed
-from fedopl.policies.policy import Policy
-from fedopl.study.message_sizes import MOST_DIAGNOSED
+from fedopl.policies.policy import ByFold, Policy, Version, versions_of
 from fedopl.study.study import Study
+from fedopl.study.study_check import MOST_DIAGNOSED
 
 Each = TypeVar("Each")
 # What would be learned without each of three clients: one of them is among the usual ones. And if

@@ -7,8 +7,7 @@ import numpy as np
 from fedopl.messages.combining import PerClient
 from fedopl.messages.learning.jump_screening import NOT_THERE
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.policies.basis import NamedCut, NamedPair, Threshold
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.basis import NamedCut, NamedPair, Threshold, candidate_cuts
 from fedopl.study.screened_study import FoundTerms, after_screening
 from fedopl.study.study import Study
 
@@ -45,8 +44,8 @@ class TakeFound(Query[FoundTaken], code=136, asked=Asked.EACH):
         found = FoundTerms.of(study)
         places = [[study.features.index(name) for name in pair] for pair in found.pairs or ()]
         lines = [_line(study, threshold) for threshold in found.thresholds or ()]
-        taken = np.zeros((len(study.left_out), found.n_found))
-        every = len(study.left_out) * [range(found.n_found)]
+        taken = np.zeros((len(study.left_out), len(found.terms)))
+        every = len(study.left_out) * [range(len(found.terms))]
         for own, by_one in zip(taken, found.by_fold or every, strict=True):
             own[list(by_one)] = 1.0
         return cls(

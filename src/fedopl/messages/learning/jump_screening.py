@@ -12,7 +12,7 @@ from fedopl.base.arrays import FloatArray, largest_size
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import largest_statistic
-from fedopl.policies.threshold_grid import candidate_cuts
+from fedopl.policies.basis import candidate_cuts
 from fedopl.study.study import Study
 
 MOST_JUMPS_TOLD = 32  # of an action

@@ -7,9 +7,8 @@ import numpy as np
 from fedopl.messages.combining import PerClient, Sum
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.sensitivity import UNMOVED, Moves
-from fedopl.study.private.measured_ranges import with_ranges
 from fedopl.study.private.privacy_plan import Range
-from fedopl.study.private.private_setting import PrivateSetting
+from fedopl.study.private.private_setting import PrivateSetting, with_ranges
 from fedopl.study.study import Study
 
 

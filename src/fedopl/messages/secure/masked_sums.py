@@ -5,8 +5,7 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
-from fedopl.base.arrays import IntArray, Words
-from fedopl.base.triangles import from_triangles, lower_triangles, triangle_size
+from fedopl.base.arrays import IntArray, Words, from_triangles, lower_triangles, triangle_size
 from fedopl.messages.combining import Sum, combinations_of
 from fedopl.messages.message import (
     AnswerType,

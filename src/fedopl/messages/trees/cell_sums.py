@@ -8,8 +8,7 @@ import numpy as np
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CELL_TOLERANCE
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import grid_from
+from fedopl.policies.trees.grid import Grid, grid_from
 from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import LEAF
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT

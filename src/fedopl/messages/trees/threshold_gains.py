@@ -8,7 +8,7 @@ import numpy as np
 
 from fedopl.messages.combining import PerClient
 from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
-from fedopl.policies.trees.grid_rules import grid_from, thresholds_of
+from fedopl.policies.trees.grid import grid_from, thresholds_of
 from fedopl.policies.trees.nodes import as_arrays, branches_of, from_array
 from fedopl.policies.trees.second_look import SecondLook, check_look
 from fedopl.study.study import Study

@@ -229,8 +229,3 @@ def _spelled(name: str) -> str:
         return name
     mark = "'" if '"' in name else '"'
     return f"{mark}{name}{mark}"
-
-
-def same_condition(text: str) -> str:
-    """The condition in its standard spelling, independent of blanks and quotation marks."""
-    return " and ".join(map(str, read_condition(text)))

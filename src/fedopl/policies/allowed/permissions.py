@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Annotated
 
 import numpy as np
@@ -12,13 +13,7 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.schema import Label
 from fedopl.base.validation import Checked, PlacedError
-from fedopl.policies.allowed.conditions import (
-    Compared,
-    Region,
-    place_of,
-    read_condition,
-    same_condition,
-)
+from fedopl.policies.allowed.conditions import Compared, Region, place_of, read_condition
 from fedopl.policies.tree_columns import Column
 
 # The client name for decisions at a client that is not named in the rules.
@@ -29,7 +24,10 @@ MOST_RULES = 100
 _MOST_TRIED = 100_000
 
 Regions = Mapping[str, Region]  # by column; anything in columns that are not named
-Condition = Annotated[str, AfterValidator(lambda text: same_condition(text) if text else "")]
+# In the standard spelling, independent of blanks and quotation marks.
+Condition = Annotated[
+    str, AfterValidator(lambda text: " and ".join(map(str, read_condition(text))) if text else "")
+]
 
 
 class Never(Checked):
@@ -162,7 +160,7 @@ class Permissions(Checked):
         by_action = [[one for one in rules if one.action == action] for action in actions]
         # Actions with the fewest rules first, so that most combinations are ruled out early.
         by_action.sort(key=len)
-        found = next(_without_any(by_action, columns, _Tries()), None)
+        found = next(_without_any(by_action, columns, count(1)), None)
         if found is None:
             return
         at = f" at client '{client}'" if client in self.only else ""
@@ -173,21 +171,10 @@ class Permissions(Checked):
         raise PlacedError(".".join(place), message, place)
 
 
-class _Tries:
-    """Counts the combinations that were tried."""
-
-    def __init__(self) -> None:
-        self.n_tried = 0
-
-    def is_over(self) -> bool:
-        self.n_tried += 1
-        return self.n_tried > _MOST_TRIED
-
-
 def _without_any(
     by_action: Sequence[Sequence[Never]],
     columns: Sequence[Column],
-    tries: _Tries,
+    tries: Iterator[int],
     regions: Regions | None = None,
 ) -> Iterator[list[Never]]:
     """Combinations of rules, one per action, that can hold at once and leave no action."""
@@ -198,7 +185,7 @@ def _without_any(
         joined = dict(regions or {})
         for column, own in rule.regions(columns).items():
             joined[column] = joined.get(column, own).within(own)
-        if tries.is_over() or any(region.is_empty for region in joined.values()):
+        if next(tries) > _MOST_TRIED or any(region.is_empty for region in joined.values()):
             continue
         for others in _without_any(by_action[1:], columns, tries, joined):
             yield [rule, *others]
@@ -219,5 +206,4 @@ def first_allowed(codes: IntArray, forbidden: BoolArray) -> IntArray:  # (n_rows
 
 def largest_allowed(scores: FloatArray, forbidden: BoolArray) -> IntArray:  # (n_rows,)
     """The allowed action with the largest score; among equal ones, the first."""
-    codes: IntArray = np.argmax(np.where(forbidden, -np.inf, scores), axis=1)
-    return codes
+    return np.asarray(np.argmax(np.where(forbidden, -np.inf, scores), axis=1))

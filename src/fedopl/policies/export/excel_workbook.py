@@ -1,17 +1,131 @@
-"""A policy as a workbook: users fill in or paste rows, and formulas give the action to take."""
+"""A policy as a workbook: users fill in or paste rows, and formulas give the action to take.
 
+Workbooks are .xlsx files, with sheets of numbers, text and formulas only.
+"""
+
+import io
+import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    header_lines,
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, form, header_lines
+
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+_STYLES = (
+    f'<styleSheet xmlns="{_MAIN}"><fonts count="1"><font/></fonts>'
+    '<fills count="2"><fill><patternFill patternType="none"/></fill>'
+    '<fill><patternFill patternType="gray125"/></fill></fills>'
+    '<borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs>'
+    '<cellXfs count="2"><xf xfId="0"/><xf numFmtId="49" xfId="0" applyNumberFormat="1"/></cellXfs>'
+    '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles>'
+    "</styleSheet>"
 )
-from fedopl.policies.export.xlsx_file import Formula, Sheet, SheetCell, column_name, xlsx_file
+_TEXT_STYLE = 1  # what is typed there stays text: 007 is not made 7
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula, without its leading sign."""
+
+    text: str
+
+
+SheetCell = float | str | Formula
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """Rows of cells, and the positions of the text columns, counted from 0."""
+
+    rows: Sequence[Sequence[SheetCell]]
+    text_columns: Sequence[int] = field(default=())
+
+
+def column_name(place: int) -> str:
+    """The letters of a column: A for 0, Z for 25, AA for 26."""
+    name = ""
+    while place >= 0:
+        place, letter = place // 26 - 1, place % 26
+        name = chr(ord("A") + letter) + name
+    return name
+
+
+def xlsx_file(sheets: Mapping[str, Sheet]) -> bytes:
+    """The file, the same bytes for the same sheets; formulas are computed when it is opened."""
+    numbers = range(1, len(sheets) + 1)
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types">'
+        '<Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{_TYPE}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/styles.xml" ContentType="{_TYPE}.styles+xml"/>'
+        + "".join(
+            f'<Override PartName="/xl/sheet{n}.xml" ContentType="{_TYPE}.worksheet+xml"/>'
+            for n in numbers
+        )
+        + "</Types>",
+        "_rels/.rels": _relationships({"rId1": ("officeDocument", "xl/workbook.xml")}),
+        "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets>'
+        + "".join(
+            f'<sheet name="{escape(name)}" sheetId="{n}" r:id="rId{n}"/>'
+            for n, name in zip(numbers, sheets, strict=True)
+        )
+        + '</sheets><calcPr fullCalcOnLoad="1"/></workbook>',
+        "xl/_rels/workbook.xml.rels": _relationships(
+            {f"rId{n}": ("worksheet", f"sheet{n}.xml") for n in numbers}
+            | {f"rId{len(sheets) + 1}": ("styles", "styles.xml")}
+        ),
+        "xl/styles.xml": _STYLES,
+        **{
+            f"xl/sheet{n}.xml": _sheet(sheet)
+            for n, sheet in zip(numbers, sheets.values(), strict=True)
+        },
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            # Without a time of day: the same policy gives the same bytes.
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, f'<?xml version="1.0" encoding="UTF-8"?>\n{text}')
+    return file.getvalue()
+
+
+def _relationships(found: Mapping[str, tuple[str, str]]) -> str:
+    lines = "".join(
+        f'<Relationship Id="{name}" Type="{_OFFICE}/{kind}" Target="{target}"/>'
+        for name, (kind, target) in found.items()
+    )
+    return f'<Relationships xmlns="{_PACKAGE}/relationships">{lines}</Relationships>'
+
+
+def _sheet(sheet: Sheet) -> str:
+    columns = "".join(
+        f'<col min="{place + 1}" max="{place + 1}" width="16" style="{_TEXT_STYLE}"/>'
+        for place in sheet.text_columns
+    )
+    rows = "".join(
+        f'<row r="{row}">{"".join(_cell(c, f"{column_name(n)}{row}") for n, c in enumerate(cells))}'
+        "</row>"
+        for row, cells in enumerate(sheet.rows, start=1)
+    )
+    styled = f"<cols>{columns}</cols>" if columns else ""
+    return f'<worksheet xmlns="{_MAIN}">{styled}<sheetData>{rows}</sheetData></worksheet>'
+
+
+def _cell(cell: SheetCell, place: str) -> str:
+    if isinstance(cell, Formula):
+        return f'<c r="{place}"><f>{escape(cell.text)}</f></c>'
+    if isinstance(cell, str):
+        text = f'<is><t xml:space="preserve">{escape(cell)}</t></is>'
+        return f'<c r="{place}" t="inlineStr">{text}</c>' if cell else ""
+    return f'<c r="{place}"><v>{cell!r}</v></c>'
+
 
 # The number of rows with formulas; users can copy the last one further down.
 N_ROWS = 1000
@@ -35,10 +149,7 @@ def excel_workbook(rule: WrittenRule, inputs: Inputs) -> bytes:
     empty: list[SheetCell] = [""] * len(names)
     sheets = {
         "decide": Sheet(
-            rows=[
-                [*names, inputs.column],
-                *([*empty, _at(decided, row)] for row in places),
-            ],
+            rows=[[*names, inputs.column], *([*empty, _at(decided, row)] for row in places)],
             text_columns=range(len(inputs.encoding.numeric), len(columns)),
         ),
         "working": Sheet(
@@ -69,7 +180,7 @@ class _Excel(Target[str]):
         self.working: list[tuple[str, str]] = []  # headers and formulas
         self.numbers: list[list[SheetCell]] = []
         self._text_of = {
-            column: self._step(f"{column}, as text", self._as_text(column))
+            column: self._step(f"{column}, as text", self._as_text(self._cell(column)))
             for column in inputs.encoding.categorical
         }
 
@@ -79,6 +190,14 @@ class _Excel(Target[str]):
         known = self._steps([f"{c}, is known" for c in columns], [self._known(c) for c in columns])
         cells = [self._cell(column) for column in columns]
         return f'IF(COUNTA({_range(cells)})=0,"",IF(AND({_range(known)}),{decided},NA()))'
+
+    negated = form("NOT({})")
+    both = form("AND({},{})")
+    either = form("OR({},{})")
+    flag = form("IF({},1,0)")
+    product = form("{}*{}")
+    choice = form("IF({},{},{})")
+    _as_text = form('IF(ISLOGICAL({0}),IF({0},"true","false"),{0}&"")')
 
     def number(self, column: str) -> str:
         return f"N({self._cell(column)})"  # nothing is 0, and a truth value 1 or 0
@@ -101,20 +220,8 @@ class _Excel(Target[str]):
     def at_least(self, number: str, cut: float) -> str:
         return f"{number}>={self._constants('threshold', [cut])}"
 
-    def negated(self, condition: str) -> str:
-        return f"NOT({condition})"
-
-    def both(self, first: str, second: str) -> str:
-        return f"AND({first},{second})"
-
-    def either(self, first: str, second: str) -> str:
-        return f"OR({first},{second})"
-
     def unless(self, condition: str, number: str) -> str:
-        return f"IF({condition},{self._constants('below every score', [LOWEST])},{number})"
-
-    def flag(self, condition: str) -> str:
-        return f"IF({condition},1,0)"
+        return f"IF({condition},{self._constants('below every score', [self.lowest])},{number})"
 
     def between(self, number: str, low: float, high: float) -> str:
         lowest, highest = (self._constants("limit", [end]) for end in (low, high))
@@ -126,9 +233,6 @@ class _Excel(Target[str]):
 
     def above(self, number: str, knot: float) -> str:
         return f"MAX({number}-{self._constants('knot', [knot])},0)"
-
-    def product(self, first: str, second: str) -> str:
-        return f"{first}*{second}"
 
     def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
         own = [self._constants("frequency", [frequency]) for frequency, _ in parts]
@@ -152,7 +256,8 @@ class _Excel(Target[str]):
     def less_length(self, number: str, parts: Sequence[str]) -> str:
         if not parts:
             return number
-        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        most = self.largest_squared
+        bounded = [self.between(part, -most, most) for part in parts]
         beside = _range(self._steps(["doubt, within bounds"] * len(parts), bounded))
         return f"{number}-SQRT(SUMSQ({beside}))"
 
@@ -162,9 +267,6 @@ class _Excel(Target[str]):
 
     def action(self, code: int) -> str:
         return self._constants("action", [self.inputs.actions[code]])
-
-    def choice(self, condition: str, yes: str, no: str) -> str:
-        return f"IF({condition},{yes},{no})"
 
     def largest(self, scores: Mapping[int, str]) -> str:
         codes = sorted(scores)
@@ -187,10 +289,6 @@ class _Excel(Target[str]):
             known = self._is_one_of(column, f"labels of {column}", spelled)
         missing = f",{self.is_missing(column)}" if self.inputs.marked else ""
         return f"OR({known}{missing})"
-
-    def _as_text(self, column: str) -> str:
-        cell = self._cell(column)
-        return f'IF(ISLOGICAL({cell}),IF({cell},"true","false"),{cell}&"")'
 
     def _is_one_of(self, column: str, what: str, texts: Sequence[str]) -> str:
         """Exact comparison: in a spreadsheet 'A' equals 'a', and only EXACT distinguishes them."""

@@ -1,5 +1,6 @@
 """`export_rule`: writes a policy as a file for another program, after a trial on made-up rows."""
 
+import operator
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from fedopl.policies.export.excel_workbook import excel_workbook
 from fedopl.policies.export.onnx_model import onnx_model
 from fedopl.policies.export.python_module import python_module
 from fedopl.policies.export.sql_query import sql_query
-from fedopl.policies.export.target import LARGEST_SQUARED, LOWEST, Inputs, Target, WrittenRule
+from fedopl.policies.export.target import Inputs, Target, WrittenRule
 
 N_MADE_UP = 2000
 # If decisions differ in more than this share of made-up rows, rounding is not the reason.
@@ -90,21 +91,16 @@ def _is_control(sign: str) -> bool:
 
 
 def _check_decisions(rule: WrittenRule, inputs: Inputs, decide: Decide) -> None:
-    """Refuse a kind of policy whose `written_in` disagrees with its `decide`."""
-    differ = share_that_differs(rule, inputs, decide)
+    """Refuse a kind of policy whose `written_in` disagrees with its `decide` on made-up rows."""
+    first = _OnArrays(inputs, _made_up_contexts(inputs, ()))
+    rule(first)  # which tells where the cuts are
+    contexts = _made_up_contexts(inputs, first.cuts)
+    differ = float(np.mean(rule(_OnArrays(inputs, contexts)) != decide(contexts)))
     if differ > MOST_DIFFERENT:
         raise PolicyError(
             f"what would be exported decides {differ:.0%} of made-up rows differently from the "
             "policy; its kind has to say with written_in what its decide does"
         )
-
-
-def share_that_differs(rule: WrittenRule, inputs: Inputs, decide: Decide) -> float:
-    """The share of made-up rows in which the rule disagrees with `decide`."""
-    first = _OnArrays(inputs, _made_up_contexts(inputs, ()))
-    rule(first)  # which tells where the cuts are
-    contexts = _made_up_contexts(inputs, first.cuts)
-    return float(np.mean(rule(_OnArrays(inputs, contexts)) != decide(contexts)))
 
 
 def _made_up_contexts(inputs: Inputs, cuts: Sequence[float]) -> FloatArray:  # (n_rows, n_features)
@@ -131,6 +127,12 @@ class _OnArrays(Target[Any]):
         self._contexts = contexts
         self.cuts: list[float] = []  # that were asked about
 
+    negated: Callable[..., Any] = staticmethod(operator.invert)
+    both: Callable[..., Any] = staticmethod(operator.and_)
+    either: Callable[..., Any] = staticmethod(operator.or_)
+    product: Callable[..., Any] = staticmethod(operator.mul)
+    choice: Callable[..., Any] = staticmethod(np.where)
+
     def number(self, column: str) -> Any:
         return self._contexts[:, self.inputs.features.index((column, None))]
 
@@ -152,17 +154,8 @@ class _OnArrays(Target[Any]):
         self.cuts.append(cut)
         return number >= cut
 
-    def negated(self, condition: Any) -> Any:
-        return ~condition
-
-    def both(self, first: Any, second: Any) -> Any:
-        return first & second
-
-    def either(self, first: Any, second: Any) -> Any:
-        return first | second
-
     def unless(self, condition: Any, number: Any) -> Any:
-        return np.where(condition, LOWEST, number)
+        return np.where(condition, self.lowest, number)
 
     def flag(self, condition: Any) -> Any:
         return condition.astype(np.float64)
@@ -178,14 +171,8 @@ class _OnArrays(Target[Any]):
     def above(self, number: Any, knot: float) -> Any:
         return np.maximum(number - knot, 0.0)
 
-    def product(self, first: Any, second: Any) -> Any:
-        return first * second
-
     def wave(self, parts: Sequence[tuple[float, Any]], phase: float) -> Any:
         return np.cos(sum(frequency * number for frequency, number in parts) + phase)
-
-    def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[Any]) -> list[Any]:
-        return list(numbers)
 
     def weighted_sums(
         self, _names: Sequence[str], columns: Sequence[tuple[str, Any]], parameters: FloatArray
@@ -199,7 +186,7 @@ class _OnArrays(Target[Any]):
         return list(np.maximum(self.weighted_sums((), columns, parameters), 0.0))
 
     def less_length(self, number: Any, parts: Sequence[Any]) -> Any:
-        bounded = np.clip(parts, -LARGEST_SQUARED, LARGEST_SQUARED)
+        bounded = np.clip(parts, -self.largest_squared, self.largest_squared)
         return number - np.sqrt(np.sum(np.square(bounded), axis=0))
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[Any]]) -> list[Any]:
@@ -207,9 +194,6 @@ class _OnArrays(Target[Any]):
 
     def action(self, code: int) -> Any:
         return np.full(len(self._contexts), code)
-
-    def choice(self, condition: Any, yes: Any, no: Any) -> Any:
-        return np.where(condition, yes, no)
 
     def largest(self, scores: Mapping[int, Any]) -> Any:
         codes = sorted(scores)

@@ -1,20 +1,13 @@
 """A policy as an ONNX model: one input for each column, one output with the action."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    header_lines,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, header_lines
 
 _COMPARING = (
     "Every column is an input of shape (rows, 1), of doubles or of texts; NaN and an empty text "
@@ -59,6 +52,16 @@ def onnx_model(rule: WrittenRule, inputs: Inputs) -> bytes:
     return content
 
 
+def _operation(kind: str) -> Callable[..., str]:
+    """An operation that is a single node, of its terms and of numbers as constants."""
+
+    def added(target: "_Onnx", *parts: str | float) -> str:
+        terms = (one if isinstance(one, str) else target.constant([[one]]) for one in parts)
+        return target.node(kind, *terms)
+
+    return added
+
+
 class _Onnx(Target[str]):
     """Terms are the names of tensors of shape (rows, 1); actions are their codes."""
 
@@ -74,9 +77,9 @@ class _Onnx(Target[str]):
         known = ""
         for column in self.inputs.encoding.feature_columns:
             own = self._known(column)
-            known = self._node("And", known, own) if known else own
-        code = self._node("Where", known, decided, self._constant([[UNKNOWN]]))
-        self._node(
+            known = self.both(known, own) if known else own
+        code = self.node("Where", known, decided, self.constant([[UNKNOWN]]))
+        self.node(
             "LabelEncoder",
             code,
             output=self.inputs.column,
@@ -86,64 +89,49 @@ class _Onnx(Target[str]):
             default_string="",
         )
 
+    at_most = _operation("LessOrEqual")
+    at_least = _operation("GreaterOrEqual")
+    negated = _operation("Not")
+    both = _operation("And")
+    either = _operation("Or")
+    product = _operation("Mul")
+    choice = _operation("Where")
+
     def number(self, column: str) -> str:
         name = self.inputs.name(column)
         if not self.inputs.marked:
             return name
-        return self._node("Where", self.is_missing(column), self._constant([[0.0]]), name)
+        return self.node("Where", self.is_missing(column), self.constant([[0.0]]), name)
 
     def is_missing(self, column: str) -> str:
         if column in self.inputs.encoding.numeric:
-            return self._node("IsNaN", self.inputs.name(column))
-        return self._node("Equal", self._codes[column], self._constant([[MISSING]]))
+            return self.node("IsNaN", self.inputs.name(column))
+        return self.node("Equal", self._codes[column], self.constant([[MISSING]]))
 
     def is_level(self, column: str, level: str) -> str:
         place = self.inputs.encoding.categorical[column].index(level)
-        return self._node("Equal", self._codes[column], self._constant([[place]]))
-
-    def at_most(self, number: str, cut: float) -> str:
-        return self._node("LessOrEqual", number, self._constant([[cut]]))
-
-    def at_least(self, number: str, cut: float) -> str:
-        return self._node("GreaterOrEqual", number, self._constant([[cut]]))
-
-    def negated(self, condition: str) -> str:
-        return self._node("Not", condition)
-
-    def both(self, first: str, second: str) -> str:
-        return self._node("And", first, second)
-
-    def either(self, first: str, second: str) -> str:
-        return self._node("Or", first, second)
+        return self.node("Equal", self._codes[column], self.constant([[place]]))
 
     def unless(self, condition: str, number: str) -> str:
-        return self._node("Where", condition, self._constant([[LOWEST]]), number)
+        return self.node("Where", condition, self.constant([[self.lowest]]), number)
 
     def flag(self, condition: str) -> str:
-        return self._node("Cast", condition, to=self._make.np_dtype_to_tensor_dtype(np.dtype("f8")))
+        return self.node("Cast", condition, to=self._make.np_dtype_to_tensor_dtype(np.dtype("f8")))
 
     def between(self, number: str, low: float, high: float) -> str:
-        return self._node("Clip", number, self._constant(low), self._constant(high))
+        return self.node("Clip", number, self.constant(low), self.constant(high))
 
     def in_units(self, number: str, middle: float, unit: float) -> str:
-        above = self._node("Sub", number, self._constant([[middle]]))
-        return self._node("Div", above, self._constant([[unit]]))
+        above = self.node("Sub", number, self.constant([[middle]]))
+        return self.node("Div", above, self.constant([[unit]]))
 
     def above(self, number: str, knot: float) -> str:
-        difference = self._node("Sub", number, self._constant([[knot]]))
-        return self._node("Max", difference, self._constant([[0.0]]))
-
-    def product(self, first: str, second: str) -> str:
-        return self._node("Mul", first, second)
+        difference = self.node("Sub", number, self.constant([[knot]]))
+        return self.node("Max", difference, self.constant([[0.0]]))
 
     def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
-        angle = [
-            self._node("Mul", number, self._constant([[frequency]])) for frequency, number in parts
-        ]
-        return self._node("Cos", self._node("Sum", *angle, self._constant([[phase]])))
-
-    def kept(self, _what: str, _names: Sequence[str], numbers: Sequence[str]) -> list[str]:
-        return list(numbers)  # every node is worked out once
+        angle = [self.product(number, frequency) for frequency, number in parts]
+        return self.node("Cos", self.node("Sum", *angle, self.constant([[phase]])))
 
     def weighted_sums(
         self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
@@ -153,51 +141,49 @@ class _Onnx(Target[str]):
     def rectified_sums(
         self, _layer: int, columns: Sequence[tuple[str, str]], parameters: FloatArray
     ) -> list[str]:
-        units = self._node("Relu", self._sums(columns, parameters))
+        units = self.node("Relu", self._sums(columns, parameters))
         return self._columns_of(units, len(parameters))
 
     def _sums(self, columns: Sequence[tuple[str, str]], parameters: FloatArray) -> str:
-        features = self._node("Concat", *(column for _, column in columns), axis=1)
-        product = self._node("MatMul", features, self._constant(parameters[:, :-1].T))
-        return self._node("Add", product, self._constant(parameters[None, :, -1]))
+        features = self.node("Concat", *(column for _, column in columns), axis=1)
+        product = self.node("MatMul", features, self.constant(parameters[:, :-1].T))
+        return self.node("Add", product, self.constant(parameters[None, :, -1]))
 
     def _columns_of(self, beside: str, n_columns: int) -> list[str]:
         places = range(n_columns)
-        return [self._node("Gather", beside, self._constant([n]), axis=1) for n in places]
+        return [self.node("Gather", beside, self.constant([n]), axis=1) for n in places]
 
     def less_length(self, number: str, parts: Sequence[str]) -> str:
         if not parts:
             return number
-        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
-        squares = [self._node("Mul", part, part) for part in bounded]
-        return self._node("Sub", number, self._node("Sqrt", self._node("Sum", *squares)))
+        most = self.largest_squared
+        bounded = [self.between(part, -most, most) for part in parts]
+        squares = [self.product(part, part) for part in bounded]
+        return self.node("Sub", number, self.node("Sqrt", self.node("Sum", *squares)))
 
     def counts(self, _names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
         flags = [[self.flag(condition) for condition in own] for own in conditions]
-        return [self._node("Sum", *own) for own in flags]
+        return [self.node("Sum", *own) for own in flags]
 
     def action(self, code: int) -> str:
-        return self._constant([[code]])
-
-    def choice(self, condition: str, yes: str, no: str) -> str:
-        return self._node("Where", condition, yes, no)
+        return self.constant([[code]])
 
     def largest(self, scores: Mapping[int, str]) -> str:
         codes = sorted(scores)
-        beside = self._node("Concat", *(scores[code] for code in codes), axis=1)
-        first = self._node("ArgMax", beside, axis=1, keepdims=1, select_last_index=0)
-        return self._node("Gather", self._constant(codes), first)
+        beside = self.node("Concat", *(scores[code] for code in codes), axis=1)
+        first = self.node("ArgMax", beside, axis=1, keepdims=1, select_last_index=0)
+        return self.node("Gather", self.constant(codes), first)
 
     def _known(self, column: str) -> str:
         """Whether the policy can decide with the value in a column."""
         if column not in self.inputs.encoding.numeric:
             least = MISSING if self.inputs.marked else 0
-            return self._node("GreaterOrEqual", self._codes[column], self._constant([[least]]))
+            return self.at_least(self._codes[column], least)
         name = self.inputs.name(column)
-        finite = self._node("Not", self._node("IsInf", name))
+        finite = self.negated(self.node("IsInf", name))
         if self.inputs.marked:
             return finite
-        return self._node("And", finite, self._node("Not", self._node("IsNaN", name)))
+        return self.both(finite, self.negated(self.node("IsNaN", name)))
 
     def _level_codes(self, column: str) -> str:
         """The position of each row's level, or a code for missing or unknown."""
@@ -206,7 +192,7 @@ class _Onnx(Target[str]):
         spelled = enumerate(self.inputs.spellings(column).values())
         codes = {text: place for place, own in spelled for text in own}
         codes |= dict.fromkeys(self.inputs.gaps(column), MISSING)
-        return self._node(
+        return self.node(
             "LabelEncoder",
             self.inputs.name(column),
             domain="ai.onnx.ml",
@@ -215,12 +201,12 @@ class _Onnx(Target[str]):
             default_int64=levels.index(other) if other else UNKNOWN,
         )
 
-    def _node(self, kind: str, *terms: str, output: str = "", **settings: Any) -> str:
+    def node(self, kind: str, *terms: str, output: str = "", **settings: Any) -> str:
         output = output or f"fedopl/step {len(self.nodes) + 1}"
         self.nodes.append(self._make.make_node(kind, list(terms), [output], **settings))
         return output
 
-    def _constant(self, values: Any) -> str:
+    def constant(self, values: Any) -> str:
         name = f"fedopl/constant {len(self.constants) + 1}"
         array = np.ascontiguousarray(values)
         self.constants.append(self._arrays.from_array(array, name))

@@ -5,15 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    header_lines,
-    one_line,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, form, header_lines, one_line
 
 _COMPARING = (
     "Call decide(row) with a dictionary, or run `python FILE rows.csv > decided.csv`. None, NaN "
@@ -131,7 +123,7 @@ def python_module(rule: WrittenRule, inputs: Inputs) -> bytes:
         **target.constants,
     }
     parts = [
-        f'r"""{header}\n"""' if _is_plain(header) else f"{header!r}",
+        f"{header!r}" if '"""' in header or "\\" in header else f'r"""{header}\n"""',
         "\n\nimport csv\nimport math\nimport re\nimport sys\n\n",
         *(
             f"{name} = {pformat(value, width=97, compact=True)}\n"
@@ -144,10 +136,6 @@ def python_module(rule: WrittenRule, inputs: Inputs) -> bytes:
         RUNNING,
     ]
     return "".join(parts).encode()
-
-
-def _is_plain(text: str) -> bool:
-    return '"""' not in text and "\\" not in text
 
 
 class _Python(Target[str]):
@@ -168,38 +156,17 @@ class _Python(Target[str]):
     def is_level(self, column: str, level: str) -> str:
         return f"{self._cell(column)} == {level!r}"
 
-    def at_most(self, number: str, cut: float) -> str:
-        return f"{number} <= {cut!r}"
-
-    def at_least(self, number: str, cut: float) -> str:
-        return f"{number} >= {cut!r}"
-
-    def negated(self, condition: str) -> str:
-        return f"not ({condition})"
-
-    def both(self, first: str, second: str) -> str:
-        return f"({first} and {second})"
-
-    def either(self, first: str, second: str) -> str:
-        return f"({first} or {second})"
-
-    def unless(self, condition: str, number: str) -> str:
-        return f"({LOWEST!r} if {condition} else {number})"
-
-    def flag(self, condition: str) -> str:
-        return f"float({condition})"
-
-    def between(self, number: str, low: float, high: float) -> str:
-        return f"min(max({number}, {low!r}), {high!r})"
-
-    def in_units(self, number: str, middle: float, unit: float) -> str:
-        return f"({number} - {middle!r}) / {unit!r}"
-
-    def above(self, number: str, knot: float) -> str:
-        return f"max({number} - {knot!r}, 0.0)"
-
-    def product(self, first: str, second: str) -> str:
-        return f"{first} * {second}"
+    at_most = form("{} <= {}")
+    at_least = form("{} >= {}")
+    negated = form("not ({})")
+    both = form("({} and {})")
+    either = form("({} or {})")
+    unless = form(f"({Target.lowest!r} if {{}} else {{}})")
+    flag = form("float({})")
+    between = form("min(max({}, {}), {})")
+    in_units = form("({} - {}) / {}")
+    above = form("max({} - {}, 0.0)")
+    product = form("{} * {}")
 
     def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
         angle = " + ".join(f"{frequency!r} * {number}" for frequency, number in parts)
@@ -217,7 +184,7 @@ class _Python(Target[str]):
         self.constants[weights] = tuple(map(tuple, parameters.tolist()))
         self._list(features, [*columns, ("the constant, which is added as it is", "1.0")])
         self.statements += [
-            f"{scores} = [sum(w * x for w, x in zip(own, {features}) if w) for own in {weights}]",
+            f"{scores} = [sum(w * x for w, x in zip(own, {features}) if w) for own in {weights}]"
         ]
         return [f"{scores}[{place}]" for place in range(len(names))]
 
@@ -228,12 +195,13 @@ class _Python(Target[str]):
         self.constants[weights] = tuple(map(tuple, parameters.tolist()))
         self._list(inputs, [*columns, ("the constant, which is added as it is", "1.0")])
         self.statements += [
-            f"{units} = [max(sum(w * x for w, x in zip(own, {inputs})), 0.0) for own in {weights}]",
+            f"{units} = [max(sum(w * x for w, x in zip(own, {inputs})), 0.0) for own in {weights}]"
         ]
         return [f"{units}[{place}]" for place in range(len(parameters))]
 
     def less_length(self, number: str, parts: Sequence[str]) -> str:
-        bounded = [self.between(part, -LARGEST_SQUARED, LARGEST_SQUARED) for part in parts]
+        most = self.largest_squared
+        bounded = [self.between(part, -most, most) for part in parts]
         return f"{number} - math.hypot({', '.join(bounded)})"
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:

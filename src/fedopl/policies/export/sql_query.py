@@ -4,15 +4,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.export.target import (
-    LARGEST_SQUARED,
-    LOWEST,
-    Inputs,
-    Target,
-    WrittenRule,
-    header_lines,
-    one_line,
-)
+from fedopl.policies.export.target import Inputs, Target, WrittenRule, form, header_lines, one_line
 
 _COMPARING = (
     "Standard SQL, tried with SQLite and DuckDB. Labels have to be compared to the letter: where a "
@@ -40,6 +32,12 @@ def sql_query(rule: WrittenRule, inputs: Inputs) -> bytes:
         f"FROM {_quoted(inputs.table)} AS t;",
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _literal(number: float) -> str:
+    """The number with an exponent, which makes it a double in most databases."""
+    text = repr(number)
+    return f"({text})" if "e" in text else f"({text}e0)"
 
 
 class _Sql(Target[str]):
@@ -93,70 +91,49 @@ class _Sql(Target[str]):
             return f"({self._cell(column)} IS NOT NULL AND NOT {self._in(column, others)})"
         return self._in(column, self.inputs.spellings(column)[level])
 
-    def at_most(self, number: str, cut: float) -> str:
-        return f"{number} <= {_literal(cut)}"
-
-    def at_least(self, number: str, cut: float) -> str:
-        return f"{number} >= {_literal(cut)}"
-
-    def negated(self, condition: str) -> str:
-        # Unknown counts as false.
-        return f"CASE WHEN {condition} THEN 0 ELSE 1 END = 1"
-
-    def both(self, first: str, second: str) -> str:
-        return f"({first} AND {second})"
-
-    def either(self, first: str, second: str) -> str:
-        return f"({first} OR {second})"
-
-    def unless(self, condition: str, number: str) -> str:
-        return f"CASE WHEN {condition} THEN {_literal(LOWEST)} ELSE {number} END"
-
-    def flag(self, condition: str) -> str:
-        return f"CASE WHEN {condition} THEN 1 ELSE 0 END"
-
-    def between(self, number: str, low: float, high: float) -> str:
-        # Not LEAST and GREATEST, which SQLite does not know.
-        low_text, high_text = _literal(low), _literal(high)
-        cases = f"WHEN {number} < {low_text} THEN {low_text} WHEN {number} > {high_text}"
-        return f"CASE {cases} THEN {high_text} ELSE {number} END"
-
-    def in_units(self, number: str, middle: float, unit: float) -> str:
-        return f"({number} - {_literal(middle)}) / {_literal(unit)}"
-
-    def above(self, number: str, knot: float) -> str:
-        edge = _literal(knot)
-        return f"CASE WHEN {number} > {edge} THEN {number} - {edge} ELSE 0 END"
-
-    def product(self, first: str, second: str) -> str:
-        return f"{first} * {second}"
+    at_most = form("{} <= {}", _literal)
+    at_least = form("{} >= {}", _literal)
+    negated = form("CASE WHEN {} THEN 0 ELSE 1 END = 1")  # unknown counts as false
+    both = form("({} AND {})")
+    either = form("({} OR {})")
+    unless = form(f"CASE WHEN {{}} THEN {_literal(Target.lowest)} ELSE {{}} END")
+    flag = form("CASE WHEN {} THEN 1 ELSE 0 END")
+    # Not LEAST and GREATEST, which SQLite does not know.
+    between = form("CASE WHEN {0} < {1} THEN {1} WHEN {0} > {2} THEN {2} ELSE {0} END", _literal)
+    in_units = form("({} - {}) / {}", _literal)
+    above = form("CASE WHEN {0} > {1} THEN {0} - {1} ELSE 0 END", _literal)
+    product = form("{} * {}")
 
     def wave(self, parts: Sequence[tuple[float, str]], phase: float) -> str:
         angle = " + ".join(f"{_literal(frequency)} * {number}" for frequency, number in parts)
         return f"COS({angle} + {_literal(phase)})"
 
     def kept(self, what: str, names: Sequence[str], numbers: Sequence[str]) -> list[str]:
-        return self._steps(what, names, numbers)
+        taken = {step for layer in self._layers for step, *_ in layer}
+        what = f"later_{what}" if f"{what}_1" in taken else what  # sums of what sums are made of
+        steps = [f"{what}_{place}" for place in range(1, len(numbers) + 1)]
+        self._layers.append(list(zip(steps, numbers, names, strict=True)))
+        return steps
 
     def weighted_sums(
         self, names: Sequence[str], columns: Sequence[tuple[str, str]], parameters: FloatArray
     ) -> list[str]:
         names_of, terms = zip(*columns, strict=True)
-        features = self._steps("feature", names_of, terms)
+        features = self.kept("feature", names_of, terms)
         sums = []
         for *weights, constant in parameters.tolist():
             parts = [f"{_literal(w)} * {x}" for w, x in zip(weights, features, strict=True) if w]
             sums.append(" + ".join([*parts, _literal(constant)]))
-        return self._steps("score", names, sums)
+        return self.kept("score", names, sums)
 
     def less_length(self, number: str, parts: Sequence[str]) -> str:
-        within = f"BETWEEN {_literal(-LARGEST_SQUARED)} AND {_literal(LARGEST_SQUARED)}"
-        most = _literal(LARGEST_SQUARED**2)
+        within = f"BETWEEN {_literal(-self.largest_squared)} AND {_literal(self.largest_squared)}"
+        most = _literal(self.largest_squared**2)
         squares = [f"CASE WHEN {p} {within} THEN {p} * {p} ELSE {most} END" for p in parts]
         return f"{number} - SQRT({' + '.join(squares) or '0'})"
 
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[str]]) -> list[str]:
-        return self._steps("wins", names, [" + ".join(map(self.flag, own)) for own in conditions])
+        return self.kept("wins", names, [" + ".join(map(self.flag, own)) for own in conditions])
 
     def action(self, code: int) -> str:
         return _text(self.inputs.actions[code])
@@ -168,21 +145,13 @@ class _Sql(Target[str]):
     def largest(self, scores: Mapping[int, str]) -> str:
         # The first of the largest is at least all that follow, and no earlier one was taken.
         *others, last = sorted(scores)
-        lines = [
-            f"WHEN {_all(f'{scores[code]} >= {scores[b]}' for b in sorted(scores) if b > code)} "
-            f"THEN {self.action(code)}"
-            for code in others
-        ]
+        lines = []
+        for code in others:
+            least = [f"{scores[code]} >= {scores[b]}" for b in sorted(scores) if b > code]
+            lines.append(f"WHEN {' AND '.join(least)} THEN {self.action(code)}")
         if not lines:
             return self.action(last)
         return "\n  ".join(["CASE", *lines, f"ELSE {self.action(last)} END"])
-
-    def _steps(self, what: str, names: Sequence[str], terms: Sequence[str]) -> list[str]:
-        taken = {step for layer in self._layers for step, *_ in layer}
-        what = f"later_{what}" if f"{what}_1" in taken else what  # sums of what sums are made of
-        steps = [f"{what}_{place}" for place in range(1, len(terms) + 1)]
-        self._layers.append(list(zip(steps, terms, names, strict=True)))
-        return steps
 
     def _cell(self, column: str) -> str:
         return f"t.{_quoted(self.inputs.name(column))}"
@@ -198,16 +167,6 @@ class _Sql(Target[str]):
         length = max(len(text) for text in spelled) + 1
         cell = f"CAST({self._cell(column)} AS VARCHAR({length}))"
         return f"{cell} IN ({listed})" if len(spelled) > 1 else f"{cell} = {listed}"
-
-
-def _all(conditions: Iterable[str]) -> str:
-    return " AND ".join(conditions)
-
-
-def _literal(number: float) -> str:
-    """The number with an exponent, which makes it a double in most databases."""
-    text = repr(number)
-    return f"({text})" if "e" in text else f"({text}e0)"
 
 
 def _text(text: str) -> str:

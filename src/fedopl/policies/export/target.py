@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
@@ -12,12 +12,8 @@ from fedopl.base.labels import NO_LABEL
 from fedopl.base.schema import Encoding
 
 Term = TypeVar("Term")  # a number, a condition or an action, in the other language
-# The square of a larger number, or a sum of such squares, would overflow.
-LARGEST_SQUARED = 1e150
 # Writes the same policy in any language that is passed in, and returns the action to take.
 WrittenRule = Callable[["Target[Any]"], Any]
-# Below every score, even that of an action without any score.
-LOWEST = -1e307
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +86,11 @@ class Inputs:
 
 class Target(ABC, Generic[Term]):
     """A language to write policies in; every kind of policy writes itself with these operations."""
+
+    # Below every score, even that of an action without any score.
+    lowest: ClassVar[float] = -1e307
+    # The square of a larger number, or a sum of such squares, would overflow.
+    largest_squared: ClassVar[float] = 1e150
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -179,9 +180,14 @@ class Target(ABC, Generic[Term]):
     def wave(self, parts: Sequence[tuple[float, Term]], phase: float) -> Term:
         """The cosine of a phase plus numbers, each times its frequency."""
 
-    @abstractmethod
-    def kept(self, what: str, names: Sequence[str], numbers: Sequence[Term]) -> list[Term]:
+    def kept(
+        self,
+        what: str,  # noqa: ARG002
+        names: Sequence[str],  # noqa: ARG002
+        numbers: Sequence[Term],
+    ) -> list[Term]:
         """These numbers, computed once, however often they are used; `what` is one word."""
+        return list(numbers)  # as they are, where every term is computed once
 
     @abstractmethod
     def weighted_sums(
@@ -206,7 +212,7 @@ class Target(ABC, Generic[Term]):
 
     @abstractmethod
     def less_length(self, number: Term, parts: Sequence[Term]) -> Term:
-        """A number minus the root of the sum of the others' squares, within ±LARGEST_SQUARED."""
+        """A number minus the root of the sum of the others' squares, within ±`largest_squared`."""
 
     @abstractmethod
     def counts(self, names: Sequence[str], conditions: Sequence[Sequence[Term]]) -> list[Term]:
@@ -223,6 +229,15 @@ class Target(ABC, Generic[Term]):
     @abstractmethod
     def largest(self, scores: Mapping[int, Term]) -> Term:
         """The action with the largest number, by code; among equal ones, the first."""
+
+
+def form(text: str, spelled: Callable[[float], str] = repr) -> Callable[..., str]:
+    """An operation whose term is this text, filled with its terms and with numbers as spelled."""
+
+    def filled(_target: Target[str], *parts: str | float) -> str:
+        return text.format(*(one if isinstance(one, str) else spelled(one) for one in parts))
+
+    return filled
 
 
 def one_line(text: str) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import Rules
+from fedopl.policies.trees.grid import Grid, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node
 from fedopl.policies.trees.search import best_tree
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
@@ -52,12 +51,25 @@ class GrowingTree:
         if self.is_finished:
             return ALL_DONE
         opened = {path: n for n, path in enumerate(self._opened)}
-        return _built((), self._decided, self._questions, opened)
+        return self._built((), opened)
 
     @property
     def root(self) -> Node:
         """The finished tree."""
-        return simplified(_built((), self._decided, self._questions, {}))
+        return simplified(self._built((), {}))
+
+    def _built(self, path: Path, opened: dict[Path, int]) -> Node:
+        """The tree below a path: a partition if there are open nodes, else the finished tree."""
+        if path in opened:
+            return Leaf(opened[path])
+        if path in self._decided:
+            return Leaf(DONE) if opened else self._decided[path]
+        asked = self._questions[path]
+        yes, no = (
+            self._built((*path, (asked.column, asked.cut, answer)), opened)
+            for answer in (True, False)
+        )
+        return Branch(asked.column, asked.cut, yes, no)
 
     def grow(self, sums: Sequence[FloatArray] | None) -> None:
         """Search one level further in the sums of every open node.
@@ -72,7 +84,10 @@ class GrowingTree:
         below: list[Path] = []
         for path, cells in zip(self._opened, sums, strict=True):
             remaining = self._depth - len(path)
-            own = _rules_along(path, self._grid, self._rules)
+            own = self._rules
+            for column, cut, yes in path:
+                place = self._grid.cuts[column].index(cut)
+                own = own.within(self._grid, column, place, yes=yes)
             found = best_tree(cells, self._grid, min(remaining, LOOK_AHEAD), own)
             if path and not np.isfinite(found.value):  # so few rows that no client reports them
                 self._decided[path] = self._ahead[path]
@@ -113,28 +128,3 @@ def simplified(node: Node) -> Node:
 def n_levels(depth: int) -> int:
     """The largest number of times that cells are asked for."""
     return max(1, depth - LOOK_AHEAD + 1)
-
-
-def _rules_along(path: Path, grid: Grid, rules: Rules) -> Rules:
-    for column, cut, yes in path:
-        rules = rules.within(grid, column, grid.cuts[column].index(cut), yes=yes)
-    return rules
-
-
-def _built(
-    path: Path,
-    decided: dict[Path, Node],
-    questions: dict[Path, Branch],
-    opened: dict[Path, int],
-) -> Node:
-    """The tree below a path: a partition if there are open nodes, otherwise the finished tree."""
-    if path in opened:
-        return Leaf(opened[path])
-    if path in decided:
-        return Leaf(DONE) if opened else decided[path]
-    asked = questions[path]
-    yes, no = (
-        _built((*path, (asked.column, asked.cut, answer)), decided, questions, opened)
-        for answer in (True, False)
-    )
-    return Branch(asked.column, asked.cut, yes, no)

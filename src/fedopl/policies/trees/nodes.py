@@ -80,8 +80,7 @@ def leaf_positions(
 def says_yes(column: Column, cut: float, contexts: FloatArray) -> BoolArray:  # (n_rows,)
     """Whether each row has the level, or is at most the threshold."""
     values = column.values(contexts)
-    yes: BoolArray = values == cut if isinstance(column, LevelColumn) else values <= cut
-    return yes
+    return np.asarray(values == cut if isinstance(column, LevelColumn) else values <= cut)
 
 
 # --- as numbers --------------------------------------------------------------------------------

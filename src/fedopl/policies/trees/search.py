@@ -7,14 +7,13 @@ are sums over rectangles of two columns' cells. These sums are enough to find th
 trees, in O(p²·B²·d), and no row is needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import Rules
+from fedopl.policies.trees.grid import Grid, Rules
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 
 # The sums in each cell, (n_cells, 2 + n_actions): rows, their weight, and scores by action. If
@@ -38,18 +37,11 @@ class Found:
     value: float
 
 
-Worth = Callable[[FloatArray, BoolArray | None], FloatArray]
-
-
 def best_tree(cells: FloatArray, grid: Grid, depth: int, rules: Rules) -> Found:
     """The best tree of depth 0, 1 or 2; ties go to fewer splits, then to the first found."""
     tables = _Tables(cells, grid, rules)
-
-    def worth(leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
-        return _largest(leaf_values(leaves, allowed, rules))
-
     rounding = ROUNDING_OF_ROOTS if rules.is_doubted else ROUNDING
-    found = _Search(tables, rules, worth, tie=rounding * tables.size).best(depth)
+    found = _Search(tables, rules, tie=rounding * tables.size).best(depth)
     return Found(found.node, found.value + tables.baseline)
 
 
@@ -170,15 +162,14 @@ class _Half:
 
 def _first_best(values: FloatArray, tie: float) -> IntArray:  # (n_lines,)
     """In every line, the first position whose value nothing exceeds."""
-    places: IntArray = (values >= values.max(axis=1, keepdims=True) - tie).argmax(axis=1)
-    return places
+    return np.asarray((values >= values.max(axis=1, keepdims=True) - tie).argmax(axis=1))
 
 
 class _Search:
-    """The search over all trees on one grid's cells; `worth` gives the value of a leaf."""
+    """The search over all trees on one grid's cells."""
 
-    def __init__(self, tables: _Tables, rules: Rules, worth: Worth, tie: float = 0.0) -> None:
-        self.tables, self.grid, self.rules, self.worth = tables, tables.grid, rules, worth
+    def __init__(self, tables: _Tables, rules: Rules, tie: float) -> None:
+        self.tables, self.grid, self.rules = tables, tables.grid, rules
         self.tie, self.cost = tie, rules.split_cost + WORTH_A_SPLIT * tie
 
     def best(self, depth: int) -> Found:
@@ -194,6 +185,10 @@ class _Search:
                 best = Found(self._node(column, place, yes, no), float(values[place]))
         n_splits = len(branches_of(best.node))
         return Found(best.node, best.value + n_splits * (self.cost - self.rules.split_cost))
+
+    def worth(self, leaves: FloatArray, allowed: BoolArray | None) -> FloatArray:
+        """The value of leaves with their best actions."""
+        return _largest(leaf_values(leaves, allowed, self.rules))
 
     def _halves(self, depth: int) -> list[list[_Half]]:
         """For each column, both sides of every split, the yes side first.
@@ -251,8 +246,7 @@ class _Search:
             return sums
         places = [slice(None)] * sums.ndim
         places[axis] = slice(len(self.grid.cuts[column]))
-        up_to: FloatArray = np.cumsum(sums, axis=axis)[tuple(places)]
-        return up_to
+        return np.asarray(np.cumsum(sums, axis=axis)[tuple(places)])
 
     def _allowed(self, *answers: tuple[int, int]) -> BoolArray | None:  # (n_actions, …)
         """Which actions a leaf after these answers may take, for every position of their cuts."""

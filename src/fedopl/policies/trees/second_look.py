@@ -95,20 +95,13 @@ class SecondLook:
     def _left_over(self, place: int, *, yes: bool) -> BoolArray:  # (n_bins,)
         """The grid's bins that give this answer wherever a question's threshold moves."""
         branch, _ = self.questions[place]
-        bins, cut = np.arange(self.grid.n_bins[branch.column]), self._place_on_grid(branch)
+        bins = np.arange(self.grid.n_bins[branch.column])
+        cut = self.grid.cuts[branch.column].index(branch.cut)
         reach = int(place in self.moving)
         if self.grid.is_level[branch.column]:
             same: BoolArray = bins == cut
             return same if yes else ~same
-        kept: BoolArray = bins <= cut - reach if yes else bins > cut + reach
-        return kept
-
-    def _place_on_grid(self, branch: Branch) -> int:
-        return self.grid.cuts[branch.column].index(branch.cut)
-
-    def n_below(self, place: int) -> int:
-        """The number of a question's narrow bins that are at most its threshold."""
-        return 1 + int(np.searchsorted(self.near[place], self.questions[place][0].cut))
+        return np.asarray(bins <= cut - reach if yes else bins > cut + reach)
 
     def is_close(
         self, place: int, columns: Sequence[Column], contexts: FloatArray
@@ -117,8 +110,7 @@ class SecondLook:
         branch, _ = self.questions[place]
         low, high = window(self.grid, branch)
         values = columns[branch.column].values(contexts)
-        close: BoolArray = (values > low) & (values <= high)
-        return close
+        return np.asarray((values > low) & (values <= high))
 
     def comes_to(
         self, place: int, columns: Sequence[Column], contexts: FloatArray
@@ -151,7 +143,7 @@ class SecondLook:
             return own
         worth = np.cumsum(gains)[:-1]
         best = np.flatnonzero(worth >= worth.max() - _ROUNDING * np.abs(gains).sum())
-        chosen = best[np.abs(best - (self.n_below(place) - 1)).argmin()]
+        chosen = best[np.abs(best - int(np.searchsorted(self.near[place], own))).argmin()]
         return float(self.near[place, chosen])
 
 

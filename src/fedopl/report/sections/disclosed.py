@@ -12,9 +12,8 @@ from fedopl.report.words.numbers import count, decimal, listed, percent, plural,
 from fedopl.report.words.policy_labels import SENT_FOR_MEMBERS, of_regions, valued_clients
 from fedopl.results.record import Record
 from fedopl.results.value_tables import MOST_VALUED_ALONE
-from fedopl.study.contract import contract_of
 from fedopl.study.private.added_up import adds_under_masks, most_lacking
-from fedopl.study.private.privacy_plan import PrivacyPlan
+from fedopl.study.private.privacy_plan import PrivacyPlan, contract_of
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 from fedopl.theory.skew import noise_of_each, noise_on_total, skewness

@@ -12,7 +12,7 @@ from fedopl.report.joining.alternatives import coalition_parts, path_parts
 from fedopl.report.joining.shifts import shift_parts
 from fedopl.report.parts import Folded, Heading, Part, Points, Section, Text
 from fedopl.results.record import Record
-from fedopl.study.personal_plan import why_not_personal
+from fedopl.study.study_check import why_not_personal
 
 _PARTS = {
     "everything": "Where clients differ",

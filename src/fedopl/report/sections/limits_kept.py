@@ -15,7 +15,7 @@ from fedopl.results.spending.budget_curve import Alternative, BudgetCurve, Budge
 from fedopl.results.spending.budget_words import budget_in_words, spending_in_words, who_told
 from fedopl.results.value_tables import LOCAL, GuardrailRow
 from fedopl.study.guardrail import Guardrail, guarded_columns
-from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending import Budget
 
 _MOST_COLUMNS = 4  # of all together and of clients; outcomes.csv has all
 _VERDICTS = {

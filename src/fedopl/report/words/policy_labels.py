@@ -17,7 +17,7 @@ from fedopl.results.value_tables import (
     arm_name,
 )
 from fedopl.study.private.added_up import adds_under_masks
-from fedopl.study.spending.cost_plan import net_words
+from fedopl.study.spending import net_words
 from fedopl.study.study import Study
 
 

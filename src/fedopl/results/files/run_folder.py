@@ -41,8 +41,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import TypeAdapter
 
 from fedopl.base.errors import FedoplError, StorageError
-from fedopl.base.file_lock import occupied
-from fedopl.base.files import write_atomically
+from fedopl.base.files import occupied, write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
 from fedopl.results.files.sums_file import load_newcomers, load_sums, newcomers_npz, sums_npz

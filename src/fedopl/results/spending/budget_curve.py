@@ -18,7 +18,7 @@ from fedopl.base.estimates import Estimate
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.policies.policy import Policy
 from fedopl.study.mixture import Weights, renormalised
-from fedopl.study.spending.budget_plan import Budget
+from fedopl.study.spending import Budget
 
 # What is estimated of a point: a combination of its gain and its cost.
 _GAIN, _COST = (1.0, 0.0), (0.0, 1.0)

@@ -9,8 +9,7 @@ from fedopl.base.arrays import BoolArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.base.labels import quoted
 from fedopl.base.restricted import Restricted
-from fedopl.policies.by_fold import ByFold
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.study.mixture import Weights
 
 Solved = Policy | ByFold | str  # a candidate of a finite class goes by its name

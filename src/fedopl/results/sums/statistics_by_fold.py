@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from fedopl.policies.by_fold import ByFold
+from fedopl.policies.policy import ByFold
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import TreeStatistics

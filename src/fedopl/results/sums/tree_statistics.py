@@ -11,8 +11,7 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.errors import FederationError, OptionError
 from fedopl.messages.combining import plain_sum, weighted_sum
 from fedopl.policies.tree import TreePolicy
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import rules_of
+from fedopl.policies.trees.grid import Grid, rules_of
 from fedopl.policies.trees.growing import NO_TREE, GrowingTree, grow_tree
 from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT

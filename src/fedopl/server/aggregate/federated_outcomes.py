@@ -5,8 +5,7 @@ import numpy as np
 from fedopl.messages.learning.outcome_sums import OutcomeSums
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.solvers import least_squares
-from fedopl.solvers.nested_ridge import of_usable_by_fold, outcome_ridge
-from fedopl.solvers.stacked_ridge import models_by_size
+from fedopl.solvers.nested_ridge import models_by_size, of_usable_by_fold, outcome_ridge
 from fedopl.study.study import Study
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import agreed_grid
+from fedopl.policies.trees.grid import Grid, agreed_grid
 from fedopl.policies.trees.nodes import Branch
 from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, window
 from fedopl.server.aggregate.setting import Setting

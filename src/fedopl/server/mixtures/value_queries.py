@@ -18,9 +18,8 @@ from fedopl.messages.evaluation.policy_values import (
     ValuesByPart,
 )
 from fedopl.messages.message import RowSplit
-from fedopl.policies.by_fold import ByFold
 from fedopl.policies.kinds import packed
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.results.sums.any_mixture import Solved
 from fedopl.server.aggregate.evaluation import signed_estimate
 from fedopl.server.exchange.conversation import Conversation

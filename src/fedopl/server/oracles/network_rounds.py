@@ -14,8 +14,14 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
-from fedopl.policies.network import first_network, network_numbers, network_of, on_raw_contexts
-from fedopl.policies.neural import NeuralPolicy, widths_in
+from fedopl.policies.neural import (
+    NeuralPolicy,
+    first_network,
+    network_numbers,
+    network_of,
+    on_raw_contexts,
+    widths_in,
+)
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised

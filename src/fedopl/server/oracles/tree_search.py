@@ -12,8 +12,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.trees.grid import Grid
-from fedopl.policies.trees.grid_rules import thresholds_of
+from fedopl.policies.trees.grid import Grid, thresholds_of
 from fedopl.policies.trees.growing import EVERYBODY
 from fedopl.policies.trees.nodes import Branch, Node, as_arrays
 from fedopl.policies.trees.second_look import SecondLook, look_close

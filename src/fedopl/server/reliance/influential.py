@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.policies.by_fold import ByFold, Version
 from fedopl.policies.linear import constant_policy
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy, Version
 from fedopl.results.reliance import follows_from_sums
 from fedopl.results.spending.priced_policies import solved_at
 from fedopl.results.sums.any_mixture import Solved, Statistics

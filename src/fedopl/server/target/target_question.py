@@ -12,8 +12,7 @@ from fedopl.base.decompositions import symmetric_pinv
 from fedopl.messages.about_target import ContextMoments, TransportedValues, ValueAtTarget
 from fedopl.messages.evaluation.policy_fields import fields_about
 from fedopl.messages.refusal import in_words
-from fedopl.policies.by_fold import ByFold
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.results.target_value import TargetRegion
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation

@@ -21,8 +21,7 @@ from fedopl.messages.about_target import (
     TellContexts,
     TransportedValues,
 )
-from fedopl.policies.by_fold import ByFold
-from fedopl.policies.policy import Policy
+from fedopl.policies.policy import ByFold, Policy
 from fedopl.results.record import Record
 from fedopl.results.target_value import AtTarget, TargetSource
 from fedopl.results.value_tables import arm_name
@@ -53,8 +52,8 @@ from fedopl.solvers.transport_sources import (
     screen,
     transported_by,
 )
+from fedopl.study.plans import TargetPlan
 from fedopl.study.study import Study
-from fedopl.study.target_plan import TargetPlan
 from fedopl.theory.skew import skewness
 
 # As near to the target as this, in standard deviations, another step changes nothing to be seen.

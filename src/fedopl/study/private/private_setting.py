@@ -1,22 +1,21 @@
-"""What follows from a private study's settings: bounds on rows, releases, and their noise."""
+"""What follows from a private study's settings: bounds on rows, releases, noise, and ranges."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.privacy.accountant import mu_of_several, noise_for, split_mu
 from fedopl.privacy.score_axes import longest_turned, noise_of_scores, score_axes
 from fedopl.privacy.subsampled import SLIP, least_noise, mu_of_sampled
 from fedopl.solvers.private_regression import FirstNoise
-from fedopl.study.private.privacy_plan import PrivacyPlan
-from fedopl.study.private.private_tables import TreeTables
-from fedopl.study.private.private_units import Scales, likely_values, middles_and_units, scales_of
-
-if TYPE_CHECKING:
-    from fedopl.study.study import Study
+from fedopl.study.private.privacy_plan import LEAST_FOUND, OF_FLAGS, PrivacyPlan, Range
+from fedopl.study.private.private_units import Scales, TreeTables, middles_and_units, scales_of
+from fedopl.study.study import Study
 
 # Shares of μ² in training: the first sums; all steps together get the rest.
 FIRST_SHARE = 0.4
@@ -72,6 +71,11 @@ class Releasable(NamedTuple):
     of_one: bool = False  # under masks: of each client by itself, with all noise of its own
 
 
+def _shrunk(parts: Mapping[str, Releasable], share: float) -> dict[str, Releasable]:
+    """The same releases with this share of what each could spend."""
+    return {name: part._replace(share=share * part.share) for name, part in parts.items()}
+
+
 @dataclass(frozen=True)
 class Release:
     """A release with noise."""
@@ -95,7 +99,7 @@ class Release:
 class PrivateSetting:
     """Units, bounds and releases of a private study."""
 
-    def __init__(self, study: "Study") -> None:
+    def __init__(self, study: Study) -> None:
         if study.privacy is None:
             raise TypeError("the study has no differential privacy")
         self._study = study
@@ -147,10 +151,7 @@ class PrivateSetting:
             return parts
         moves = self.plan.most_rows_per_person * Bounds(self._study.n_features, 1).square
         own = Releasable(OWN_SUMS, moves, OWN_SHARE, of_one=True)
-        rest = {
-            name: part._replace(share=(1 - OWN_SHARE) * part.share) for name, part in parts.items()
-        }
-        return {"own": own} | rest
+        return {"own": own} | _shrunk(parts, 1 - OWN_SHARE)
 
     @property
     def moments_move(self) -> float:
@@ -167,8 +168,7 @@ class PrivateSetting:
             "means": Releasable("Before all else: sums of numbers", moves, means),
             "spreads": Releasable("Before all else: squares of numbers", moves, spreads),
         }
-        rest = 1 - MEASURED_SHARE
-        return first | {n: part._replace(share=rest * part.share) for n, part in parts.items()}
+        return first | _shrunk(parts, 1 - MEASURED_SHARE)
 
     @property
     def by_gradients(self) -> bool:
@@ -198,9 +198,7 @@ class PrivateSetting:
     @cached_property
     def tables(self) -> TreeTables:
         """The tables that are released for a tree."""
-        features, ranges = self._study.features, self.plan.ranges
-        _, units = middles_and_units(features, ranges)
-        return TreeTables(self._study, likely_values(features, ranges), units.tolist())
+        return TreeTables(self._study, self.plan.ranges)
 
     def _learned(self) -> dict[str, Releasable]:
         if self._study.policy.on_grid:
@@ -262,10 +260,8 @@ class PrivateSetting:
 
     def _valued(self) -> dict[str, Releasable]:
         # A person's scores are added up before they are squared.
-        longest, apart = (
-            self.plan.most_rows_per_person * self.longest_scores,
-            self.plan.values_apart,
-        )
+        longest = self.plan.most_rows_per_person * self.longest_scores
+        apart = self.plan.values_apart
         parts = {
             "values": Releasable("Sums of values", longest, VALUE_SHARE),
             "value squares": Releasable("Sums of squares of values", longest**2, 1 - VALUE_SHARE),
@@ -280,9 +276,7 @@ class PrivateSetting:
             )
             for name, part in parts.items()
         }
-        return {
-            n: part._replace(share=(1 - apart) * part.share) for n, part in parts.items()
-        } | told
+        return _shrunk(parts, 1 - apart) | told
 
     def _released(
         self, parts: Mapping[str, Releasable], *, of_held_out: bool = False
@@ -323,3 +317,58 @@ class PrivateSetting:
         """The noise of a step on this number of first terms."""
         bound = Bounds(n_terms, self._study.n_actions).step
         return self.releases["step"].deviation_for(self.plan.most_rows_per_person * bound)
+
+
+# --- ranges that are found before anything else, from noisy sums of numbers and of their squares --
+
+# The ranges found are public. Any ranges keep the promise, since rows are bounded in units,
+# whatever the units are. The study then continues as the same study with these ranges.
+
+# Squares are measured from this, so that they move a sum no further than numbers do.
+MIDDLE_SQUARE = FARTHEST_MEASURED**2 / 2
+# Digits of ranges that are found; more digits would be hard to read and add nothing.
+_DIGITS = 4
+# A variance must be at least this many deviations of the noise in mean squares.
+_SURELY = 2.0
+
+
+def with_ranges(study: Study, ranges: Mapping[str, Range]) -> Study:
+    """The study with these ranges; a ValueError if it cannot have them."""
+    plan = PrivateSetting(study).plan
+    own = {"ranges": {**plan.ranges, **ranges}, "declared_ranges": plan.ranges}
+    found = PrivacyPlan.model_validate(plan.model_dump() | own)
+    return study.model_copy(update={"privacy": found})
+
+
+def found_ranges(
+    study: Study, sums: FloatArray, squares: FloatArray, n_rows: int, noise: float
+) -> dict[str, Range]:
+    """Two standard deviations to either side of the mean, by name, as far as noise allows.
+
+    Args:
+        study: before it continues with the ranges found.
+        sums: by number, over all clients, in units of the declared ranges.
+        squares: sums of squares likewise, less `MIDDLE_SQUARE` for each row.
+        n_rows: the number of rows in the sums.
+        noise: in the total, in deviations of the release.
+
+    """
+    setting = PrivateSetting(study)
+    names = setting.plan.measured
+    middle, unit = middles_and_units(names, setting.plan.ranges)
+    most = FARTHEST_MEASURED
+    means = np.clip(sums / n_rows, -most, most)
+    variances = squares / n_rows + MIDDLE_SQUARE - means**2
+    # At least as wide as noise can resolve, and at most as wide as declared.
+    sure = _SURELY * noise * setting.deviation("spreads") / n_rows
+    spread = np.sqrt(np.clip(variances, min(max(sure, LEAST_FOUND**2), 1.0), 1.0))
+    ends = [middle + unit * (means + side * most * spread) for side in (-1, 1)]
+    return {name: _readable((low, high)) for name, low, high in zip(names, *ends, strict=True)}
+
+
+def _readable(ends: Sequence[float]) -> Range:
+    """A range with few digits relative to its width, which is not mistaken for that of a flag."""
+    low, high = float(ends[0]), float(ends[1])
+    digits = _DIGITS - 1 - int(np.floor(np.log10(high - low)))
+    found = round(low, digits), round(high, digits)
+    return found if found != OF_FLAGS else (found[0], found[1] + 10.0**-digits)

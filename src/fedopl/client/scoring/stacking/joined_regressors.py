@@ -17,7 +17,7 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
 from fedopl.client.scoring.sklearn_models import ROUNDS, STILL_IMPROVING, TREE_OPTIONS, step_for
 from fedopl.client.table.logged_data import LoggedData
-from fedopl.solvers.stacked_ridge import chosen_on, fold_sets, place_without
+from fedopl.solvers.nested_ridge import chosen_on, fold_sets, place_without
 
 FEWEST_FITTED = 2  # rows of an action, without two folds
 ROWS_TO_TRY = 100

@@ -13,7 +13,7 @@ from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.client.rows.chunks import Chunk, joined
 from fedopl.client.rows.fold_sums import FoldSums
 from fedopl.client.scoring.stacking.joined_regressors import JoinedRegressors
-from fedopl.solvers.stacked_ridge import (
+from fedopl.solvers.nested_ridge import (
     models_by_size,
     place_without,
     residual_loadings,

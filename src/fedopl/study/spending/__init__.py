@@ -1,1 +1,0 @@
-"""What actions cost, and how much may be spent."""
