@@ -9,7 +9,7 @@ from fedopl.policies.basis import Basis
 from fedopl.policies.threshold_grid import candidate_cuts
 from fedopl.report.page import render
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
-from fedopl.server.found_thresholds import strongest_thresholds
+from fedopl.server.screening import strongest_thresholds
 from fedopl.simulation.named_worlds import shaped_world
 
 pytestmark = pytest.mark.usefixtures("without_figures")

@@ -1,6 +1,7 @@
 """One exchange between server and clients, as a run records it, and a run so far."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedopl.base.tables import RowTable
@@ -29,6 +30,17 @@ class Round:
     def bytes_received(self) -> int:
         """The bytes from all clients together."""
         return sum(self.received.values())
+
+
+def in_a_row(parts: Iterable[Sequence[Round]]) -> tuple[Round, ...]:
+    """The exchanges of several conversations, numbered one after the other."""
+    found: list[Round] = []
+    for rounds in parts:
+        exchanges, trips = (found[-1].exchange + 1, found[-1].trip + 1) if found else (0, 0)
+        found += [
+            replace(one, exchange=one.exchange + exchanges, trip=one.trip + trips) for one in rounds
+        ]
+    return tuple(found)
 
 
 class RoundTable(RowTable[Round]):

@@ -15,8 +15,7 @@ from fedopl.messages.trees.bin_counts import MOST_COUNTS
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
-from fedopl.server.oracles import network_rounds
-from fedopl.server.oracles.by_name import ORACLES
+from fedopl.server.oracles.linear_oracles import ORACLES
 from fedopl.server.target.value_there import exchanges_at_target
 from fedopl.study.mixture import BestSkew, Minimax
 from fedopl.study.private.privacy_plan import PrivacyPlan
@@ -114,12 +113,6 @@ def cells_come_along(study: Study) -> bool:
     return study.policy.on_grid and not study.cut_columns
 
 
-def _linear_exchanges(study: Study, n_clients: int) -> int:
-    """The exchanges of the oracle, and those that find the mixture if it is not fixed."""
-    own = ORACLES[study.linear.oracle].exchanges(study)
-    return own + _exchanges_for_mixture(study, n_clients)
-
-
 def _exchanges_for_mixture(study: Study, n_clients: int) -> int:
     """The exchanges for values by which the mixture of linear policies is found.
 
@@ -156,8 +149,10 @@ def _finite_exchanges(study: Study, _n_clients: int) -> int:
 
 # By the kind of policy that the study wants.
 LEARNING: dict[str, Callable[[Study, int], int]] = {
-    "linear": _linear_exchanges,
+    "linear": lambda study, n_clients: (
+        ORACLES[study.linear.oracle].exchanges(study) + _exchanges_for_mixture(study, n_clients)
+    ),
     "tree": _tree_exchanges,
     "finite": _finite_exchanges,
-    "neural": lambda study, _n_clients: network_rounds.exchanges(study),
+    "neural": lambda study, _n_clients: study.neural.rounds,  # one for each round
 }

@@ -9,8 +9,8 @@ from fedopl.client.client_file import Client
 from fedopl.engines.aggregator import refuse_aggregators
 from fedopl.engines.flower.flower_app_folder import WaitSeconds, write_flower_app
 from fedopl.engines.flower.local_federation import POLL_SECONDS, LocalFederation
-from fedopl.results.files.progress_file import ProgressFile
 from fedopl.results.files.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing
+from fedopl.results.files.table_files import ProgressFile
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Progress
 from fedopl.study.study_file import read_study

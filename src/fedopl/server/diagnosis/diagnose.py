@@ -46,7 +46,7 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.mixture_paths import skew_paths
+from fedopl.server.mixtures.found_weights import skew_paths
 from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries, asking, picking
 from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised

@@ -13,12 +13,20 @@ from fedopl.messages.combining import combined
 from fedopl.messages.message import Asked, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
-from fedopl.server.exchange.answers import Answer, AnswerReader, Answers, KeptMessages
+from fedopl.server.exchange.answers import (
+    AmongSources,
+    Answer,
+    AnswerReader,
+    Answers,
+    KeptMessages,
+    Place,
+    Replies,
+    ReplyPart,
+    Transport,
+)
 from fedopl.server.exchange.cross_checks import CrossChecks
 from fedopl.server.exchange.journal import Journal, LedgerHeads
 from fedopl.server.exchange.outlying_steps import outlying_steps
-from fedopl.server.exchange.replies import Place, Replies, ReplyPart
-from fedopl.server.exchange.transport import AmongSources, Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 

@@ -55,7 +55,7 @@ class CrossChecks:
         Usually there is no fault, and that shows soonest in all of them together.
         """
         looked_at = _none_has_a_fault(query, list(answers.values()), self._study)
-        own = _no_fault if looked_at else query.fault_in
+        own: OwnCheck = (lambda *_: None) if looked_at else query.fault_in
         found = {name: self._fault_in(name, query, answer, own) for name, answer in answers.items()}
         return {name: fault for name, fault in found.items() if fault}
 
@@ -130,10 +130,6 @@ def _none_has_a_fault(query: Query[Any], answers: Sequence[Message], study: Stud
         return False
     together = stack_of(answers)
     return together is not None and query.fault_in(together, study, ANY_NUMBER) is None
-
-
-def _no_fault(_answer: Message, _study: Study, _n_rows: int) -> None:
-    """What is found in an answer that was looked at before."""
 
 
 def _pairs(_query: SumPairs, answer: PairSums, sums: ScoreSums, study: Study) -> str | None:

@@ -53,13 +53,8 @@ def outlying_lengths(lengths: Mapping[str, float], rows: Mapping[str, int]) -> d
     return {
         name: length / usual
         for name, length in lengths.items()
-        if length > most * _allowance(usual_rows / rows.get(name, 1))
+        if length > most * min(max(math.sqrt(usual_rows / rows.get(name, 1)), 1.0), MOST_BY_ROWS)
     }
-
-
-def _allowance(fewer: float) -> float:
-    """How many times longer a client's step may be if it has this many times fewer rows."""
-    return min(max(math.sqrt(fewer), 1.0), MOST_BY_ROWS)
 
 
 def _usual_and_most(logarithms: FloatArray) -> tuple[float, float]:

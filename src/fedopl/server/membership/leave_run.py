@@ -8,16 +8,16 @@ from fedopl.base.labels import quoted
 from fedopl.results.membership import Change, Membership
 from fedopl.results.record import Record
 from fedopl.results.round import Round
-from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.for_newcomers import all_but
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.server.aggregate.federated_outcomes import solve_outcomes
-from fedopl.server.membership.earlier_answers import without_answers
 from fedopl.server.membership.solve_again import (
     history_of,
     history_with,
     now,
     require_open,
     solved_again,
+    without_answers,
 )
 from fedopl.study.joining_later import study_with, why_fixed
 from fedopl.study.study import Study
@@ -71,30 +71,24 @@ def _study_of(study: Study, history: Membership) -> Study:
 
 def _without(record: Record, client: str) -> Record:
     """The record without this client's rows, weights and sums."""
-    known = record.statistics
-    taken = known.taken and TakenRows(
-        sums={n: own for n, own in known.taken.sums.items() if n != client},
-        squared_weights={n: own for n, own in known.taken.squared_weights.items() if n != client},
-    )
-    statistics = ScoreStatistics(
-        study=record.study,
-        sums={name: own for name, own in known.sums.items() if name != client},
-        rows={name: own for name, own in known.rows.items() if name != client},
-        borrowed={name: own for name, own in known.borrowed.items() if name != client},
-        taken=taken,
-    )
-    tree = record.tree
+    known, tree, weights, gone = record.statistics, record.tree, record.row_weights, [client]
     if tree:
-        tree = replace(tree.restricted([n for n in tree.cells if n != client]), study=record.study)
-    weights = record.row_weights
+        tree = replace(tree.restricted(all_but(tree.cells, gone)), study=record.study)
     return replace(
         record,
-        rows={name: own for name, own in record.rows.items() if name != client},
-        row_weights=weights and {name: own for name, own in weights.items() if name != client},
-        statistics=statistics,
+        rows=all_but(record.rows, gone),
+        row_weights=weights and all_but(weights, gone),
+        statistics=replace(
+            known,
+            study=record.study,
+            sums=all_but(known.sums, gone),
+            rows=all_but(known.rows, gone),
+            borrowed=all_but(known.borrowed, gone),
+            taken=known.taken and TakenRows(all_but(known.taken.by_client, gone)),
+        ),
         tree=tree,
         for_newcomers=record.for_newcomers
-        and record.for_newcomers.without([client], partial(solve_outcomes, record.study)),
+        and record.for_newcomers.without(gone, partial(solve_outcomes, record.study)),
     )
 
 

@@ -1,20 +1,30 @@
-"""Solves the policy of the present clients from their sums; keeps the values that still hold."""
+"""Solves the policy of the present clients from their sums; keeps what still holds.
 
-from collections.abc import Callable, Collection
+Descriptions, fits and interactions are one client's own answers: they are dropped when it leaves,
+and said again when it is back. Values of a policy hold for the clients that valued it. Tables of
+the earlier run and what was concluded from all clients together stay.
+"""
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from fedopl.base.errors import OptionError
 from fedopl.policies.policy import Policy
+from fedopl.results.descriptions import Descriptions
 from fedopl.results.membership import Change, Membership, Valuation, policy_digest
-from fedopl.results.record import Record
+from fedopl.results.record import Record, as_used
+from fedopl.results.sums.for_newcomers import Own, all_but, with_more
 from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED, TABLES, PersonalTable
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
+from fedopl.server.policy_comparison import Evaluated
 
 
 def require_open(record: Record, why_not: str | None) -> None:
@@ -66,13 +76,8 @@ def _trees_by_fold(record: Record) -> list[TreeStatistics]:
 
 def policy_of(record: Record, setting: Setting) -> Policy:
     """The policy solved from these sums; no client is asked."""
-    study = record.study
-    tree = record.tree
-    solved = tree.solve(setting.weights) if tree else setting.statistics.solve(setting.weights)
-    if study.table or study.permissions:
-        # Add the study's encoding and permissions to the policy.
-        return type(solved).from_numbers(solved.numbers(), study)
-    return solved
+    solved = (record.tree or setting.statistics).solve(setting.weights)
+    return as_used(solved, record.study)
 
 
 def solved_again(record: Record, membership: Membership) -> Record:
@@ -93,7 +98,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
     before = membership.before
     same = policy_digest(solved.policy) == policy_digest(before.policy)
     if same and solved.mixture == before.mixture and solved.rows == before.rows:
-        return _as_before(solved, before)
+        return replace(solved, **{name: getattr(before, name) for name in _SAID_OF_POLICY})
     return replace(solved, **{name: empty() for name, empty in _SAID_OF_POLICY.items()})
 
 
@@ -109,11 +114,6 @@ _SAID_OF_POLICY: dict[str, Callable[[], Any]] = {
     "reliance": lambda: None,
     "doubt_then": lambda: None,
 }
-
-
-def _as_before(solved: Record, before: Record) -> Record:
-    """With all that clients said of the same policy when they were the same."""
-    return replace(solved, **{name: getattr(before, name) for name in _SAID_OF_POLICY})
 
 
 def history_of(record: Record) -> Membership:
@@ -149,3 +149,43 @@ def history_with(
 def now() -> str:
     """The present time as text, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def without_answers(before: Record, clients: Collection[str]) -> Record:
+    """The run without these clients' own answers; what they put in doubt stays in doubt."""
+    described = before.described
+    if described:
+        kept = all_but(described.by_client, clients)
+        described = replace(described, by_client=kept) if kept else None
+    return replace(
+        before,
+        described=described,
+        fitted=all_but(before.fitted, clients),
+        interactions=all_but(before.interactions, clients),
+        doubt_then=before.in_doubt or "",
+    )
+
+
+def with_answers(before: Record, told: Evaluated) -> Record:
+    """The run with the answers of clients that are back and said them of the same policy again."""
+    return replace(
+        before,
+        described=_both(before.described, told.described, before.rows),
+        fitted=_with(before.fitted, told.fitted, before.rows),
+        interactions=_with(before.interactions, told.interactions, before.rows),
+    )
+
+
+def _both(
+    first: Descriptions | None, again: Descriptions | None, clients: Collection[str]
+) -> Descriptions | None:
+    if first is None or again is None:
+        return first or again
+    if not np.array_equal(first.cuts, again.cuts):
+        return first
+    return replace(first, by_client=_with(first.by_client, again.by_client, clients))
+
+
+def _with(first: Mapping[str, Own], new: Mapping[str, Own], who: Collection[str]) -> dict[str, Own]:
+    """All of the first, and what clients of the run say again that is not there any more."""
+    return with_more({name: own for name, own in new.items() if name in who}, first)
