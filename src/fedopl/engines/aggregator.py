@@ -26,8 +26,7 @@ from fedopl.messages.pooling import pooled_answer, why_not_pooled
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
 from fedopl.server.exchange.answers import AnswerReader, Replies, ReplyPart, Transport
-from fedopl.server.exchange.cross_checks import CrossChecks
-from fedopl.server.exchange.outlying_steps import outlying_steps
+from fedopl.server.exchange.cross_checks import CrossChecks, outlying_steps
 from fedopl.study.study import Study
 
 # What is asked on the first trip, in this order.

@@ -22,8 +22,7 @@ from fedopl.results.files.run_folder import LOCK, writing
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.membership.join_run import join_run
-from fedopl.server.membership.leave_run import leave_run
-from fedopl.server.membership.solve_again import require_open
+from fedopl.server.membership.solve_again import leave_run, require_open
 from fedopl.study.joining_later import study_with, why_no_newcomer
 from fedopl.study.study import Study
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from fedopl.base.tables import RowTable
 
@@ -89,17 +89,10 @@ class SoFar:
         """Take note of an exchange, or of what it came to."""
         self.rounds[latest.exchange] = latest
 
-    @property
-    def loss(self) -> float | None:
+    def last(self, what: Literal["loss", "value"]) -> float | None:
         """The last that is known."""
-        found = [one.loss for one in self.rounds.values() if one.loss is not None]
-        return found[-1] if found else None
-
-    @property
-    def value(self) -> float | None:
-        """The last that is known."""
-        found = [one.value for one in self.rounds.values() if one.value is not None]
-        return found[-1] if found else None
+        found = [getattr(one, what) for one in self.rounds.values()]
+        return next((one for one in reversed(found) if one is not None), None)
 
     def client(self, name: str) -> ClientSoFar:
         """What this client did."""

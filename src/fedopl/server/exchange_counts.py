@@ -25,19 +25,7 @@ from fedopl.study.study import Study
 
 def expected_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a run takes at most, over all its splits."""
-    return sum(_under_one_split(one, n_clients) for one in split_studies(study))
-
-
-def _under_one_split(study: Study, n_clients: int) -> int:
-    if study.privacy:
-        return _privately(study, study.privacy)[0]
-    diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
-    learning = LEARNING[study.policy.kind](study, n_clients)
-    described = study.evaluation.describe + TellFit.needed(study) + study.values_leaves
-    described += TellInteractions.needed(study)
-    priced = study.budget is not None
-    asked = exchanges_to_evaluate(study) + learning + priced + described
-    return asked + diagnosis + exchanges_at_target(study)
+    return sum(_counts(one, n_clients)[0] for one in split_studies(study))
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
@@ -47,23 +35,25 @@ def expected_trips(study: Study, n_clients: int) -> int:
     the cells of a tree whose grid is known beforehand. Under masks, keys and enrolment share one,
     and so do the roster and the first sums.
     """
-    saved = sum(_exchanges_along(one, n_clients) for one in split_studies(study))
-    return expected_exchanges(study, n_clients) - saved
+    return sum(_counts(one, n_clients)[1] for one in split_studies(study))
 
 
-def _exchanges_along(study: Study, n_clients: int) -> int:
-    """How many exchanges share the round trip of another, under one split."""
+def _counts(study: Study, n_clients: int) -> tuple[int, int]:
+    """The numbers of exchanges and of round trips under one split."""
     if study.privacy:
-        exchanges, trips = _privately(study, study.privacy)
-        return exchanges - trips
-    describes, fits = study.evaluation.describe, TellFit.needed(study)
-    described = describes + fits + (study.evaluation.share > 0)
-    together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
-    along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
-    along += SumContrasts.needed(study) + TellInteractions.needed(study)
-    along += _beside_others(study, n_clients)
+        return _privately(study, study.privacy)
+    told = study.evaluation.describe + study.values_leaves
+    told += TellFit.needed(study) + TellInteractions.needed(study)
+    exchanges = exchanges_to_evaluate(study) + LEARNING[study.policy.kind](study, n_clients)
+    exchanges += told + (study.budget is not None) + exchanges_at_target(study)
+    exchanges += diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
+    # Those that share the round trip of another.
+    along = told + (study.evaluation.share > 0) + _beside_others(study, n_clients)
+    along += study.mixture.counts_weight + (study.nuisances.kind == "federated")
+    along += cells_come_along(study) + SumByFold.needed(study) + SumContrasts.needed(study)
     screened = _n_screenings(study)
-    return together + along + (1 + screened if screened else 0)
+    along += 1 + screened if screened else 0
+    return exchanges, exchanges - along
 
 
 def _beside_others(study: Study, n_clients: int) -> int:

@@ -26,7 +26,7 @@ from fedopl.results.sums.any_mixture import Solved, Statistics
 from fedopl.results.value_tables import BEST_ARM, LOGGING, arm_name, valued_as
 from fedopl.server.aggregate.evaluation import mixture_estimate
 from fedopl.server.aggregate.setting import Setting, best_of_arms
-from fedopl.server.exchange.outlying_steps import BY_MEDIAN_DEVIATION, outlying_lengths
+from fedopl.server.exchange.cross_checks import BY_MEDIAN_DEVIATION, outlying_lengths
 from fedopl.server.learn_by_fold import StatisticsByFold, arms_by_fold, solved_by_fold
 from fedopl.server.learn_policy import Learned
 from fedopl.server.policy_comparison import room_for_policies

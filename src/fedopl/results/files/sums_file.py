@@ -55,8 +55,8 @@ def sums_npz(record: Record) -> bytes:
         arrays["grid.levels"] = np.array(tree.grid.is_level)
         arrays |= _of_clients("cells", tree.cells, tree.clients)
         if tree.closer:  # the second look at thresholds, if there was one
-            arrays |= {"near.tree": as_array(tree.closer.look.root)}
-            arrays |= {"near.cuts": tree.closer.look.near}
+            look = tree.closer.look
+            arrays |= {"near.tree": as_array(look.root), "near.cuts": look.near}
             arrays |= _of_clients("near.gains", tree.closer.gains, tree.clients)
         if tree.doubts:
             arrays |= _of_clients("doubts", tree.doubts.cells, tree.clients)
@@ -92,15 +92,7 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
                 arrays, "interactions", InteractionsLeft, study, told_by
             )
             if searched is not None:
-                cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
-                grid = _grid(arrays)
-                found["tree"] = TreeStatistics(
-                    study=study,
-                    grid=grid,
-                    cells=cells,
-                    closer=_closer(arrays, study, grid, searched),
-                    doubts=_doubts(arrays, study, searched, found["statistics"].taken),
-                )
+                found["tree"] = _tree(arrays, study, searched, found["statistics"].taken)
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
     return found
@@ -129,29 +121,22 @@ def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
     )
 
 
-def _grid(arrays: Mapping[str, Any]) -> Grid:
-    is_level = tuple(bool(level) for level in arrays["grid.levels"])
-    return Grid(tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level))), is_level)
-
-
-def _closer(
-    arrays: Mapping[str, Any], study: Study, grid: Grid, searched: Sequence[str]
-) -> ThresholdsMoved | None:
-    if "near.tree" not in arrays:
-        return None
-    root = from_array(arrays["near.tree"], study.columns, range(study.n_actions))
-    gains = _told_in(arrays, "near.gains", searched)
-    return ThresholdsMoved(SecondLook(root, grid, arrays["near.cuts"]), gains)
-
-
-def _doubts(
+def _tree(
     arrays: Mapping[str, Any], study: Study, searched: Sequence[str], taken: TakenRows | None
-) -> LeafDoubts | None:
-    """The uncertainty of sums over cells, if the study is cautious."""
-    if taken is None or not study.doubts_leaves:
-        return None
-    cells = {name: arrays[f"doubts.{k}"] for k, name in enumerate(searched)}
-    return LeafDoubts(caution=study.caution, cells=cells, taken=taken)
+) -> TreeStatistics:
+    """Sums over a grid, with a second look at thresholds and doubts, if there were any."""
+    is_level = tuple(map(bool, arrays["grid.levels"]))
+    cuts = tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level)))
+    grid, closer, doubts = Grid(cuts, is_level), None, None
+    if "near.tree" in arrays:
+        root = from_array(arrays["near.tree"], study.columns, range(study.n_actions))
+        look = SecondLook(root, grid, arrays["near.cuts"])
+        closer = ThresholdsMoved(look, _told_in(arrays, "near.gains", searched))
+    if taken is not None and study.doubts_leaves:
+        doubted = {name: arrays[f"doubts.{k}"] for k, name in enumerate(searched)}
+        doubts = LeafDoubts(caution=study.caution, cells=doubted, taken=taken)
+    cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
+    return TreeStatistics(study=study, grid=grid, cells=cells, closer=closer, doubts=doubts)
 
 
 def _of_clients(part: str, told: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Any]:

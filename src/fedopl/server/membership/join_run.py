@@ -4,8 +4,9 @@ The newcomer's rows are scored with outcome models from all clients' sums, inclu
 a run with all clients. The others are not asked again, so their scores do not change.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
@@ -19,12 +20,12 @@ from fedopl.policies.trees.second_look import look_close
 from fedopl.results.membership import Change, Valuation, policy_digest
 from fedopl.results.model_doubts import why_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.round import Round, in_a_row
+from fedopl.results.round import in_a_row
 from fedopl.results.sums.for_newcomers import with_more
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
-from fedopl.results.value_tables import LEARNED, TABLES, AnyPolicyTable
+from fedopl.results.value_tables import LEARNED, TABLES
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.enrol_and_score import enrol_clients, score
 from fedopl.server.exchange.answers import Answers
@@ -61,12 +62,20 @@ def join_run(record: Record, conversation: Conversation, shares: Mapping[str, fl
     history = history_of(record)
     if valued.policy == policy_digest(history.before.policy):
         history = replace(history, before=with_answers(history.before, told))
-    history = history_with(
-        history,
-        [_change(n, both, rounds[len(record.rounds) :], shares.get(n)) for n in newcomers],
-        valued=valued,
-        clients=both.rows,
-    )
+    new = rounds[len(record.rounds) :]
+    changes = [
+        Change(
+            kind="joined",
+            client=name,
+            when=now(),
+            rows=both.rows[name],
+            share=shares.get(name),
+            exchanges=len(new),
+            bytes_received=sum(one.received.get(name, 0) for one in new),
+        )
+        for name in newcomers
+    ]
+    history = history_with(history, changes, valued=valued, clients=both.rows)
     return solved_again(replace(both, rounds=rounds), history)
 
 
@@ -169,18 +178,6 @@ def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
     raise FederationError(f"join: a client cannot join without its sums. {reasons}")
 
 
-def _change(name: str, record: Record, rounds: Sequence[Round], share: float | None) -> Change:
-    return Change(
-        kind="joined",
-        client=name,
-        when=now(),
-        rows=record.rows[name],
-        share=share,
-        exchanges=len(rounds),
-        bytes_received=sum(one.received.get(name, 0) for one in rounds),
-    )
-
-
 def valued_by(
     newcomers: Collection[str], policy: Policy, setting: Setting, conversation: Conversation
 ) -> tuple[Valuation, Evaluated]:
@@ -190,13 +187,8 @@ def valued_by(
     candidates.policies[LEARNED] = policy
     candidates.add_arms(setting)
     candidates.add_by_fold(setting, LEARNED)
-    told = candidates.evaluate(
-        setting,
-        conversation,
-        LEARNED,
-        describe=study.evaluation.describe,
-        asked=newcomers,
-    )
+    describe = study.evaluation.describe
+    told = candidates.evaluate(setting, conversation, LEARNED, describe=describe, asked=newcomers)
     valued = Valuation(
         policy=policy_digest(policy),
         **{kind: getattr(told, kind) for kind in TABLES},
@@ -207,6 +199,10 @@ def valued_by(
 
 def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
     """Whether a client's answers put the models in doubt, judged as if it were the only client."""
+    rows = {kind: (row for row in getattr(told, kind) if row.client == name) for kind in TABLES}
+    tables: dict[str, Any] = {
+        kind: TABLES[kind](replace(row, client=GLOBAL) for row in own) for kind, own in rows.items()
+    }
     alone = Record(
         study=setting.study,
         policy=None,
@@ -214,15 +210,10 @@ def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
         best_arm=setting.best_arm,
         mixture={name: 1.0},
         rows={name: setting.rows[name]},
-        **{kind: _of_all(getattr(told, kind), name) for kind in TABLES},
+        **tables,
         rounds=(),
         statistics=setting.statistics,
         described=told.described,
         fitted={client: fit for client, fit in told.fitted.items() if client == name},
     )
     return why_in_doubt(alone) is not None
-
-
-def _of_all(table: AnyPolicyTable, name: str) -> AnyPolicyTable:
-    """The rows of this client, labelled as those of all clients together."""
-    return type(table)(replace(row, client=GLOBAL) for row in table if row.client == name)
