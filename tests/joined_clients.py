@@ -17,7 +17,7 @@ from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.server.federation import run_study
-from fedopl.server.mixtures.minimax import minimax_weights
+from fedopl.server.mixtures.found_weights import minimax_weights
 from fedopl.server.mixtures.value_queries import asking, asking_without
 from fedopl.study.plans import EvaluationPlan
 from fedopl.study.study import Study
@@ -53,10 +53,10 @@ class Joined:
     def _conversation(self):
         return Conversation(self.study, InProcess(self.doors), Journal())
 
-    def climbed(self, regrets, ascent):
+    def climbed(self, regrets, most_steps=200):
         """The ascent from the mixture of the run."""
-        of_all = {None: self.statistics}, {None: self.weights}
-        return minimax_weights(*of_all, regrets, ascent)[None]
+        of_all = {None: self.statistics}
+        return minimax_weights(of_all, self.weights, regrets, most_steps)[None]
 
     def rows(self, client, split=RowSplit.TRAINING):
         """Contexts, scores and shares of a client's rows."""

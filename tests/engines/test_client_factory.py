@@ -25,7 +25,7 @@ from fedopl.results.sums import noise_weights, term_choice
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
 from fedopl.server.exchange import answers as kept_answers
-from fedopl.server.exchange import conversation, replies
+from fedopl.server.exchange import conversation
 from fedopl.server.exchange.answers import Answers
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -200,7 +200,7 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     """Names, where answers are, hashes, packed ledgers: no rows, scores or sums."""
     # What waits for the disk is on the disk.
     monkeypatch.setattr(packed_arrays, "MOST_UNWRITTEN", 1)
-    monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(kept_answers, "MOST_IN_MEMORY", 1)
     # As if there were thousands of clients.
     monkeypatch.setattr(noise_weights, "CLIENTS_AT_ONCE", 5)
     monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)

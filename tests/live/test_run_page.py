@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fedopl.live.run_page import MOST_CLIENT_ROWS, RunPage
-from fedopl.results.files.progress_file import ProgressFile
+from fedopl.results.files.table_files import ProgressFile
 from fedopl.results.round import Round
 from fedopl.study.study_file import read_study
 

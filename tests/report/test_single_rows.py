@@ -13,7 +13,7 @@ from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.report.cautions import cautions
 from fedopl.report.parts import as_text
 from fedopl.report.sections.resting_on_clients import resting_on_clients
-from fedopl.results.single_rows import single_rows, single_rows_at
+from fedopl.results.model_doubts import single_rows
 from fedopl.server.aggregate import evaluation
 
 KNOWN = fedopl.NuisancePlan(propensity="known")
@@ -72,7 +72,7 @@ def test_a_row_that_is_an_error_moves_the_result_of_all(small, monkeypatch):
 
 def test_of_one_client_all_is_its_own(small):
     run = learned({"00": small["00"]})
-    assert single_rows(run) == single_rows_at(run, "00")
+    assert single_rows(run) == single_rows(run, "00")
 
 
 def test_a_row_counts_by_the_weight_and_the_noise_of_its_client():

@@ -8,7 +8,7 @@ from fedopl.messages.learning.jump_screening import MOST_JUMPS_TOLD
 from fedopl.policies.basis import Basis, candidate_cuts
 from fedopl.report.page import render
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips
-from fedopl.server.found_thresholds import strongest_thresholds
+from fedopl.server.screening import strongest_thresholds
 from fedopl.simulation.named_worlds import shaped_world
 
 pytestmark = pytest.mark.usefixtures("without_figures")

@@ -73,7 +73,7 @@ class LiveView:
     def _headline(self) -> str:
         done, left = len(self.rounds), self.seconds_left()
         parts = [f"{self.study.name}: {done} of {self.n_expected} exchanges"]
-        loss, value = self.so_far.loss, self.so_far.value
+        loss, value = self.so_far.last("loss"), self.so_far.last("value")
         parts += [f"loss {loss:.4g}"] if loss is not None else []
         parts += [f"value {value:.4g}"] if value is not None else []
         parts.append(f"{time.monotonic() - self.started:.0f} s so far")

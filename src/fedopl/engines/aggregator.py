@@ -25,11 +25,8 @@ from fedopl.messages.message import Message, Query
 from fedopl.messages.pooling import pooled_answer, why_not_pooled
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import queries_of
-from fedopl.server.exchange.answers import AnswerReader
-from fedopl.server.exchange.cross_checks import CrossChecks
-from fedopl.server.exchange.outlying_steps import outlying_steps
-from fedopl.server.exchange.replies import Replies, ReplyPart
-from fedopl.server.exchange.transport import Transport
+from fedopl.server.exchange.answers import AnswerReader, Replies, ReplyPart, Transport
+from fedopl.server.exchange.cross_checks import CrossChecks, outlying_steps
 from fedopl.study.study import Study
 
 # What is asked on the first trip, in this order.

@@ -30,8 +30,7 @@ from fedopl.server.exchange.journal import Journal
 from fedopl.server.exchange_counts import exchanges_to_evaluate, expected_exchanges
 from fedopl.server.federation import evaluate_policies
 from fedopl.server.membership.join_run import join_run
-from fedopl.server.membership.leave_run import leave_run
-from fedopl.server.membership.solve_again import require_open
+from fedopl.server.membership.solve_again import leave_run, require_open
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.joining_later import study_with, why_no_newcomer
 from fedopl.study.splits import split_studies

@@ -127,8 +127,8 @@ class RunPage:
         self.events.set_bar("bar", done, max(self._n_expected, done, 1))
         self.events.set_text("sent", size(sum(one.bytes_sent for one in rounds)))
         self.events.set_text("received", size(sum(one.bytes_received for one in rounds)))
-        self.events.set_text("value", _number(so_far.value))
-        self.events.set_text("loss", _number(so_far.loss))
+        self.events.set_text("value", _number(so_far.last("value")))
+        self.events.set_text("loss", _number(so_far.last("loss")))
         if self.study.privacy:
             paid = sum(self._has_paid(name) for name in self._clients)
             spent = f"ε = {self.study.privacy.epsilon:g} at {plural(paid, 'client')}"

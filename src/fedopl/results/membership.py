@@ -9,20 +9,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from fedopl.base.labels import GLOBAL
+from fedopl.base.labels import GLOBAL, quoted
 from fedopl.policies.policy import Policy, policy_json
 from fedopl.results.model_doubts import clients_in_doubt
-from fedopl.results.value_tables import TABLES, Row
+from fedopl.results.spending.budget_words import gain_words
+from fedopl.results.value_tables import TABLES, Row, arm_name
 
 if TYPE_CHECKING:
     from fedopl.results.record import Record
-from typing import TYPE_CHECKING
 
-from fedopl.base.labels import quoted
-from fedopl.results.value_tables import arm_name
-
-if TYPE_CHECKING:
-    from fedopl.results.record import Record
+# A newcomer's gain that rests on fewer held-out rows than this says little.
+FEW_HELD_OUT = 30
 
 
 def policy_digest(policy: Policy | None) -> str:
@@ -110,10 +107,6 @@ class Membership:
         )
 
 
-# A newcomer's gain that rests on fewer held-out rows than this says little.
-FEW_HELD_OUT = 30
-
-
 def who_changed(membership: Membership) -> str:
     """Which clients joined and which left, in a few words."""
     did = [
@@ -127,15 +120,13 @@ def who_changed(membership: Membership) -> str:
 def known_of_it(record: "Record", membership: Membership) -> str:
     """The known value of the policy, and for which clients, in one or two plain sentences."""
     known = membership.of_policy(record.policy)
-    told = sorted({row.client for row in known.gains})
+    told, against = sorted({row.client for row in known.gains}), arm_name(record.best_arm)
     others = sorted(set(record.rows) - set(told))
     since = f"The policy was solved again after {who_changed(membership)}"
     if not told:
-        return (
-            f"{since}, and no client has valued it since: nothing is claimed about what it is "
-            "worth."
-        )
-    gains = {row.client: row for row in known.gains if row.against == arm_name(record.best_arm)}
+        nothing = "nothing is claimed about what it is worth"
+        return f"{since}, and no client has valued it since: {nothing}."
+    gains = {row.client: row for row in known.gains if row.against == against}
     said = [_gain(name, gains, known.in_doubt) for name in told]
     unknown = (
         f"; {quoted(others)} were not asked about it, so nothing is claimed there, nor for all "
@@ -143,7 +134,6 @@ def known_of_it(record: "Record", membership: Membership) -> str:
         if others
         else "; all who are in have valued it, each for itself"
     )
-    against = arm_name(record.best_arm)
     return f"{since}. Gain over the best constant arm, {against}: {'; '.join(said)}{unknown}."
 
 
@@ -153,12 +143,11 @@ def _gain(client: str, gains: dict[str, Row], in_doubt: tuple[str, ...]) -> str:
         return f"in doubt at '{client}', whose answers belie the models, so nothing is claimed"
     if row is None:
         return f"not told at '{client}'"
-    (low, high), n_rows = row.interval, row.estimate.n_rows
+    n_rows = row.estimate.n_rows
     few = f", by only {n_rows:,} held-out rows, which say little" if n_rows < FEW_HELD_OUT else ""
     if row.estimate.value == row.estimate.standard_error == 0:
         return f"none at '{client}', where it decides as that arm for all held-out rows{few}"
-    found = f"{row.estimate.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
-    return f"{found} at '{client}'{few}"
+    return f"{gain_words(row.estimate)} at '{client}'{few}"
 
 
 def since_then(record: "Record", membership: Membership) -> list[str]:

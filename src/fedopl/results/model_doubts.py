@@ -1,4 +1,4 @@
-"""Whether models fit well enough for the claims: effects of richer models, and balance."""
+"""Whether models fit well enough for the claims: richer models, balance, and single rows."""
 
 import math
 from collections.abc import Mapping
@@ -28,6 +28,9 @@ SURELY, MATTERS = 4.0, 0.5
 UNBALANCED, SURELY_UNBALANCED = 0.1, 5.0
 # Beyond this many, values depend on outcome models alone, and few rows can prove these wrong.
 BADLY_UNBALANCED = 0.25
+# A single row has much of a value if it has this share of all weight, or moves it by this much of
+# its standard error.
+LARGE_WEIGHT, LARGE_INFLUENCE = 1 / 16, 1 / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,21 +65,21 @@ class ActionFit:
         return self.is_unbalanced and abs(self.imbalance) > BADLY_UNBALANCED
 
 
-def action_fits(record: "Record") -> list[ActionFit]:
-    """The fit for every action that any client reported, in the mixture."""
-    return _fits(record, record.fitted)
-
-
-def client_fits(record: "Record", client: str) -> list[ActionFit]:
-    """The fit for every action at one client."""
-    return _fits(record, {client: record.fitted[client]})
+def action_fits(record: "Record", client: str = GLOBAL) -> list[ActionFit]:
+    """The fit for every action that any client reported, in the mixture, or at one client."""
+    fitted = record.fitted if client == GLOBAL else {client: record.fitted[client]}
+    found = []
+    for place, action in enumerate(record.study.actions):
+        own = {name: fit for name, fit in sorted(fitted.items()) if fit.of("effective_rows")[place]}
+        if sum(record.mixture.get(name, 0.0) for name in own) > 0:
+            found.append(_fit(record, place, action, own))
+    return found
 
 
 def doubted(record: "Record", client: str = GLOBAL) -> list[ActionFit]:
     """Actions whose value richer models move by more than the claims allow."""
-    fits = action_fits(record) if client == GLOBAL else client_fits(record, client)
     stated = stated_error(record, client)
-    return [one for one in fits if one.moved.matters(stated)]
+    return [one for one in action_fits(record, client) if one.moved.matters(stated)]
 
 
 def doubted_clients(record: "Record") -> dict[str, list[ActionFit]]:
@@ -107,16 +110,12 @@ def why_in_doubt(record: "Record") -> str | None:
         return record.doubt_then or None
     if doubted(record):
         return TOO_SIMPLE
-    if _looks_better(record) and any(one.is_badly_unbalanced for one in action_fits(record)):
+    gained = (row.interval[0] for row in record.improvements.rows if row.client == GLOBAL)
+    looks_better = any(low > 0 for low in gained)
+    if looks_better and any(one.is_badly_unbalanced for one in action_fits(record)):
         return UNEXPLAINED
     together = [row.estimate for row in record.values.rows if row.client == GLOBAL]
     return OF_A_PART if any(one.is_of_a_part for one in together) else None
-
-
-def _looks_better(record: "Record") -> bool:
-    """Whether some policy is claimed to be better than what was done, for all clients together."""
-    found = [row.interval for row in record.improvements.rows if row.client == GLOBAL]
-    return any(low > 0 for low, _ in found)
 
 
 def trimming_matters(record: "Record") -> list[ActionFit]:
@@ -130,15 +129,6 @@ def stated_error(record: "Record", client: str) -> float:
     found = record.values.estimates()
     wanted = [(record.chosen, client), (arm_name(record.best_arm), client)]
     return next((found[cell].standard_error for cell in wanted if cell in found), 0.0)
-
-
-def _fits(record: "Record", fitted: Mapping[str, ModelFit]) -> list[ActionFit]:
-    found = []
-    for place, action in enumerate(record.study.actions):
-        own = {name: fit for name, fit in sorted(fitted.items()) if fit.of("effective_rows")[place]}
-        if sum(record.mixture.get(name, 0.0) for name in own) > 0:
-            found.append(_fit(record, place, action, own))
-    return found
 
 
 def _fit(record: "Record", place: int, action: str, fitted: Mapping[str, ModelFit]) -> ActionFit:
@@ -173,10 +163,10 @@ def _imbalance(
 ) -> tuple[float, str, bool]:
     """The largest difference of takers from all rows, of what, and whether it exceeds chance."""
     apart: FloatArray = np.zeros((2, record.study.n_features + 1))
-    variance = 0.0
+    variance, described = 0.0, record.described.by_client if record.described else {}
     for name, fit in fitted.items():
         apart += weights[name] * np.array([fit.imbalance[place], fit.imbalance_of_squares[place]])
-        rows = _effective_rows(record, name, place)
+        rows = float(described[name].effective_rows[place]) if name in described else 1.0
         variance += weights[name] ** 2 / max(rows, 1.0)
     row, column = np.unravel_index(int(np.abs(apart).argmax()), apart.shape)
     worst = float(apart[row, column])
@@ -186,6 +176,70 @@ def _imbalance(
     return worst, feature, surely and abs(worst) > UNBALANCED
 
 
-def _effective_rows(record: "Record", client: str, place: int) -> float:
-    described = record.described.by_client if record.described else {}
-    return float(described[client].effective_rows[place]) if client in described else 1.0
+@dataclass(frozen=True, kw_only=True)
+class SingleRow:
+    """The most that one row has of the value of giving one action to everybody."""
+
+    action: str
+    weight: float  # the share of all weight behind the value
+    influence: float  # how far the value moves without the row, in its standard errors
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether the row has a large share of all weight."""
+        return self.weight > LARGE_WEIGHT
+
+    @property
+    def moves_it(self) -> bool:
+        """Whether the value moves by more than half of its standard error."""
+        return self.influence > LARGE_INFLUENCE
+
+
+def single_rows(record: "Record", client: str = GLOBAL) -> dict[str, SingleRow]:
+    """By action, what one row has of its value: over all clients that reported, or at one."""
+    fitted = record.fitted if client == GLOBAL else {client: record.fitted[client]}
+    names = sorted(fitted)
+    if not names:
+        return {}
+    told = np.array([fitted[name].of("effective_rows") > 0 for name in names])
+    counted = told * np.array([[record.mixture.get(name, 0.0)] for name in names])
+    totals = counted.sum(axis=0, initial=0.0)
+    weights = np.divide(counted, totals, out=np.zeros_like(counted), where=totals > 0)
+    own_weights = np.array([fitted[name].of("largest_weights") for name in names])
+    own_influences = np.array([fitted[name].of("largest_influences") for name in names])
+    heaviest = (weights * own_weights).max(axis=0)
+    furthest = (_shares_of_noise(record, names, weights) * own_influences).max(axis=0)
+    return {
+        action: SingleRow(action=action, weight=float(heavy), influence=float(far))
+        for action, total, heavy, far in zip(
+            record.study.actions, totals, heaviest, furthest, strict=True
+        )
+        if total > 0
+    }
+
+
+def _shares_of_noise(
+    record: "Record", names: list[str], weights: FloatArray
+) -> FloatArray:  # (n_clients, n_actions)
+    """How much of the standard error of each action's value is of each client, at the most 1.
+
+    A value that moves by a part of one client's error moves by this much less of everybody's. The
+    errors are those of the scores that clients learned from.
+    """
+    if len(names) == 1:
+        return np.ones_like(weights)
+    own = weights * np.array([_standard_errors(record, name) for name in names])
+    total = np.sqrt((own**2).sum(axis=0))
+    # Where no client has scores, nothing says whose noise counts less.
+    return np.asarray(np.divide(own, total, out=np.ones_like(own), where=total > 0))
+
+
+def _standard_errors(record: "Record", name: str) -> FloatArray:  # (n_actions,)
+    """The standard error of each action's value at one client; 0 where it has no scores."""
+    sums = record.statistics.sums.get(name)
+    if sums is None:
+        return np.zeros(record.study.n_actions)
+    # The last column is the constant, so its product is the mean score.
+    variances = np.maximum(sums.squares - sums.products[:, -1] ** 2, 0.0)
+    rows = np.maximum(record.rows[name] * sums.shares, 1.0)
+    return np.where(sums.shares > 0, np.sqrt(variances / rows), 0.0)

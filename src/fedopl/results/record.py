@@ -22,7 +22,7 @@ from fedopl.results.model_doubts import TOO_SIMPLE, why_in_doubt
 from fedopl.results.reliance import Reliance
 from fedopl.results.round import Round
 from fedopl.results.spending.budget_curve import BudgetCurve, BudgetPoint
-from fedopl.results.spending.budget_words import budget_notes, verdict_within
+from fedopl.results.spending.budget_words import budget_notes, gain_words, verdict_within
 from fedopl.results.spending.priced_policies import solved_at
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weights_for
@@ -85,6 +85,13 @@ _WRONG = (
     "The numbers below are wrong by about as much as richer outcome models move values, which is "
     "more\nthan their intervals say."
 )
+
+
+def as_used(policy: Policy, study: Study) -> Policy:
+    """The policy with the study's encoding and permissions."""
+    if study.table or study.permissions:
+        return type(policy).from_numbers(policy.numbers(), study)
+    return policy
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -261,7 +268,7 @@ class Record:
         if point.candidate in arms:
             action, features = arms[point.candidate], self.study.features
             arm = constant_policy(action, self.study.actions, features)
-            return replace(point, policy=self._as_used(arm))
+            return replace(point, policy=as_used(arm, self.study))
         return replace(point, policy=self.policy if point.candidate == self.chosen else None)
 
     def at_price(self, price: float) -> Policy:
@@ -275,13 +282,7 @@ class Record:
             )
         found = solved_at(self.tree or self.statistics, self.mixture, price, self.study)
         assert isinstance(found, Policy)  # noqa: S101
-        return self._as_used(found)
-
-    def _as_used(self, policy: Policy) -> Policy:
-        """The policy with the study's encoding and permissions."""
-        if self.study.table or self.study.permissions:
-            return type(policy).from_numbers(policy.numbers(), self.study)
-        return policy
+        return as_used(found, self.study)
 
     @property
     def in_doubt(self) -> str | None:
@@ -341,8 +342,7 @@ class Record:
         gain = self.gains.over(self.valued_arm)
         if self.valued_arm == BEST_ARM:
             against = "chosen fold by fold"
-        low, high = gain.interval()
-        found = f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
+        (low, high), found = gain.interval(), gain_words(gain)
         what = "The learned policy" if self.chosen == LEARNED else f"'{self.chosen}'"
         if self.valued_as == BEST_CANDIDATE:
             what = f"The best candidate of the other folds (of all rows {what})"

@@ -1,7 +1,8 @@
 """One exchange between server and clients, as a run records it, and a run so far."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from fedopl.base.tables import RowTable
 
@@ -29,6 +30,17 @@ class Round:
     def bytes_received(self) -> int:
         """The bytes from all clients together."""
         return sum(self.received.values())
+
+
+def in_a_row(parts: Iterable[Sequence[Round]]) -> tuple[Round, ...]:
+    """The exchanges of several conversations, numbered one after the other."""
+    found: list[Round] = []
+    for rounds in parts:
+        exchanges, trips = (found[-1].exchange + 1, found[-1].trip + 1) if found else (0, 0)
+        found += [
+            replace(one, exchange=one.exchange + exchanges, trip=one.trip + trips) for one in rounds
+        ]
+    return tuple(found)
 
 
 class RoundTable(RowTable[Round]):
@@ -77,17 +89,10 @@ class SoFar:
         """Take note of an exchange, or of what it came to."""
         self.rounds[latest.exchange] = latest
 
-    @property
-    def loss(self) -> float | None:
+    def last(self, what: Literal["loss", "value"]) -> float | None:
         """The last that is known."""
-        found = [one.loss for one in self.rounds.values() if one.loss is not None]
-        return found[-1] if found else None
-
-    @property
-    def value(self) -> float | None:
-        """The last that is known."""
-        found = [one.value for one in self.rounds.values() if one.value is not None]
-        return found[-1] if found else None
+        found = [getattr(one, what) for one in self.rounds.values()]
+        return next((one for one in reversed(found) if one is not None), None)
 
     def client(self, name: str) -> ClientSoFar:
         """What this client did."""

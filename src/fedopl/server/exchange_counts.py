@@ -15,8 +15,7 @@ from fedopl.messages.trees.bin_counts import MOST_COUNTS
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels
 from fedopl.server.diagnosis.diagnose import diagnosing_exchanges
-from fedopl.server.oracles import network_rounds
-from fedopl.server.oracles.by_name import ORACLES
+from fedopl.server.oracles.linear_oracles import ORACLES
 from fedopl.server.target.value_there import exchanges_at_target
 from fedopl.study.mixture import BestSkew, Minimax
 from fedopl.study.private.privacy_plan import PrivacyPlan
@@ -26,19 +25,7 @@ from fedopl.study.study import Study
 
 def expected_exchanges(study: Study, n_clients: int) -> int:
     """How many exchanges a run takes at most, over all its splits."""
-    return sum(_under_one_split(one, n_clients) for one in split_studies(study))
-
-
-def _under_one_split(study: Study, n_clients: int) -> int:
-    if study.privacy:
-        return _privately(study, study.privacy)[0]
-    diagnosis = diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
-    learning = LEARNING[study.policy.kind](study, n_clients)
-    described = study.evaluation.describe + TellFit.needed(study) + study.values_leaves
-    described += TellInteractions.needed(study)
-    priced = study.budget is not None
-    asked = exchanges_to_evaluate(study) + learning + priced + described
-    return asked + diagnosis + exchanges_at_target(study)
+    return sum(_counts(one, n_clients)[0] for one in split_studies(study))
 
 
 def expected_trips(study: Study, n_clients: int) -> int:
@@ -48,23 +35,25 @@ def expected_trips(study: Study, n_clients: int) -> int:
     the cells of a tree whose grid is known beforehand. Under masks, keys and enrolment share one,
     and so do the roster and the first sums.
     """
-    saved = sum(_exchanges_along(one, n_clients) for one in split_studies(study))
-    return expected_exchanges(study, n_clients) - saved
+    return sum(_counts(one, n_clients)[1] for one in split_studies(study))
 
 
-def _exchanges_along(study: Study, n_clients: int) -> int:
-    """How many exchanges share the round trip of another, under one split."""
+def _counts(study: Study, n_clients: int) -> tuple[int, int]:
+    """The numbers of exchanges and of round trips under one split."""
     if study.privacy:
-        exchanges, trips = _privately(study, study.privacy)
-        return exchanges - trips
-    describes, fits = study.evaluation.describe, TellFit.needed(study)
-    described = describes + fits + (study.evaluation.share > 0)
-    together = study.mixture.counts_weight + (study.nuisances.kind == "federated") + described
-    along = study.values_leaves + cells_come_along(study) + SumByFold.needed(study)
-    along += SumContrasts.needed(study) + TellInteractions.needed(study)
-    along += _beside_others(study, n_clients)
+        return _privately(study, study.privacy)
+    told = study.evaluation.describe + study.values_leaves
+    told += TellFit.needed(study) + TellInteractions.needed(study)
+    exchanges = exchanges_to_evaluate(study) + LEARNING[study.policy.kind](study, n_clients)
+    exchanges += told + (study.budget is not None) + exchanges_at_target(study)
+    exchanges += diagnosing_exchanges(study, n_clients) if study.joining.diagnose else 0
+    # Those that share the round trip of another.
+    along = told + (study.evaluation.share > 0) + _beside_others(study, n_clients)
+    along += study.mixture.counts_weight + (study.nuisances.kind == "federated")
+    along += cells_come_along(study) + SumByFold.needed(study) + SumContrasts.needed(study)
     screened = _n_screenings(study)
-    return together + along + (1 + screened if screened else 0)
+    along += 1 + screened if screened else 0
+    return exchanges, exchanges - along
 
 
 def _beside_others(study: Study, n_clients: int) -> int:
@@ -114,12 +103,6 @@ def cells_come_along(study: Study) -> bool:
     return study.policy.on_grid and not study.cut_columns
 
 
-def _linear_exchanges(study: Study, n_clients: int) -> int:
-    """The exchanges of the oracle, and those that find the mixture if it is not fixed."""
-    own = ORACLES[study.linear.oracle].exchanges(study)
-    return own + _exchanges_for_mixture(study, n_clients)
-
-
 def _exchanges_for_mixture(study: Study, n_clients: int) -> int:
     """The exchanges for values by which the mixture of linear policies is found.
 
@@ -156,8 +139,10 @@ def _finite_exchanges(study: Study, _n_clients: int) -> int:
 
 # By the kind of policy that the study wants.
 LEARNING: dict[str, Callable[[Study, int], int]] = {
-    "linear": _linear_exchanges,
+    "linear": lambda study, n_clients: (
+        ORACLES[study.linear.oracle].exchanges(study) + _exchanges_for_mixture(study, n_clients)
+    ),
     "tree": _tree_exchanges,
     "finite": _finite_exchanges,
-    "neural": lambda study, _n_clients: network_rounds.exchanges(study),
+    "neural": lambda study, _n_clients: study.neural.rounds,  # one for each round
 }

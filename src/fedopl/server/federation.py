@@ -1,6 +1,6 @@
 """Runs a study: enrol clients, collect sums, learn, evaluate."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.policies.kinds import misfit
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
-from fedopl.results.record import Record
+from fedopl.results.record import Record, as_used
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.value_tables import (
@@ -27,9 +27,8 @@ from fedopl.server.aggregate.evaluation import OnRows
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.diagnose import diagnose
 from fedopl.server.enrol_and_score import Enrolled, enrol_clients, score
-from fedopl.server.exchange.answers import Answers
+from fedopl.server.exchange.answers import Answers, Transport
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.exchange.transport import Transport
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.personal_queries import learned_by_others
 from fedopl.server.policy_comparison import Candidates
@@ -37,8 +36,7 @@ from fedopl.server.private_candidates import choose_privately
 from fedopl.server.private_learning import LearnedPrivately, learn_privately
 from fedopl.server.private_trees import learn_tree_privately
 from fedopl.server.private_values import value_privately
-from fedopl.server.reliance.influential import asked_beside, without_each
-from fedopl.server.reliance.rest_on import what_rests_on_whom
+from fedopl.server.rest_on import asked_beside, what_rests_on_whom, without_each
 from fedopl.server.screening import go_on_for, screen_if_wanted
 from fedopl.server.target.value_there import value_at_target
 from fedopl.study.joining_later import why_fixed
@@ -234,25 +232,22 @@ def _finish(
     conversation: Conversation, candidates: Candidates, learned: Learned, *, describe: bool
 ) -> tuple[Record, Answers[Values] | None]:
     """Evaluate and describe the learned policy; the record, and the answers behind its values."""
-    setting, study, policy = learned.setting, learned.setting.study, learned.policy
-    if policy and (study.table or study.permissions):
-        # Add the study's encoding and permissions to the policy.
-        policy = type(policy).from_numbers(policy.numbers(), study)
+    setting, study = learned.setting, learned.setting.study
     solved = without_each(learned) if study.evaluation.claims_values else {}
     candidates.add_by_fold(setting, learned.chosen, learned.price)
     candidates.beside = asked_beside(setting, solved, candidates.names())
     evaluated = candidates.evaluate(setting, conversation, learned.chosen, describe=describe)
-    told, places = evaluated.everything, candidates.places()
+    told, places, row_weights = evaluated.everything, candidates.places(), setting.row_weights
     outcomes, guardrails = evaluated.judged
     reliance = what_rests_on_whom(learned, solved, told or {}, places, conversation.checks.outcomes)
     record = Record(
         study=study,
-        policy=policy,
+        policy=learned.policy and as_used(learned.policy, study),
         chosen=learned.chosen,
         best_arm=setting.best_arm,
         mixture=setting.weights,
         rows={name: setting.rows[name] for name in setting.weights},
-        row_weights=_of(setting.weights, setting.row_weights),
+        row_weights=row_weights and {name: row_weights[name] for name in setting.weights},
         clipped={name: n for name, n in setting.clipped.items() if n},
         values=evaluated.values,
         gains=evaluated.gains,
@@ -274,8 +269,3 @@ def _finish(
         personal=evaluated.personal,
     )
     return record, evaluated.answers
-
-
-def _of(clients: Iterable[str], told: dict[str, float] | None) -> dict[str, float] | None:
-    """These clients' numbers; None if clients were not asked."""
-    return None if told is None else {name: told[name] for name in clients}

@@ -28,7 +28,7 @@ from fedopl.server.mixtures.found_weights import (
 )
 from fedopl.server.mixtures.value_queries import Fold
 from fedopl.server.oracles import network_rounds, tree_search
-from fedopl.server.oracles.by_name import ORACLES
+from fedopl.server.oracles.linear_oracles import ORACLES
 from fedopl.server.policy_comparison import Candidates
 from fedopl.server.price_curves import candidate_curve, linear_curve, tree_curve
 from fedopl.study.mixture import BestSkew, Minimax

@@ -16,7 +16,7 @@ from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.server.exchange import replies
+from fedopl.server.exchange import answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
 from fedopl.study.study import Study
@@ -99,7 +99,7 @@ def answers_of(data, names):
 
 
 def test_a_total_takes_no_more_memory_with_more_clients(draw, monkeypatch):
-    monkeypatch.setattr(replies, "MOST_IN_MEMORY", 1 << 16)
+    monkeypatch.setattr(answers, "MOST_IN_MEMORY", 1 << 16)
     monkeypatch.setattr(SumOutcomes, "most", classmethod(lambda *_: 2))
     data, peaks = draw(400, n_features=30), []
     for n_clients in (10, 200):

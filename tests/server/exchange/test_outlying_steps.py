@@ -3,7 +3,7 @@ import pytest
 
 from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.server.exchange.outlying_steps import outlying_steps
+from fedopl.server.exchange.cross_checks import outlying_steps
 
 NAMES = "abcdefgh"
 

@@ -10,12 +10,11 @@ from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import Branch, Leaf
 from fedopl.results.sums.any_mixture import solve_for
 from fedopl.results.sums.tree_statistics import tree_value
-from fedopl.server.mixtures.minimax import (
-    Ascent,
+from fedopl.server.mixtures.found_weights import (
     regrets_at_hand,
     regrets_by_asking,
+    skew_paths,
 )
-from fedopl.server.mixtures.mixture_paths import skew_paths
 from fedopl.server.mixtures.value_queries import ValueQueries
 from fedopl.study.policy_plans import Tree
 from fedopl.theory.skew import effective_sample_size, skewness
@@ -184,14 +183,14 @@ def test_an_ascent_ends_where_regrets_are_not_told_any_more(join):
     joined = join(outcome_shift(alike_world(), 1.0), SIZES)
     for told in ({"client 1": 0.1, "client 2": 0.1}, dict.fromkeys(joined.weights, np.nan)):
         with pytest.raises(FederationError, match="even of the first policy"):
-            joined.climbed(lambda _, told=told: {None: told}, Ascent())
+            joined.climbed(lambda _, told=told: {None: told})
     regrets = regrets_by_asking({None: joined.statistics}, joined.ask_training, 2)
     left = iter(range(4))
 
     def until_refused(policies):
         return regrets(policies) if next(left, None) is not None else {None: {}}
 
-    found = joined.climbed(until_refused, Ascent())
+    found = joined.climbed(until_refused)
     assert len(found.trace) == 4
     assert not found.converged
     assert found.largest == min(step.largest for step in found.trace)
@@ -205,12 +204,13 @@ def test_each_step_is_the_exponential_of_the_regrets(join):
         asked.append(policies[None])
         return {None: {"client 1": 0.3, "client 2": 0.1, "client 3": -0.2}}
 
-    found = joined.climbed(regrets, Ascent(step_size=2.0, most_steps=3, tolerance=0))
+    found = joined.climbed(regrets, most_steps=3)
     first, second, third = found.trace
     assert first.weights == pytest.approx(joined.weights)
     felt = np.array([0.3, 0.1, -0.2])
+    step_size = np.sqrt(-8 * np.log(min(joined.weights.values())) / 3) / np.ptp(felt)
     for before, after in ((first, second), (second, third)):
-        grown = np.array(list(before.weights.values())) * np.exp(2 * felt)
+        grown = np.array(list(before.weights.values())) * np.exp(step_size * felt)
         assert list(after.weights.values()) == pytest.approx(grown / grown.sum())
     assert found.averaged["client 2"] == pytest.approx(
         np.mean([step.weights["client 2"] for step in found.trace])
@@ -228,7 +228,7 @@ def test_the_ascent_converges_and_bounds_the_game_from_both_sides(join):
     world = outcome_shift(alike_world(n_features=3), 1.0)
     joined = join(world, (400, 100, 100), policy=Tree(cuts=CUTS))
     regrets = regrets_at_hand({None: joined.statistics})
-    found = joined.climbed(regrets, Ascent(most_steps=300))
+    found = joined.climbed(regrets, most_steps=300)
     assert found.converged
     mean = np.mean([list(step.regrets.values()) for step in found.trace], axis=0)
     assert found.at_least <= mean.max() + 1e-12  # no lottery does better than the bound
@@ -258,7 +258,7 @@ def test_minimax_weights_lower_the_true_worst_regret(join, policy, n_draws):
         else:
             ask = joined.ask_training
             regrets = regrets_by_asking({None: joined.statistics}, ask, joined.most)
-        found = joined.climbed(regrets, Ascent(most_steps=30))
+        found = joined.climbed(regrets, most_steps=30)
         before, after = joined.record.policy, solve_for(joined.statistics, found.weights)
         lowered.append(worst_regret(world, before) - worst_regret(world, after))
     by = np.array(lowered)

@@ -8,8 +8,7 @@ from small_worlds import alike_world, outcome_shift
 from true_trees import true_trees
 
 from fedopl.results.sums.any_mixture import solve_for
-from fedopl.server.mixtures.minimax import (
-    Ascent,
+from fedopl.server.mixtures.found_weights import (
     regrets_at_hand,
     regrets_by_asking,
 )
@@ -54,7 +53,7 @@ def test_minimax_weights_lower_the_worst_regret_in_one_world_over_many_draws(joi
             ask = joined.ask_training
             regrets = regrets_by_asking({None: joined.statistics}, ask, joined.most)
             worst = worst_of_linear(world)
-        found = joined.climbed(regrets, Ascent(most_steps=30))
+        found = joined.climbed(regrets, most_steps=30)
         lowered.append(
             worst(joined.record.policy) - worst(solve_for(joined.statistics, found.weights))
         )

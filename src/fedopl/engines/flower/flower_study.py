@@ -11,8 +11,8 @@ from fedopl.base.labels import check_node_name
 from fedopl.client.client_file import Client
 from fedopl.engines.flower.local_federation import POLL_SECONDS, LocalFederation
 from fedopl.engines.network.coordinate import run_to_join, study_to_agree_to
-from fedopl.results.files.progress_file import ProgressFile
 from fedopl.results.files.run_folder import FAILURE, PROGRESS, is_finished, load_record, writing
+from fedopl.results.files.table_files import ProgressFile
 from fedopl.results.record import Record
 from fedopl.server.exchange.conversation import Progress
 from fedopl.study.study_file import read_study

@@ -8,13 +8,13 @@ from fedopl.base.errors import FedoplError, StorageError, StudyError
 from fedopl.base.files import write_atomically
 from fedopl.engines.aggregator import check_aggregators
 from fedopl.engines.run import check_newcomers
-from fedopl.results.files.progress_file import ProgressFile
 from fedopl.results.files.run_folder import FAILURE, PROGRESS, load_record, save_record, writing
+from fedopl.results.files.table_files import ProgressFile
 from fedopl.results.record import Record
 from fedopl.results.round import Round
+from fedopl.server.exchange.answers import Transport
 from fedopl.server.exchange.conversation import Conversation, Progress
 from fedopl.server.exchange.journal import Journal
-from fedopl.server.exchange.transport import Transport
 from fedopl.server.membership.join_run import join_run
 from fedopl.server.repeat_splits import Begun, journal_folder, run_splits
 from fedopl.study.joining_later import study_with

@@ -35,14 +35,15 @@ from fedopl.report.words.policy_labels import (
 )
 from fedopl.results.left_interactions import LeftInteraction, left_interactions
 from fedopl.results.model_doubts import (
+    SingleRow,
     ValueShift,
     action_fits,
     doubted,
     doubted_clients,
+    single_rows,
     trimming_matters,
 )
 from fedopl.results.record import Record
-from fedopl.results.single_rows import SingleRow, single_rows, single_rows_at
 
 _MOST_DRAWN = 24  # strips in the figure
 _EFFECTIVE = (
@@ -280,7 +281,7 @@ def _at_clients(record: Record, is_so: Callable[[SingleRow], bool]) -> list[str]
     """Clients that the report has values of, with their actions of which this is so."""
     found = []
     for client in valued_clients(record):
-        rows = single_rows_at(record, client) if client in record.fitted else {}
+        rows = single_rows(record, client) if client in record.fitted else {}
         if actions := [f"'{one.action}'" for one in rows.values() if is_so(one)]:
             found.append(f"{client} ({listed(actions, 3)})")
     return found

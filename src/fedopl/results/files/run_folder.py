@@ -36,7 +36,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -45,20 +45,22 @@ from fedopl.base.files import occupied, write_atomically
 from fedopl.policies.kinds import load_policy
 from fedopl.policies.policy import policy_json
 from fedopl.results.files.sums_file import load_newcomers, load_sums, newcomers_npz, sums_npz
-from fedopl.results.files.table_files import TEXT_FILES
+from fedopl.results.files.table_files import TEXT_FILES, json_text
 from fedopl.results.membership import Change, Membership, Valuation
 from fedopl.results.record import Record
 from fedopl.results.value_tables import TABLES, PolicyTable
 from fedopl.study.study import Study
-
-if TYPE_CHECKING:
-    from fedopl.results.record import Record
 
 _FORMAT, _VERSION = "fedopl-run", 2
 _NEWCOMERS, _MEMBERSHIP, _BEFORE = "newcomers.npz", "membership.json", "before/run.json"
 FAILURE, LOCK, PERSONAL_FOLDER = "failed.txt", ".lock", "personal"
 PROGRESS = "progress.jsonl"
 _PACKAGES = ("fedopl", "numpy", "pyarrow", "pydantic", "scikit-learn", "scipy")
+# Of the membership; the earlier run has a folder of its own.
+_CHANGES: dict[str, TypeAdapter[Any]] = {
+    "changes": TypeAdapter(tuple[Change, ...]),
+    "valuations": TypeAdapter(tuple[Valuation, ...]),
+}
 
 Content = TypeVar("Content")
 
@@ -136,21 +138,16 @@ def load_record(folder: Path) -> Record:
             doubt_then=summary.get("doubt_then"),
             **load_sums(folder / "sums.npz", study, summary),
             **_who_may_change(folder, study, summary["files"]),
-            **_with_regions(
-                {
-                    file.field: _read(folder / name, file.read)
-                    for name, file in TEXT_FILES.items()
-                    if name in summary["files"]
-                },
-                study,
-            ),
+            **_tables(folder, study, summary["files"]),
         )
     except (KeyError, TypeError):
         raise StorageError(f"{folder / 'run.json'}: a field is missing") from None
 
 
-def _with_regions(found: dict[str, Any], study: Study) -> dict[str, Any]:
-    """What was read, in which tables know who is an aggregator."""
+def _tables(folder: Path, study: Study, files: Mapping[str, str]) -> dict[str, Any]:
+    """What text files say; tables know who is an aggregator."""
+    text_files = ((name, file) for name, file in TEXT_FILES.items() if name in files)
+    found = {file.field: _read(folder / name, file.read) for name, file in text_files}
     return {
         name: one.with_regions(study.aggregators) if isinstance(one, PolicyTable) else one
         for name, one in found.items()
@@ -164,8 +161,13 @@ def _who_may_change(folder: Path, study: Study, files: Mapping[str, str]) -> dic
         found["for_newcomers"] = load_newcomers(folder / _NEWCOMERS, study)
     if _MEMBERSHIP in files:
         before = load_record(folder / "before")
-        found["membership"] = _read(folder / _MEMBERSHIP, lambda text: membership_of(text, before))
+        found["membership"] = Membership(before=before, **_read(folder / _MEMBERSHIP, _changes))
     return found
+
+
+def _changes(text: str) -> dict[str, Any]:
+    content = json.loads(text)
+    return {name: kind.validate_python(content[name]) for name, kind in _CHANGES.items()}
 
 
 def is_finished(folder: Path) -> bool:
@@ -183,7 +185,8 @@ def _texts(record: Record) -> dict[str, str]:
     if record.policy:
         texts["policy.json"] = policy_json(record.policy)
     if record.membership:
-        texts[_MEMBERSHIP] = membership_json(record.membership)
+        told = {n: kind.dump_python(getattr(record.membership, n)) for n, kind in _CHANGES.items()}
+        texts[_MEMBERSHIP] = json_text(told)
     return texts
 
 
@@ -214,7 +217,7 @@ def _summary(record: Record, hashes: dict[str, str], when: Mapping[str, str]) ->
         "packages": {name: _version(name) for name in _PACKAGES},
         "files": hashes,
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return json_text(content)
 
 
 def _guardrails(record: Record) -> dict[str, dict[str, str]]:
@@ -253,26 +256,3 @@ def _read(path: Path, parse: Callable[[str], Content]) -> Content:
         ) from None
     except (ValueError, KeyError, TypeError, FedoplError):
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
-
-
-_CHANGES = TypeAdapter(tuple[Change, ...])
-_VALUATIONS = TypeAdapter(tuple[Valuation, ...])
-
-
-def membership_json(membership: Membership) -> str:
-    """The membership without the earlier run, which has a folder of its own."""
-    content = {
-        "changes": _CHANGES.dump_python(membership.changes),
-        "valuations": _VALUATIONS.dump_python(membership.valuations),
-    }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def membership_of(text: str, before: "Record") -> Membership:
-    """The membership that was written, with the earlier run."""
-    content = json.loads(text)
-    return Membership(
-        changes=_CHANGES.validate_python(content["changes"]),
-        valuations=_VALUATIONS.validate_python(content["valuations"]),
-        before=before,
-    )

@@ -24,7 +24,7 @@ from fedopl.results.descriptions import Descriptions
 from fedopl.results.record import Record
 from fedopl.results.sums.for_newcomers import ForNewcomers
 from fedopl.results.sums.score_statistics import ScoreStatistics
-from fedopl.results.sums.taken_rows import TakenRows
+from fedopl.results.sums.taken_rows import Taken, TakenRows
 from fedopl.results.sums.term_choice import TermChoice
 from fedopl.results.sums.tree_statistics import LeafDoubts, ThresholdsMoved, TreeStatistics
 from fedopl.study.study import Study
@@ -35,33 +35,32 @@ _DESCRIPTIONS = "told"  # the prefix that files written by earlier versions have
 
 def sums_npz(record: Record) -> bytes:
     """Arrays by the client's sorted position, since names may hold what an archive may not."""
-    sums = record.statistics.sums
-    arrays = arrays_of("sums", [sums[name] for name in sorted(sums)])
-    borrowed = record.statistics.borrowed
-    places = {f"borrowed.{place}": name for place, name in enumerate(sorted(sums))}
-    arrays |= {key: borrowed[name] for key, name in places.items() if name in borrowed}
-    arrays |= _taken_arrays(record.statistics)
+    statistics = record.statistics
+    arrays = _of_answers("sums", statistics.sums)
+    arrays |= _of_clients("borrowed", statistics.borrowed, statistics.clients)
+    for place, name in enumerate(statistics.clients):
+        if statistics.taken and name in statistics.taken.by_client:  # if the study is cautious
+            sums, squared = statistics.taken.over_folds(name)
+            arrays |= {f"taken.{place}": sums[None], f"taken.{place}.squared": squared[None]}
     if described := record.described:
         arrays["cuts"] = described.cuts
-        by_client = described.by_client
-        arrays |= arrays_of(_DESCRIPTIONS, [by_client[name] for name in sorted(by_client)])
-    if choice := record.statistics.choice:
+        arrays |= _of_answers(_DESCRIPTIONS, described.by_client)
+    if choice := statistics.choice:
         arrays |= {"terms.penalties": choice.penalties, "terms.used": np.array(choice.n_terms)}
         arrays["terms.losses"] = np.array(list(choice.losses.values()))
-    arrays |= arrays_of("fit", [record.fitted[name] for name in sorted(record.fitted)])
-    left = record.interactions
-    arrays |= arrays_of("interactions", [left[name] for name in sorted(left)])
+    arrays |= _of_answers("fit", record.fitted)
+    arrays |= _of_answers("interactions", record.interactions)
     if tree := record.tree:
         arrays |= {f"grid.{place}": np.array(cuts) for place, cuts in enumerate(tree.grid.cuts)}
         arrays["grid.levels"] = np.array(tree.grid.is_level)
-        arrays |= {f"cells.{k}": tree.cells[name] for k, name in enumerate(tree.clients)}
-        arrays |= _closer_arrays(tree)
+        arrays |= _of_clients("cells", tree.cells, tree.clients)
+        if tree.closer:  # the second look at thresholds, if there was one
+            look = tree.closer.look
+            arrays |= {"near.tree": as_array(look.root), "near.cuts": look.near}
+            arrays |= _of_clients("near.gains", tree.closer.gains, tree.clients)
         if tree.doubts:
-            told = tree.doubts.cells
-            arrays |= {f"doubts.{k}": told[name] for k, name in enumerate(tree.clients)}
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    return content.getvalue()
+            arrays |= _of_clients("doubts", tree.doubts.cells, tree.clients)
+    return _npz(arrays)
 
 
 def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,55 +70,32 @@ def load_sums(path: Path, study: Study, summary: Mapping[str, Any]) -> dict[str,
     found: dict[str, Any] = {"described": None}
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            sums = answers_in(arrays, "sums", ScoreSums, study, clients)
-            choice = _choice(arrays, study)
             # If there are only sums of all clients, they cover everybody's rows.
             told = summary["rows"] if clients == [GLOBAL] else clients
             rows = {name: summary["rows"][name] for name in told}
-            places = {name: f"borrowed.{place}" for place, name in enumerate(clients)}
-            borrowed = {name: arrays[key] for name, key in places.items() if key in arrays}
             found["statistics"] = ScoreStatistics(
                 study=study,
-                sums=sums,
+                sums=_answers_in(arrays, "sums", ScoreSums, study, clients),
                 rows=rows,
-                choice=choice,
-                borrowed=borrowed,
+                choice=_choice(arrays, study),
+                borrowed=_told_in(arrays, "borrowed", clients),
                 taken=_taken(arrays, study, clients),
             )
             if described is not None:
-                by_client = answers_in(arrays, _DESCRIPTIONS, Description, study, described)
+                by_client = _answers_in(arrays, _DESCRIPTIONS, Description, study, described)
                 found["described"] = Descriptions(cuts=arrays["cuts"], by_client=by_client)
             # Runs of earlier versions did not ask clients.
             fitted = summary.get("fitted", ())
-            found["fitted"] = answers_in(arrays, "fit", ModelFit, study, fitted)
+            found["fitted"] = _answers_in(arrays, "fit", ModelFit, study, fitted)
             told_by = summary.get("interactions", ())
-            found["interactions"] = answers_in(
+            found["interactions"] = _answers_in(
                 arrays, "interactions", InteractionsLeft, study, told_by
             )
             if searched is not None:
-                cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
-                grid = _grid(arrays)
-                found["tree"] = TreeStatistics(
-                    study=study,
-                    grid=grid,
-                    cells=cells,
-                    closer=_closer(arrays, study, grid, searched),
-                    doubts=_doubts(arrays, study, searched, found["statistics"].taken),
-                )
+                found["tree"] = _tree(arrays, study, searched, found["statistics"].taken)
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
     return found
-
-
-def _taken_arrays(statistics: ScoreStatistics) -> dict[str, Any]:
-    """Sums over the rows that took each action, of all folds, if the study is cautious."""
-    arrays: dict[str, Any] = {}
-    taken = statistics.taken
-    for place, name in enumerate(statistics.clients):
-        if taken and name in taken.sums:
-            sums, squared = taken.over_folds(name)
-            arrays |= {f"taken.{place}": sums[None], f"taken.{place}.squared": squared[None]}
-    return arrays
 
 
 def _taken(arrays: Mapping[str, Any], study: Study, clients: Sequence[str]) -> TakenRows | None:
@@ -127,10 +103,7 @@ def _taken(arrays: Mapping[str, Any], study: Study, clients: Sequence[str]) -> T
         return None
     places = {name: f"taken.{place}" for place, name in enumerate(clients)}
     told = {name: key for name, key in places.items() if key in arrays}
-    return TakenRows(
-        sums={name: arrays[key] for name, key in told.items()},
-        squared_weights={name: arrays[f"{key}.squared"] for name, key in told.items()},
-    )
+    return TakenRows({n: Taken(arrays[key], arrays[f"{key}.squared"]) for n, key in told.items()})
 
 
 def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
@@ -148,55 +121,45 @@ def _choice(arrays: Mapping[str, Any], study: Study) -> TermChoice | None:
     )
 
 
-def _grid(arrays: Mapping[str, Any]) -> Grid:
-    is_level = tuple(bool(level) for level in arrays["grid.levels"])
-    return Grid(tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level))), is_level)
-
-
-def _closer_arrays(tree: TreeStatistics) -> dict[str, Any]:
-    """The second look at thresholds, if there was one."""
-    if tree.closer is None:
-        return {}
-    gains = {
-        f"near.gains.{k}": tree.closer.gains[name]
-        for k, name in enumerate(tree.clients)
-        if name in tree.closer.gains
-    }
-    look = tree.closer.look
-    return {"near.tree": as_array(look.root), "near.cuts": look.near, **gains}
-
-
-def _closer(
-    arrays: Mapping[str, Any], study: Study, grid: Grid, searched: Sequence[str]
-) -> ThresholdsMoved | None:
-    if "near.tree" not in arrays:
-        return None
-    root = from_array(arrays["near.tree"], study.columns, range(study.n_actions))
-    keys = {name: f"near.gains.{k}" for k, name in enumerate(searched)}
-    gains = {name: arrays[key] for name, key in keys.items() if key in arrays}
-    return ThresholdsMoved(SecondLook(root, grid, arrays["near.cuts"]), gains)
-
-
-def _doubts(
+def _tree(
     arrays: Mapping[str, Any], study: Study, searched: Sequence[str], taken: TakenRows | None
-) -> LeafDoubts | None:
-    """The uncertainty of sums over cells, if the study is cautious."""
-    if taken is None or not study.doubts_leaves:
-        return None
-    cells = {name: arrays[f"doubts.{k}"] for k, name in enumerate(searched)}
-    return LeafDoubts(caution=study.caution, cells=cells, taken=taken)
+) -> TreeStatistics:
+    """Sums over a grid, with a second look at thresholds and doubts, if there were any."""
+    is_level = tuple(map(bool, arrays["grid.levels"]))
+    cuts = tuple(tuple(arrays[f"grid.{k}"].tolist()) for k in range(len(is_level)))
+    grid, closer, doubts = Grid(cuts, is_level), None, None
+    if "near.tree" in arrays:
+        root = from_array(arrays["near.tree"], study.columns, range(study.n_actions))
+        look = SecondLook(root, grid, arrays["near.cuts"])
+        closer = ThresholdsMoved(look, _told_in(arrays, "near.gains", searched))
+    if taken is not None and study.doubts_leaves:
+        doubted = {name: arrays[f"doubts.{k}"] for k, name in enumerate(searched)}
+        doubts = LeafDoubts(caution=study.caution, cells=doubted, taken=taken)
+    cells = {name: arrays[f"cells.{k}"] for k, name in enumerate(searched)}
+    return TreeStatistics(study=study, grid=grid, cells=cells, closer=closer, doubts=doubts)
 
 
-def arrays_of(part: str, answers: Sequence[Message]) -> dict[str, Any]:
-    """The numbers of these answers, by the name of the part, position and field."""
+def _of_clients(part: str, told: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Any]:
+    """What these clients told, by the name of the part and position; some may not have told."""
+    return {f"{part}.{place}": told[name] for place, name in enumerate(clients) if name in told}
+
+
+def _told_in(arrays: Mapping[str, Any], part: str, clients: Sequence[str]) -> dict[str, Any]:
+    """The same by client, of those that told."""
+    places = {name: f"{part}.{place}" for place, name in enumerate(clients)}
+    return {name: arrays[key] for name, key in places.items() if key in arrays}
+
+
+def _of_answers(part: str, answers: Mapping[str, Message]) -> dict[str, Any]:
+    """The numbers of these answers, by the name of the part, the client's position and field."""
     return {
         f"{part}.{place}.{name}": getattr(answer, name)
-        for place, answer in enumerate(answers)
+        for place, (_, answer) in enumerate(sorted(answers.items()))
         for name in _fields(type(answer))
     }
 
 
-def answers_in(
+def _answers_in(
     arrays: Mapping[str, Any],
     part: str,
     message: type[_Answer],
@@ -227,14 +190,12 @@ def newcomers_npz(kept: ForNewcomers) -> bytes:
         "by_fold": _names(kept.by_fold),
         "searched": _names(kept.cells),
         **{f"cells.{place}": own for place, own in enumerate(kept.cells.values())},
-        **arrays_of("total", [kept.total] if kept.total else []),
-        **arrays_of("joined", list(kept.joined.values())),
-        **arrays_of("models", [kept.models] if kept.models else []),
-        **arrays_of("by_fold", list(kept.by_fold.values())),
+        **_of_answers("total", {"": kept.total} if kept.total else {}),
+        **_of_answers("joined", kept.joined),
+        **_of_answers("models", {"": kept.models} if kept.models else {}),
+        **_of_answers("by_fold", kept.by_fold),
     }
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    return content.getvalue()
+    return _npz(arrays)
 
 
 def load_newcomers(path: Path, study: Study) -> ForNewcomers:
@@ -247,19 +208,25 @@ def load_newcomers(path: Path, study: Study) -> ForNewcomers:
             # Runs of earlier versions have none of these.
             searched = map(str, arrays["searched"]) if "searched" in arrays else ()
             has_total = ("total",) if "total.0.sums" in arrays else ()
-            total = answers_in(arrays, "total", OutcomeSums, study, has_total)
+            total = _answers_in(arrays, "total", OutcomeSums, study, has_total)
             has_models = ("models",) if "models.0.models" in arrays else ()
-            models = answers_in(arrays, "models", SumScores, study, has_models)
+            models = _answers_in(arrays, "models", SumScores, study, has_models)
             return ForNewcomers(
                 counted=counted,
                 total=total.get("total"),
-                joined=answers_in(arrays, "joined", OutcomeSums, study, joined),
+                joined=_answers_in(arrays, "joined", OutcomeSums, study, joined),
                 models=models.get("models"),
-                by_fold=answers_in(arrays, "by_fold", ScoreSumsByFold, study, by_fold),
+                by_fold=_answers_in(arrays, "by_fold", ScoreSumsByFold, study, by_fold),
                 cells={name: arrays[f"cells.{place}"] for place, name in enumerate(searched)},
             )
     except Exception:  # whatever a damaged archive makes its reader say
         raise StorageError(f"{path}: was changed or cut off since it was written") from None
+
+
+def _npz(arrays: Mapping[str, Any]) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
 
 
 def _names(names: Mapping[str, object] | Sequence[str]) -> "np.ndarray[Any, np.dtype[np.str_]]":

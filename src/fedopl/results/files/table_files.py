@@ -4,7 +4,9 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -32,20 +34,15 @@ from fedopl.results.value_tables import (
 _SEARCHES: dict[str, type[Search]] = {"path": SkewPath, "minimax": MinimaxSearch}
 
 
+def diagnosis_json(diagnosis: Diagnosis) -> str:
+    """diagnosis.json; numbers that are not finite are written as JavaScript does."""
+    return json_text(TypeAdapter(Diagnosis).dump_python(diagnosis))
+
+
 def search_json(search: Search) -> str:
     """mixture.json: the path or the ascent, and which of the two it is."""
     (kind,) = (kind for kind, found in _SEARCHES.items() if isinstance(search, found))
-    return _json({"kind": kind, **TypeAdapter(type(search)).dump_python(search)})
-
-
-def diagnosis_json(diagnosis: Diagnosis) -> str:
-    """diagnosis.json; numbers that are not finite are written as JavaScript does."""
-    return _json(TypeAdapter(Diagnosis).dump_python(diagnosis))
-
-
-def _table_csv(table: EstimateTable[Any]) -> str:
-    names = [name for name in table.columns if name not in table.unsaved]
-    return _csv(names, zip(*map(table.column, names), strict=True))
+    return json_text({"kind": kind, **TypeAdapter(type(search)).dump_python(search)})
 
 
 def _splits_csv(splits: Iterable[SplitTables]) -> str:
@@ -72,12 +69,15 @@ def _splits(text: str) -> tuple[SplitTables, ...]:
     )
 
 
+_ROUND = TypeAdapter(Round)
+
+
 def _rounds_jsonl(rounds: Iterable[Round]) -> str:
     return "".join(json.dumps(asdict(latest)) + "\n" for latest in rounds)
 
 
 def _rounds(text: str) -> tuple[Round, ...]:
-    return tuple(map(TypeAdapter(Round).validate_json, text.splitlines()))
+    return tuple(map(_ROUND.validate_json, text.splitlines()))
 
 
 def _search(text: str) -> Search:
@@ -86,7 +86,8 @@ def _search(text: str) -> Search:
     return adapter.validate_python(content)
 
 
-def _json(content: Any) -> str:
+def json_text(content: Any) -> str:
+    """JSON that people can read as well."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -119,12 +120,15 @@ class TextFile(NamedTuple):
 def _curve_json(curve: BudgetCurve) -> str:
     said = TypeAdapter(BudgetCurve).dump_python(curve)
     # Left out if there are none: curves were stored before candidates had budgets.
-    return _json({key: told for key, told in said.items() if key != "names" or told})
+    return json_text({key: told for key, told in said.items() if key != "names" or told})
 
 
 def _table_file(field: str, table: type[EstimateTable[Any]]) -> TextFile:
+    names = [name for name in table.columns if name not in table.unsaved]
     return TextFile(
-        field, _table_csv, lambda text: _as_table(table, csv.DictReader(io.StringIO(text)))
+        field,
+        lambda content: _csv(names, zip(*map(content.column, names), strict=True)),
+        lambda text: _as_table(table, csv.DictReader(io.StringIO(text))),
     )
 
 
@@ -132,7 +136,7 @@ def _json_file(field: str, kind: type[Any]) -> TextFile:
     adapter = TypeAdapter(kind)
     return TextFile(
         field,
-        lambda content: _json(adapter.dump_python(content)),
+        lambda content: json_text(adapter.dump_python(content)),
         lambda text: adapter.validate_python(json.loads(text)),
     )
 
@@ -153,3 +157,33 @@ TEXT_FILES = {
     "reliance.json": _json_file("reliance", Reliance),
     "target.json": _json_file("target", AtTarget),
 }
+
+
+@dataclass(frozen=True)
+class ProgressFile:
+    """A run's exchanges so far, for whoever watches it from another process.
+
+    Lines are as in `rounds.jsonl`; an exchange that came to more has a further line.
+    """
+
+    path: Path
+
+    def clear(self) -> None:
+        """Forget an earlier run."""
+        self.path.unlink(missing_ok=True)
+
+    def tell(self, latest: Round) -> None:
+        """Append an exchange; a run does not fail because nobody can watch it."""
+        with suppress(OSError), self.path.open("ab", buffering=0) as file:
+            file.write(_rounds_jsonl([latest]).encode())
+
+    def since(self, position: int) -> tuple[Iterable[Round], int]:
+        """The exchanges from this byte on, and the byte after them."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(position)
+                content = file.read()
+        except OSError:  # not begun yet, or over
+            return (), position
+        *lines, unfinished = content.split(b"\n")
+        return map(_ROUND.validate_json, lines), position + len(content) - len(unfinished)

@@ -33,12 +33,14 @@ def verdict_within(record: "Record") -> str | None:
     if record.valued_as != record.chosen != arm_name(record.curve.against):
         who = f"the best candidate of the other folds (of all rows {who})"
     return (
-        f"Within the budget, {budget_in_words(record)}, {who} {beats} {_gain(point.gain)} over "
-        f"giving everybody '{record.curve.against}'. {spending_in_words(point)}{who_told(record)}"
+        f"Within the budget, {budget_in_words(record)}, {who} {beats} {gain_words(point.gain)} "
+        f"over giving everybody '{record.curve.against}'. {spending_in_words(point)}"
+        f"{who_told(record)}"
     )
 
 
-def _gain(gain: Estimate) -> str:
+def gain_words(gain: Estimate) -> str:
+    """A gain with its interval."""
     low, high = gain.interval()
     return f"{gain.value:+.4g} (95 % interval {low:.4g} to {high:.4g})"
 
@@ -93,14 +95,14 @@ def point_in_words(record: "Record", point: BudgetPoint) -> str:
     told = who_told(record) if point.client == GLOBAL else ""
     lines = [
         f"With a budget of {point.budget:.4g}{where} {point.named('the policy')} gains "
-        f"{_gain(point.gain)} over giving everybody '{curve.against}', at a price of "
+        f"{gain_words(point.gain)} over giving everybody '{curve.against}', at a price of "
         f"{point.price:.4g}. {spending_in_words(point)}{told}"
     ]
     for other in curve.of(point.client).alternatives(point.budget):
         who = f"giving everybody '{other.action}'"
         if other.share is not None:
             who = f"drawing lots for '{other.action}', {other.share:.0%} of people,"
-        lines.append(f"For the same, {who} gains {_gain(other.gain)}.")
+        lines.append(f"For the same, {who} gains {gain_words(other.gain)}.")
     return "\n".join(lines)
 
 

@@ -50,13 +50,8 @@ def solve_for(statistics: Statistics, weights: Weights) -> Solved:
     return statistics.restricted(weighed).solve(weighed)
 
 
-def of_clients(reported: Mapping[str, Reported], names: Collection[str]) -> dict[str, Reported]:
-    """What these clients reported, sorted by name."""
-    return dict(only_of(reported, names))
-
-
 def only_of(reported: Mapping[str, Reported], names: Collection[str]) -> Mapping[str, Reported]:
-    """The same, left where it is: what very many clients reported is not in memory."""
+    """What these clients reported, left where it is: that of very many clients is not in memory."""
     missing = sorted(set(names) - reported.keys())
     if missing or not names:
         raise OptionError(f"clients: expected some whose sums are there; not so {quoted(missing)}")

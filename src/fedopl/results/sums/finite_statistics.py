@@ -9,7 +9,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.results.sums.any_mixture import Solved, nonzero, of_clients
+from fedopl.results.sums.any_mixture import Solved, nonzero, only_of
 from fedopl.study.mixture import Weights, renormalised
 
 
@@ -40,7 +40,7 @@ class FiniteStatistics:
 
     def restricted(self, names: Collection[str]) -> Self:
         """The values of these clients alone."""
-        return replace(self, means=of_clients(self.means, names))
+        return replace(self, means=dict(only_of(self.means, names)))
 
     def solve(self, weights: Weights) -> str:
         """The candidate with the largest value in the mixture, less a number of standard errors."""

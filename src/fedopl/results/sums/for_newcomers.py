@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.outcome_sums import OutcomeSums
@@ -10,6 +10,17 @@ from fedopl.messages.learning.score_sums import SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 
 Solve = Callable[[OutcomeSums], SumScores]
+Own = TypeVar("Own")
+
+
+def with_more(first: Mapping[str, Own], more: Mapping[str, Own]) -> dict[str, Own]:
+    """What both say by client, sorted by name; where both say something, what the second does."""
+    return dict(sorted({**first, **more}.items()))
+
+
+def all_but(told: Mapping[str, Own], names: Collection[str]) -> dict[str, Own]:
+    """What all clients but these said."""
+    return {name: own for name, own in told.items() if name not in names}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,13 +53,11 @@ class ForNewcomers:
         cells: Mapping[str, FloatArray],
     ) -> Self:
         """The data with newcomers added; clients of the original run are in its total already."""
-        new = {} if self.models else {n: own for n, own in sums.items() if n not in self.counted}
-        joined = dict(sorted({**self.joined, **new}.items()))
         return replace(
             self,
-            joined=joined,
-            by_fold=dict(sorted({**self.by_fold, **by_fold}.items())),
-            cells=dict(sorted({**self.cells, **cells}.items())),
+            joined=with_more(self.joined, {} if self.models else all_but(sums, self.counted)),
+            by_fold=with_more(self.by_fold, by_fold),
+            cells=with_more(self.cells, cells),
         )
 
     def without(self, names: Collection[str], solve: Solve) -> Self:
@@ -58,9 +67,9 @@ class ForNewcomers:
         """
         fewer = replace(
             self,
-            joined={name: own for name, own in self.joined.items() if name not in names},
-            by_fold={name: own for name, own in self.by_fold.items() if name not in names},
-            cells={name: own for name, own in self.cells.items() if name not in names},
+            joined=all_but(self.joined, names),
+            by_fold=all_but(self.by_fold, names),
+            cells=all_but(self.cells, names),
         )
         if self.total is None or not set(names) & set(self.counted):
             return fewer

@@ -1,8 +1,8 @@
 """Sums over the rows that took each action, which show how well its outcomes are known."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -13,33 +13,33 @@ from fedopl.solvers.nested_ridge import with_last
 from fedopl.solvers.prediction_errors import outcome_noise, prediction_errors
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+class Taken(NamedTuple):
+    """One client's sums for outcome models."""
+
+    sums: FloatArray  # (n_folds, n_actions, n_terms + 2, n_terms + 2)
+    squared_weights: FloatArray  # (n_folds, n_actions)
+
+
+@dataclass(frozen=True, eq=False)
 class TakenRows:
     """Every client's sums for outcome models, by name."""
 
-    sums: Mapping[str, FloatArray]  # (n_folds, n_actions, n_terms + 2, n_terms + 2)
-    squared_weights: Mapping[str, FloatArray]  # (n_folds, n_actions)
+    by_client: Mapping[str, Taken]
 
     @classmethod
     def of_answers(cls, answers: Mapping[str, OutcomeSums]) -> Self:
         """The sums as clients reported them."""
-        return cls(
-            sums={name: answer.sums for name, answer in answers.items()},
-            squared_weights={name: answer.squared_weights for name, answer in answers.items()},
-        )
+        return cls({name: Taken(own.sums, own.squared_weights) for name, own in answers.items()})
 
     def of_folds(self, folds: Collection[int]) -> Self:
         """The sums over rows of these folds alone."""
         kept = list(folds)
-        return replace(
-            self,
-            sums={name: own[kept] for name, own in self.sums.items()},
-            squared_weights={name: own[kept] for name, own in self.squared_weights.items()},
-        )
+        each = self.by_client.items()
+        return type(self)({name: Taken(*(part[kept] for part in own)) for name, own in each})
 
-    def over_folds(self, client: str) -> tuple[FloatArray, FloatArray]:
+    def over_folds(self, client: str) -> Taken:
         """One client's sums over all its rows, and its squared weights."""
-        return self.sums[client].sum(axis=0), self.squared_weights[client].sum(axis=0)
+        return Taken(*(part.sum(axis=0) for part in self.by_client[client]))
 
     def errors(
         self, clients: Collection[str], used: IntArray
@@ -62,7 +62,7 @@ class TakenRows:
         """σ²: the variance of these clients' outcomes about linear models of them."""
         return outcome_noise(*self._together(clients))
 
-    def _together(self, clients: Collection[str]) -> tuple[FloatArray, FloatArray]:
-        told = sorted(self.sums.keys() & set(clients)) or sorted(self.sums)
-        sums = plain_sum({name: self.over_folds(name)[0] for name in told})
-        return sums, plain_sum({name: self.over_folds(name)[1] for name in told})
+    def _together(self, clients: Collection[str]) -> Taken:
+        told = sorted(self.by_client.keys() & set(clients)) or sorted(self.by_client)
+        own = {name: self.over_folds(name) for name in told}
+        return Taken(*(plain_sum({name: own[name][part] for name in told}) for part in (0, 1)))

@@ -17,7 +17,7 @@ from fedopl.policies.trees.nodes import Branch, Leaf, Node, branches_of
 from fedopl.policies.trees.search import FIRST_ACTION, ROWS, WEIGHT
 from fedopl.policies.trees.second_look import SecondLook
 from fedopl.policies.trees.tree_plan import LOOK_AHEAD
-from fedopl.results.sums.any_mixture import Solved, nonzero, of_clients, scored_by_all, sizes
+from fedopl.results.sums.any_mixture import Solved, nonzero, only_of, scored_by_all, sizes
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
@@ -56,7 +56,7 @@ class TreeStatistics:
             raise OptionError(
                 "tree: only trees of depth 1 and 2 can be solved again for other weights"
             )
-        cells = of_clients(self.cells, names)
+        cells = dict(only_of(self.cells, names))
         closer = self.closer.restricted(cells) if self.closer else None
         return replace(self, cells=cells, closer=closer)
 

@@ -51,7 +51,8 @@ def fit_classifiers(
         query = ClassifyContexts(split=split, parameters=parameters)
         answers = conversation.each(query, _asked(going))
         for place, search in enumerate(going):
-            search.step(_of_target(answers, place))
+            told = answers.items()
+            search.step({name: (own.pulls[place], own.hessian[place]) for name, own in told})
     bounds = _bounds(conversation, searches)
     return {
         name: Classifier(
@@ -131,11 +132,6 @@ def _half_each(target: str, weights: Mapping[str, float]) -> Weights:
 def _asked(searches: Iterable[_Search]) -> set[str]:
     """All clients that take part in any of these searches."""
     return set().union(*(search.shares for search in searches))
-
-
-def _of_target(answers: Mapping[str, ClassifierSums], place: int) -> dict[str, _Sums]:
-    """Clients' sums for one target."""
-    return {name: (own.pulls[place], own.hessian[place]) for name, own in answers.items()}
 
 
 def _penalty(hessian: FloatArray) -> FloatArray:  # (n_features + 1,)

@@ -3,8 +3,7 @@
 Each part is optional. If clients refuse a part, it is left out, and the diagnosis says why.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import combinations
 from math import ceil, inf, sqrt
 from typing import Any, TypeVar
@@ -46,7 +45,7 @@ from fedopl.server.aggregate.setting import Setting
 from fedopl.server.diagnosis.context_classifier import fit_classifiers
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.mixtures.mixture_paths import skew_paths
+from fedopl.server.mixtures.found_weights import skew_paths
 from fedopl.server.mixtures.value_queries import ANCHOR, Valued, ValueQueries, asking, picking
 from fedopl.server.policy_comparison import Candidates
 from fedopl.study.mixture import ALPHAS, Empirical, Weights, renormalised
@@ -62,36 +61,6 @@ _MOST_PATHS, _MOST_COMPARED, _MOST_DISCREPANCIES = 10, 100, 30
 _Found = TypeVar("_Found")
 
 
-@dataclass(eq=False, kw_only=True)
-class _Diagnosis:
-    """What all parts of the diagnosis need, and why some parts are unknown."""
-
-    conversation: Conversation
-    statistics: Statistics
-    rows: dict[str, int]
-    weights: Weights
-    values: ValueQueries
-    unknown: dict[str, str] = field(default_factory=dict)
-
-    def part(self, name: str, found: Callable[[], _Found], otherwise: _Found) -> _Found:
-        """The result of `found`; if it fails, keep the reason and return `otherwise`."""
-        try:
-            return found()
-        except FedoplError as error:
-            self.unknown[name] = str(error)
-            return otherwise
-
-    def discrepancies(self, weights: Weights) -> dict[str, MeasuredDiscrepancy]:
-        if len(weights) > _MOST_DISCREPANCIES:
-            raise OptionError(f"discrepancies: expected at most {_MOST_DISCREPANCIES} clients")
-        return measure_discrepancies(self.statistics, weights, self.values)
-
-    def models(self) -> ModelShift:
-        if len(self.rows) > _MOST_COMPARED:
-            raise OptionError(f"models: expected at most {_MOST_COMPARED} clients to compare")
-        return compare_models(self.conversation, ask_for_models(self.conversation, self.rows))
-
-
 def diagnose(
     conversation: Conversation,
     setting: Setting,
@@ -104,40 +73,48 @@ def diagnose(
     if statistics is None or len(clients) < 2:
         why = "There are no others to join: only one client reported values."
         return Diagnosis(clients=clients, unknown={"everything": why})
-    has_all_values = has_values_of_all(setting.study)
     ask = (
         picking(candidates.names(), answers)
-        if has_all_values
+        if has_values_of_all(setting.study)
         else asking(conversation, clients, known=candidates.known)
     )
-    on = _Diagnosis(
-        conversation=conversation,
-        statistics=statistics,
-        rows={name: setting.rows[name] for name in clients},
-        weights=renormalised(setting.weights, clients),
-        values=ValueQueries(ask, most_candidates(setting.study), setting.study.reward_sign),
-    )
-    none: dict[str, MeasuredDiscrepancy] = {}
-    base = Empirical().weights(on.rows)
-    measured = on.part("discrepancies", lambda: on.discrepancies(on.weights), none)
+    values = ValueQueries(ask, most_candidates(setting.study), setting.study.reward_sign)
+    rows = {name: setting.rows[name] for name in clients}
+    weights, base = renormalised(setting.weights, clients), Empirical().weights(rows)
+    unknown: dict[str, str] = {}
+
+    def part(name: str, found: Callable[[], _Found], otherwise: _Found) -> _Found:
+        """The result of `found`; if it fails, keep the reason and return `otherwise`."""
+        try:
+            return found()
+        except FedoplError as error:
+            unknown[name] = str(error)
+            return otherwise
+
+    def discrepancies(name: str, weights: Weights) -> dict[str, MeasuredDiscrepancy]:
+        return part(name, lambda: measure_discrepancies(statistics, weights, values), {})
+
+    measured = discrepancies("discrepancies", weights)
     # If λ = n̄, both questions are the same. Ask once, as clients' budgets are small.
-    same = all(abs(base[name] - on.weights[name]) < 1e-12 for name in base)
-    from_rows = measured if same else on.part("from_rows", lambda: on.discrepancies(base), none)
-    furthest, joining = _furthest(clients, from_rows), (statistics, on.rows, on.values)
+    same = all(abs(base[name] - weights[name]) < 1e-12 for name in base)
+    from_rows = measured if same else discrepancies("from_rows", base)
+    furthest, joining = _furthest(clients, from_rows), (statistics, rows, values)
     return Diagnosis(
         clients=clients,
         discrepancies=measured,
         from_rows=from_rows,
-        paths=on.part("paths", lambda: skew_paths(*joining, furthest[:_MOST_PATHS]), {}),
-        coalitions=on.part("coalitions", lambda: compare_coalitions(*joining), None),
-        models=on.part("models", on.models, None),
-        classifiers=on.part(
+        paths=part("paths", lambda: skew_paths(*joining, furthest[:_MOST_PATHS]), {}),
+        coalitions=part("coalitions", lambda: compare_coalitions(*joining), None),
+        models=part(
+            "models", lambda: compare_models(conversation, ask_for_models(conversation, rows)), None
+        ),
+        classifiers=part(
             "classifiers",
-            lambda: fit_classifiers(conversation, furthest[:MOST_TARGETS], on.weights),
+            lambda: fit_classifiers(conversation, furthest[:MOST_TARGETS], weights),
             {},
         ),
-        moments=on.part("moments", lambda: ask_for_moments(conversation, clients), {}),
-        unknown=on.unknown,
+        moments=part("moments", lambda: ask_for_moments(conversation, clients), {}),
+        unknown=unknown,
     )
 
 
@@ -256,6 +233,8 @@ def measure_discrepancies(
 
     Each client has two policies, which must be in the same query.
     """
+    if len(weights) > _MOST_DISCREPANCIES:
+        raise OptionError(f"discrepancies: expected at most {_MOST_DISCREPANCIES} clients")
     contrasts = {name: contrast_with_mixture(weights, name) for name in sorted(weights)}
     contrasts = {name: signed for name, signed in contrasts.items() if any(signed.values())}
     pairs = [
@@ -279,8 +258,10 @@ def _measured(client: str, signed: Weights, valued: list[Valued]) -> MeasuredDis
     )
 
 
-def ask_for_models(conversation: Conversation, clients: Iterable[str]) -> Answers[Models]:
+def ask_for_models(conversation: Conversation, clients: Collection[str]) -> Answers[Models]:
     """Every client's own models."""
+    if len(clients) > _MOST_COMPARED:
+        raise OptionError(f"models: expected at most {_MOST_COMPARED} clients to compare")
     return conversation.each(TellModels(), clients)
 
 

@@ -1,12 +1,17 @@
-"""The clients' answers to one query: how they are read, and held.
+"""How the server reaches clients; the replies of one round trip, and the answers among them.
 
-A reply is read as an answer to what was asked, in the study that was agreed to. Each answer is in
-memory, or is read from a file when used.
+Replies are in a file: those of 100,000 clients may not fit in memory. A reply is read as an answer
+to what was asked, in the study that was agreed to. Each answer is in memory, or is read from a file
+when used.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -14,12 +19,129 @@ from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
 from fedopl.base.packed_arrays import PackedArrays, PackedPlace
 from fedopl.messages import codec
+from fedopl.messages.bundle import slices_of, unheaded
 from fedopl.messages.codec import ARRAYS, FIELDS
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Message, Query, own_fields
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.secure.masked_sums import MaskedSums, is_masked
 from fedopl.study.study import Study
+
+
+class Transport(Protocol):
+    """Sends bytes to clients by name, and yields their answers in any order."""
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The names of all clients that can be reached."""
+
+    def exchange(self, queries: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+        """Send each client its query; yield (name, answer) for those that answer in time."""
+
+
+@dataclass(frozen=True)
+class AmongSources:
+    """Reaches all clients, but lists only those with outcomes.
+
+    Quorums and mixtures do not count the target, which has no outcomes.
+    """
+
+    whole: Transport
+    target: str
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The names of all clients but the target."""
+        return tuple(name for name in self.whole.clients if name != self.target)
+
+    def exchange(self, queries: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+        """Send each client its query; the target is one of them."""
+        return self.whole.exchange(queries)
+
+
+# Smaller trips never touch the disk.
+MOST_IN_MEMORY = 1 << 26
+
+
+class Place(NamedTuple):
+    """Where a client's reply is in the file."""
+
+    name: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Replies:
+    """A file of replies, read one at a time, by name. So the order of arrival does not matter."""
+
+    file: IO[bytes]
+    places: tuple[Place, ...]
+    heads: dict[str, int] = field(default_factory=dict)  # entries of clients' ledgers, where said
+
+    @classmethod
+    def arriving(cls, replies: Iterable[tuple[str, bytes]]) -> "Replies":
+        """Write replies to the file as they arrive, without their envelopes."""
+        file: IO[bytes] = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115
+        places, start, heads = [], 0, dict[str, int]()
+        for name, reply in replies:
+            content, n_entries = unheaded(reply)
+            if n_entries is not None:
+                heads[name] = max(n_entries, heads.get(name, 0))
+            file.write(content)
+            places.append(Place(name, start, len(content)))
+            start += len(content)
+        times = Counter(place.name for place in places)
+        # Several replies with the same name are sorted by their bytes.
+        ordered = sorted(
+            places,
+            key=lambda place: (place.name, _read(file, place) if times[place.name] > 1 else b""),
+        )
+        return cls(file, tuple(ordered), heads)
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.file.close)
+
+    def times(self) -> Counter[str]:
+        """How often each client replied."""
+        return Counter(place.name for place in self.places)
+
+    def read(self, place: Place) -> bytes:
+        """One reply."""
+        return _read(self.file, place)
+
+    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
+        return ((place, self.read(place)) for place in self.places)
+
+
+@dataclass(frozen=True)
+class ReplyPart:
+    """The replies to one of the questions that were asked together."""
+
+    whole: Replies
+    place: int
+    n_questions: int
+
+    def read(self, place: Place) -> bytes:
+        """One reply to this question."""
+        return self._of(self.whole.read(place))
+
+    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
+        return ((place, self._of(content)) for place, content in self.whole)
+
+    def _of(self, content: bytes) -> bytes:
+        """What cannot be taken apart answers none of the questions."""
+        try:
+            parts = slices_of(content)
+        except WireError:
+            return b""
+        return content[parts[self.place]] if len(parts) == self.n_questions else b""
+
+
+def _read(file: IO[bytes], place: Place) -> bytes:
+    file.seek(place.start)
+    return file.read(place.size)
+
 
 Answer = TypeVar("Answer", bound=Message)
 Held = TypeVar("Held")
@@ -96,10 +218,10 @@ class KeptMessages:
     def _read(self, kind: type[Answer], place: PackedPlace) -> Answer:
         found = self._file.get(place)
         values: dict[str, Any] = {}
-        for name, field in FIELDS[kind]:
+        for name, form in FIELDS[kind]:
             if name in found:
                 array = found[name]
-                values[name] = array if isinstance(field, tuple) else field(array.item())
+                values[name] = array if isinstance(form, tuple) else form(array.item())
         return kind(**self._stamp, **values)
 
 

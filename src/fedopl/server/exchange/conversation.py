@@ -13,12 +13,19 @@ from fedopl.messages.combining import combined
 from fedopl.messages.message import Asked, Query
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.results.round import Round
-from fedopl.server.exchange.answers import Answer, AnswerReader, Answers, KeptMessages
-from fedopl.server.exchange.cross_checks import CrossChecks
+from fedopl.server.exchange.answers import (
+    AmongSources,
+    Answer,
+    AnswerReader,
+    Answers,
+    KeptMessages,
+    Place,
+    Replies,
+    ReplyPart,
+    Transport,
+)
+from fedopl.server.exchange.cross_checks import CrossChecks, outlying_steps
 from fedopl.server.exchange.journal import Journal, LedgerHeads
-from fedopl.server.exchange.outlying_steps import outlying_steps
-from fedopl.server.exchange.replies import Place, Replies, ReplyPart
-from fedopl.server.exchange.transport import AmongSources, Transport
 from fedopl.study.mixture import Weights, renormalised
 from fedopl.study.study import Study
 
@@ -130,15 +137,12 @@ class Conversation:
             answers, latest = self._sort_out(query, asked, own, len(content))
             went_back = {} if place else self._heads.went_back(trip)
             self.rounds.append(replace(latest, trip=trip, went_back=went_back))
-            found.append(self._without_outliers(query, answers))
+            # A step much longer than others' would move the policy too far.
+            outlying = outlying_steps(query, answers, self.checks.rows)
+            found.append(self.reject(answers, outlying) if outlying else answers)
             if self.progress:
                 self.progress(self.rounds[-1])
         return tuple(found)
-
-    def _without_outliers(self, query: Query[Answer], answers: Answers[Answer]) -> Answers[Answer]:
-        """The answers without those that would move a policy much further than others do."""
-        outlying = outlying_steps(query, answers, self.checks.rows)
-        return self.reject(answers, outlying) if outlying else answers
 
     def _replies(self, trip: int, queries: dict[str, bytes]) -> Replies:
         replayed = self.journal.replay(trip, queries)

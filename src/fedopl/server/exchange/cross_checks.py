@@ -1,14 +1,21 @@
-"""Compares a client's answer with its earlier ones: answers about the same rows must agree.
+"""Compares a client's answer with its earlier ones, and the length of its step with others'.
 
 Each message checks itself (`Query.fault_in`). This file finds the faults that show only in
-comparison with the sums of scores that the client sent earlier in the run.
+comparison. Answers about the same rows must agree with the sums of scores that the client sent
+earlier in the run.
+
+A step that is much longer than other clients' could undo all others. Lengths are compared on a
+logarithmic scale. Clients with fewer rows have noisier steps, so theirs may be longer. Among three
+clients, only an absurdly long step shows. Of two clients, nobody can say which one is wrong.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.policy_values import NO_FOLD, Value, ValuesByPart
 from fedopl.messages.learning.enrolment import Enrolment
@@ -18,7 +25,7 @@ from fedopl.messages.learning.score_sums import ScoreSums, SumScores
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
 from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
-from fedopl.messages.message import Message, Query, RowSplit, stack_of
+from fedopl.messages.message import AnswerType, Message, Query, RowSplit, stack_of
 from fedopl.messages.plausibility import CELL_TOLERANCE
 from fedopl.messages.secure.masked_sums import MaskedSums, n_masked
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
@@ -31,7 +38,6 @@ from fedopl.study.study import Study
 ANY_NUMBER = 10**15
 # A slope is of all training rows but one fold, which may weigh less than those it is held against.
 MOST_BY_FOLDS = 4.0
-
 
 # Of an answer by itself, in a study, of so many rows: why it cannot be true, if it cannot.
 OwnCheck = Callable[[Any, Study, int], str | None]
@@ -55,7 +61,7 @@ class CrossChecks:
         Usually there is no fault, and that shows soonest in all of them together.
         """
         looked_at = _none_has_a_fault(query, list(answers.values()), self._study)
-        own = _no_fault if looked_at else query.fault_in
+        own: OwnCheck = (lambda *_: None) if looked_at else query.fault_in
         found = {name: self._fault_in(name, query, answer, own) for name, answer in answers.items()}
         return {name: fault for name, fault in found.items() if fault}
 
@@ -130,10 +136,6 @@ def _none_has_a_fault(query: Query[Any], answers: Sequence[Message], study: Stud
         return False
     together = stack_of(answers)
     return together is not None and query.fault_in(together, study, ANY_NUMBER) is None
-
-
-def _no_fault(_answer: Message, _study: Study, _n_rows: int) -> None:
-    """What is found in an answer that was looked at before."""
 
 
 def _pairs(_query: SumPairs, answer: PairSums, sums: ScoreSums, study: Study) -> str | None:
@@ -225,3 +227,57 @@ _CHECKS: dict[type[Query[Any]], Callable[..., str | None]] = {
     SumNearThresholds: _gains,
     Value: _values,
 }
+
+
+# A step beyond this many robust standard deviations counts as an error.
+MOST_DEVIATIONS = 3.0
+# The standard deviation of a normal distribution over its median absolute deviation.
+BY_MEDIAN_DEVIATION = 1.4826
+# The smallest deviation to assume: honest clients' steps may be more alike by chance in one round.
+LEAST_DEVIATION = float(np.log(1.5))
+# Noise grows as 1/√rows. This limits how much longer the step of a client with few rows may be.
+MOST_BY_ROWS = 3.0
+ENOUGH_TO_COMPARE = 4
+# If three steps are compared, a step is too long beyond this many times the middle one.
+MOST_OF_THREE = 200.0
+
+
+def outlying_steps(
+    query: Query[AnswerType], answers: Mapping[str, AnswerType], rows: Mapping[str, int]
+) -> dict[str, str]:
+    """By client, why its answer would move the policy too far."""
+    if type(query).step is Query.step:  # this query does not move a policy
+        return {}
+    lengths = {}
+    for name, answer in sorted(answers.items()):
+        step = query.step(answer)
+        if step is not None:
+            lengths[name] = float(np.linalg.norm(step))
+    return {
+        name: f"its step is {times:.1f} times as long as the others'"
+        for name, times in outlying_lengths(lengths, rows).items()
+    }
+
+
+def outlying_lengths(lengths: Mapping[str, float], rows: Mapping[str, int]) -> dict[str, float]:
+    """The lengths that are too large compared with the others, as multiples of the median."""
+    lengths = {name: length for name, length in lengths.items() if length > 0}
+    if len(lengths) < ENOUGH_TO_COMPARE - 1:
+        return {}
+    usual, most = _usual_and_most(np.log(list(lengths.values())))
+    usual_rows = float(np.median([rows.get(name, 1) for name in lengths]))
+    return {
+        name: length / usual
+        for name, length in lengths.items()
+        if length > most * min(max(math.sqrt(usual_rows / rows.get(name, 1)), 1.0), MOST_BY_ROWS)
+    }
+
+
+def _usual_and_most(logarithms: FloatArray) -> tuple[float, float]:
+    """The median length of a step, and the largest length that is accepted."""
+    middle = float(np.median(logarithms))
+    if len(logarithms) < ENOUGH_TO_COMPARE:
+        return float(np.exp(middle)), MOST_OF_THREE * float(np.exp(middle))
+    deviation = BY_MEDIAN_DEVIATION * float(np.median(np.abs(logarithms - middle)))
+    reach = MOST_DEVIATIONS * max(deviation, LEAST_DEVIATION)
+    return float(np.exp(middle)), float(np.exp(middle + reach))

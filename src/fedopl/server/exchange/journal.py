@@ -19,7 +19,7 @@ from typing import IO
 
 from fedopl.base.errors import StorageError
 from fedopl.base.files import replacing, write_atomically
-from fedopl.server.exchange.replies import Place, Replies
+from fedopl.server.exchange.answers import Place, Replies
 
 FORMAT = "fedopl-trip-1"
 

@@ -4,29 +4,32 @@ The newcomer's rows are scored with outcome models from all clients' sums, inclu
 a run with all clients. The others are not asked again, so their scores do not change.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
+from fedopl.base.labels import GLOBAL
 from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
 from fedopl.messages.refusal import in_words
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
-from fedopl.policies.trees.nodes import Branch
+from fedopl.policies.policy import Policy
 from fedopl.policies.trees.second_look import look_close
-from fedopl.results.membership import Change, policy_digest
+from fedopl.results.membership import Change, Valuation, policy_digest
+from fedopl.results.model_doubts import why_in_doubt
 from fedopl.results.record import Record
-from fedopl.results.round import Round
+from fedopl.results.round import in_a_row
+from fedopl.results.sums.for_newcomers import with_more
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.tree_statistics import ThresholdsMoved, TreeStatistics
+from fedopl.results.value_tables import LEARNED, TABLES
+from fedopl.server.aggregate.setting import Setting
 from fedopl.server.enrol_and_score import enrol_clients, score
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
-from fedopl.server.membership.earlier_answers import with_answers
-from fedopl.server.membership.newcomers_values import valued_by
 from fedopl.server.membership.solve_again import (
     history_of,
     history_with,
@@ -35,12 +38,12 @@ from fedopl.server.membership.solve_again import (
     require_open,
     setting_of,
     solved_again,
+    with_answers,
 )
 from fedopl.server.oracles.tree_search import asking_for_cells
+from fedopl.server.policy_comparison import Candidates, Evaluated
 from fedopl.study.joining_later import why_no_newcomer
 from fedopl.study.study import Study
-
-OfClient = TypeVar("OfClient")
 
 
 def join_run(record: Record, conversation: Conversation, shares: Mapping[str, float]) -> Record:
@@ -55,17 +58,25 @@ def join_run(record: Record, conversation: Conversation, shares: Mapping[str, fl
     both = _with_second_look(both, conversation)
     setting = setting_of(both)
     valued, told = valued_by(newcomers, policy_of(both, setting), setting, conversation)
-    rounds = _numbered_on(conversation.rounds, record.rounds)
+    rounds = in_a_row([record.rounds, conversation.rounds])
     history = history_of(record)
     if valued.policy == policy_digest(history.before.policy):
         history = replace(history, before=with_answers(history.before, told))
-    history = history_with(
-        history,
-        [_change(name, both, rounds, shares.get(name)) for name in newcomers],
-        valued=valued,
-        clients=both.rows,
-    )
-    return solved_again(replace(both, rounds=(*record.rounds, *rounds)), history)
+    new = rounds[len(record.rounds) :]
+    changes = [
+        Change(
+            kind="joined",
+            client=name,
+            when=now(),
+            rows=both.rows[name],
+            share=shares.get(name),
+            exchanges=len(new),
+            bytes_received=sum(one.received.get(name, 0) for one in new),
+        )
+        for name in newcomers
+    ]
+    history = history_with(history, changes, valued=valued, clients=both.rows)
+    return solved_again(replace(both, rounds=rounds), history)
 
 
 def _with_sums(record: Record, conversation: Conversation) -> Record:
@@ -80,14 +91,14 @@ def _with_sums(record: Record, conversation: Conversation) -> Record:
     by_fold: Mapping[str, ScoreSumsByFold] = along.by_fold or {}
     return replace(
         record,
-        rows=_sorted({**record.rows, **counted.rows}),
-        row_weights=_sorted({**(record.row_weights or {}), **(counted.weights or {})}) or None,
+        rows=with_more(record.rows, counted.rows),
+        row_weights=with_more(record.row_weights or {}, counted.weights or {}) or None,
         statistics=_both(record.statistics, told, record.study),
         tree=record.tree
         and replace(
             record.tree,
             study=conversation.study,
-            cells=_sorted({**record.tree.cells, **{n: own[-1] for n, own in cells.items()}}),
+            cells=with_more(record.tree.cells, {n: own[-1] for n, own in cells.items()}),
         ),
         for_newcomers=before
         and before.adding(
@@ -103,15 +114,13 @@ def _both(before: ScoreStatistics, told: ScoreStatistics, study: Study) -> Score
     """The earlier sums and those of the newcomers."""
     taken = before.taken
     if taken and told.taken:
-        taken = TakenRows(
-            sums={**taken.sums, **told.taken.sums},
-            squared_weights={**taken.squared_weights, **told.taken.squared_weights},
-        )
-    return ScoreStatistics(
+        taken = TakenRows({**taken.by_client, **told.taken.by_client})
+    return replace(
+        before,
         study=study,
-        sums=_sorted({**before.sums, **told.sums}),
-        rows=_sorted({**before.rows, **told.rows}),
-        borrowed=_sorted({**before.borrowed, **told.borrowed}),
+        sums=with_more(before.sums, told.sums),
+        rows=with_more(before.rows, told.rows),
+        borrowed=with_more(before.borrowed, told.borrowed),
         taken=taken,
     )
 
@@ -141,19 +150,16 @@ def _with_second_look(record: Record, conversation: Conversation) -> Record:
         return record
     look = tree.closer.look
     # Trees without a fold stay on the grid, as nobody else is asked about them.
-    staying = [look_close(own.policy.root, tree.grid, _nothing) for own in setting.trees_by_fold]
+    staying = [
+        look_close(own.policy.root, tree.grid, lambda _: []) for own in setting.trees_by_fold
+    ]
     query = SumNearThresholds.of([*staying, look])
     answers = conversation.each(query, conversation.transport.clients)
     own = {
         name: told.gains[len(told.gains) - len(look.questions) :] for name, told in answers.items()
     }
-    gains = _sorted({**tree.closer.gains, **own})
+    gains = with_more(tree.closer.gains, own)
     return replace(record, tree=replace(tree, closer=ThresholdsMoved(look, gains)))
-
-
-def _nothing(_branch: Branch) -> list[float]:
-    """The thresholds beside one that stays."""
-    return []
 
 
 def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
@@ -172,27 +178,42 @@ def _require_all(conversation: Conversation, answered: Collection[str]) -> None:
     raise FederationError(f"join: a client cannot join without its sums. {reasons}")
 
 
-def _numbered_on(rounds: Sequence[Round], before: Sequence[Round]) -> tuple[Round, ...]:
-    """The new exchanges, with numbers that continue those of the run."""
-    if not before:
-        return tuple(rounds)
-    exchanges, trips = 1 + before[-1].exchange, 1 + before[-1].trip
-    return tuple(
-        replace(one, exchange=one.exchange + exchanges, trip=one.trip + trips) for one in rounds
+def valued_by(
+    newcomers: Collection[str], policy: Policy, setting: Setting, conversation: Conversation
+) -> tuple[Valuation, Evaluated]:
+    """The values of the policy, the best arm and other arms, and all that newcomers said of it."""
+    study = setting.study
+    candidates = Candidates(study, {})
+    candidates.policies[LEARNED] = policy
+    candidates.add_arms(setting)
+    candidates.add_by_fold(setting, LEARNED)
+    describe = study.evaluation.describe
+    told = candidates.evaluate(setting, conversation, LEARNED, describe=describe, asked=newcomers)
+    valued = Valuation(
+        policy=policy_digest(policy),
+        **{kind: getattr(told, kind) for kind in TABLES},
+        in_doubt=tuple(name for name in sorted(newcomers) if _is_in_doubt(name, told, setting)),
+    ).by_clients(newcomers if told.gains.rows else ())
+    return valued, told
+
+
+def _is_in_doubt(name: str, told: Evaluated, setting: Setting) -> bool:
+    """Whether a client's answers put the models in doubt, judged as if it were the only client."""
+    rows = {kind: (row for row in getattr(told, kind) if row.client == name) for kind in TABLES}
+    tables: dict[str, Any] = {
+        kind: TABLES[kind](replace(row, client=GLOBAL) for row in own) for kind, own in rows.items()
+    }
+    alone = Record(
+        study=setting.study,
+        policy=None,
+        chosen=LEARNED,
+        best_arm=setting.best_arm,
+        mixture={name: 1.0},
+        rows={name: setting.rows[name]},
+        **tables,
+        rounds=(),
+        statistics=setting.statistics,
+        described=told.described,
+        fitted={client: fit for client, fit in told.fitted.items() if client == name},
     )
-
-
-def _change(name: str, record: Record, rounds: Sequence[Round], share: float | None) -> Change:
-    return Change(
-        kind="joined",
-        client=name,
-        when=now(),
-        rows=record.rows[name],
-        share=share,
-        exchanges=len(rounds),
-        bytes_received=sum(one.received.get(name, 0) for one in rounds),
-    )
-
-
-def _sorted(by_client: Mapping[str, OfClient]) -> dict[str, OfClient]:
-    return dict(sorted(by_client.items()))
+    return why_in_doubt(alone) is not None

@@ -1,20 +1,113 @@
-"""Solves the policy of the present clients from their sums; keeps the values that still hold."""
+"""Solves the policy of the clients that are there from their sums; a client leaves a finished run.
 
-from collections.abc import Callable, Collection
+Descriptions, fits and interactions are one client's own answers: they are dropped when it leaves,
+and said again when it is back. Values of a policy hold for the clients that valued it. Tables of
+the earlier run and what was concluded from all clients together stay.
+"""
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from fedopl.base.errors import OptionError
+from fedopl.base.labels import quoted
 from fedopl.policies.policy import Policy
+from fedopl.results.descriptions import Descriptions
 from fedopl.results.membership import Change, Membership, Valuation, policy_digest
-from fedopl.results.record import Record
+from fedopl.results.record import Record, as_used
+from fedopl.results.round import Round
+from fedopl.results.sums.for_newcomers import Own, all_but, with_more
 from fedopl.results.sums.robust_weights import weighed
 from fedopl.results.sums.score_statistics import ScoreStatistics
+from fedopl.results.sums.taken_rows import TakenRows
 from fedopl.results.sums.tree_statistics import Searched, TreeStatistics
 from fedopl.results.value_tables import LEARNED, TABLES, PersonalTable
+from fedopl.server.aggregate.federated_outcomes import solve_outcomes
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.answers import Answers
+from fedopl.server.policy_comparison import Evaluated
+from fedopl.study.joining_later import study_with, why_fixed
+from fedopl.study.study import Study
+
+# The solution from one client's sums would be that client's own policy, and reveal only its data.
+FEWEST_LEFT = 2
+
+
+def leave_run(record: Record, client: str) -> Record:
+    """The run without this client; no client is asked."""
+    require_open(record, why_fixed(record.study))
+    _check_in(record, client)
+    staying = [name for name in record.rows if name != client]
+    history = history_of(record)
+    if client in history.before.rows:
+        history = replace(history, before=without_answers(history.before, [client]))
+    change = Change(kind="left", client=client, when=now(), rows=record.rows[client])
+    history = history_with(history, [change], clients=staying)
+    fewer = _without(replace(record, study=_study_of(record.study, history)), client)
+    return solved_again(replace(fewer, rounds=_rounds_of(fewer, history)), history)
+
+
+def _check_in(record: Record, client: str) -> None:
+    if client not in record.rows:
+        raise OptionError(
+            f"leave: '{client}' is not in this run; clients in it: {quoted(sorted(record.rows))}"
+        )
+    if len(record.rows) <= FEWEST_LEFT:
+        raise OptionError(
+            f"leave: at least {FEWEST_LEFT} clients must stay, and in this run there are no more "
+            f"than {quoted(sorted(record.rows))}: the sums of one client alone would only give "
+            "that client's own policy"
+        )
+
+
+def _study_of(study: Study, history: Membership) -> Study:
+    """The original run's study, with the shares of all clients that joined later and stay.
+
+    Shares of its own clients stay in the mixture. The share of a client that left has no effect.
+    """
+    if study.mixture.kind != "given":
+        return study
+    found, last = history.before.study, {change.client: change for change in history.changes}
+    clients = [name for name in history.before.rows if name not in last]
+    for change in history.changes:
+        if change is last[change.client] and change.kind == "joined" and change.share is not None:
+            found = study_with(found, [change.client], {change.client: change.share}, clients)
+            clients.append(change.client)
+    return found
+
+
+def _without(record: Record, client: str) -> Record:
+    """The record without this client's rows, weights and sums."""
+    known, tree, weights, gone = record.statistics, record.tree, record.row_weights, [client]
+    if tree:
+        tree = replace(tree.restricted(all_but(tree.cells, gone)), study=record.study)
+    return replace(
+        record,
+        rows=all_but(record.rows, gone),
+        row_weights=weights and all_but(weights, gone),
+        statistics=replace(
+            known,
+            study=record.study,
+            sums=all_but(known.sums, gone),
+            rows=all_but(known.rows, gone),
+            borrowed=all_but(known.borrowed, gone),
+            taken=known.taken and TakenRows(all_but(known.taken.by_client, gone)),
+        ),
+        tree=tree,
+        for_newcomers=record.for_newcomers
+        and record.for_newcomers.without(gone, partial(solve_outcomes, record.study)),
+    )
+
+
+def _rounds_of(record: Record, history: Membership) -> tuple[Round, ...]:
+    """The exchanges of the original run, and those with clients that joined later and stay."""
+    first = len(history.before.rounds)
+    since = [one for one in record.rounds[first:] if set(one.asked) & record.rows.keys()]
+    return (*record.rounds[:first], *since)
 
 
 def require_open(record: Record, why_not: str | None) -> None:
@@ -66,13 +159,8 @@ def _trees_by_fold(record: Record) -> list[TreeStatistics]:
 
 def policy_of(record: Record, setting: Setting) -> Policy:
     """The policy solved from these sums; no client is asked."""
-    study = record.study
-    tree = record.tree
-    solved = tree.solve(setting.weights) if tree else setting.statistics.solve(setting.weights)
-    if study.table or study.permissions:
-        # Add the study's encoding and permissions to the policy.
-        return type(solved).from_numbers(solved.numbers(), study)
-    return solved
+    solved = (record.tree or setting.statistics).solve(setting.weights)
+    return as_used(solved, record.study)
 
 
 def solved_again(record: Record, membership: Membership) -> Record:
@@ -93,7 +181,7 @@ def solved_again(record: Record, membership: Membership) -> Record:
     before = membership.before
     same = policy_digest(solved.policy) == policy_digest(before.policy)
     if same and solved.mixture == before.mixture and solved.rows == before.rows:
-        return _as_before(solved, before)
+        return replace(solved, **{name: getattr(before, name) for name in _SAID_OF_POLICY})
     return replace(solved, **{name: empty() for name, empty in _SAID_OF_POLICY.items()})
 
 
@@ -109,11 +197,6 @@ _SAID_OF_POLICY: dict[str, Callable[[], Any]] = {
     "reliance": lambda: None,
     "doubt_then": lambda: None,
 }
-
-
-def _as_before(solved: Record, before: Record) -> Record:
-    """With all that clients said of the same policy when they were the same."""
-    return replace(solved, **{name: getattr(before, name) for name in _SAID_OF_POLICY})
 
 
 def history_of(record: Record) -> Membership:
@@ -149,3 +232,43 @@ def history_with(
 def now() -> str:
     """The present time as text, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def without_answers(before: Record, clients: Collection[str]) -> Record:
+    """The run without these clients' own answers; what they put in doubt stays in doubt."""
+    described = before.described
+    if described:
+        kept = all_but(described.by_client, clients)
+        described = replace(described, by_client=kept) if kept else None
+    return replace(
+        before,
+        described=described,
+        fitted=all_but(before.fitted, clients),
+        interactions=all_but(before.interactions, clients),
+        doubt_then=before.in_doubt or "",
+    )
+
+
+def with_answers(before: Record, told: Evaluated) -> Record:
+    """The run with the answers of clients that are back and said them of the same policy again."""
+    return replace(
+        before,
+        described=_both(before.described, told.described, before.rows),
+        fitted=_with(before.fitted, told.fitted, before.rows),
+        interactions=_with(before.interactions, told.interactions, before.rows),
+    )
+
+
+def _both(
+    first: Descriptions | None, again: Descriptions | None, clients: Collection[str]
+) -> Descriptions | None:
+    if first is None or again is None:
+        return first or again
+    if not np.array_equal(first.cuts, again.cuts):
+        return first
+    return replace(first, by_client=_with(first.by_client, again.by_client, clients))
+
+
+def _with(first: Mapping[str, Own], new: Mapping[str, Own], who: Collection[str]) -> dict[str, Own]:
+    """All of the first, and what clients of the run say again that is not there any more."""
+    return with_more({name: own for name, own in new.items() if name in who}, first)

@@ -25,7 +25,6 @@ from fedopl.policies.neural import (
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised
-from fedopl.study.study import Study
 
 _LEAST_VARIANCE = 1e-12  # keeps the unit above zero if the linear policy leaves no residual
 
@@ -94,8 +93,3 @@ def _held_out(
     variance = sum(weights[name] ** 2 * answers[name].loss_variance for name in names)
     error = sqrt(variance)
     return _HeldOut(turn=query.round, network=query.network, loss=loss, standard_error=error)
-
-
-def exchanges(study: Study) -> int:
-    """One exchange for each round."""
-    return study.neural.rounds

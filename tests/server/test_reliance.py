@@ -16,7 +16,7 @@ from fedopl.report.sections.resting_on_clients import reliance_cautions, resting
 from fedopl.results.files.run_folder import load_record, save_record
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.server.aggregate.setting import Setting
-from fedopl.server.reliance.influential import (
+from fedopl.server.rest_on import (
     MOST_LEFT_OUT,
     best_arm_without,
     gaps_to_solution,
