@@ -13,29 +13,28 @@ from fedopl.theory.bounds import (
     PROOF_CONSTANTS,
     UniversalConstants,
     chi_squared_local_regret_bound,
+    discrepancy,
     discrepancy_local_regret_bound,
     global_regret_bound,
-    global_score_bound,
     local_regret_bound,
+    oracle_discrepancy,
     oracle_regret_bound,
     outcome_local_regret_bound,
     rademacher_bound,
-    score_bound,
     shift_bound,
 )
-from fedopl.theory.skew import skewness
-from policy_classes import (
+from fedopl.theory.policy_classes import (
     centred_scores,
-    discrepancy,
     envelope_second_moment,
     envelope_variance,
     exact_rademacher,
+    global_score_bound,
     largest_second_moment,
-    oracle_discrepancy,
     oracle_second_moment,
-    row_weights,
+    score_bound,
     weighted_variance,
 )
+from fedopl.theory.skew import row_weights, skewness
 
 WORLDS = [draw_world(seed, spread) for seed in range(20) for spread in (0.05, 0.5, 2.0)]
 POSITIVE = st.floats(0.01, 100)

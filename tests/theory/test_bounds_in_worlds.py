@@ -35,11 +35,15 @@ from fedopl.theory.bounds import (
     local_regret_bound,
     oracle_regret_bound,
     outcome_local_regret_bound,
-    score_bound,
 )
 from fedopl.theory.entropy import finite_entropy_integral
-from fedopl.theory.skew import effective_sample_size, skewness
-from policy_classes import envelope_second_moment, envelope_variance, row_weights, weighted_variance
+from fedopl.theory.policy_classes import (
+    envelope_second_moment,
+    envelope_variance,
+    score_bound,
+    weighted_variance,
+)
+from fedopl.theory.skew import effective_sample_size, row_weights, skewness
 
 NAMES = ("client 1", "client 2", "client 3")
 DELTA = 0.05

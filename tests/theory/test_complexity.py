@@ -6,8 +6,12 @@ import pytest
 
 from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.entropy import (
+    covering_number,
     entropy_integral,
+    entropy_integral_on_rows,
     finite_entropy_integral,
+    greedy_covering_number,
+    greedy_packing_number,
     linear_entropy_integral,
     natarajan_log_covering_number,
     tree_entropy_integral,
@@ -15,20 +19,16 @@ from fedopl.theory.entropy import (
     vc_entropy_integral,
     vc_log_covering_number,
 )
-from policy_classes import (
+from fedopl.theory.policy_classes import (
     centred_scores,
-    covering_number,
-    entropy_integral_on_rows,
     envelope_score_distances,
     exact_rademacher,
-    greedy_covering_number,
-    greedy_packing_number,
     hamming_distances,
     oracle_rademacher,
-    row_weights,
     sampled_rademacher,
     score_distances,
 )
+from fedopl.theory.skew import row_weights
 
 RNG = np.random.default_rng(7)
 SCORES = RNG.normal(size=(10, 3)) + np.array([0.0, 0.5, -0.5])

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from fedopl.base.errors import DataError, OptionError
 from fedopl.theory.divergences import chi_squared
 from fedopl.theory.skew import (
+    contrast_weights,
     effective_sample_size,
     largest_row_weight_bound,
     noise_of_each,
     noise_on_total,
+    row_weights,
     skewness,
 )
-from policy_classes import contrast_weights, row_weights
 
 ROWS = {"north": 600, "south": 300, "west": 100}
 COUNTS = st.lists(st.tuples(st.integers(1, 10**4), st.floats(0.001, 1)), min_size=1, max_size=6)

@@ -21,7 +21,6 @@ from fedopl.theory.bounds import (
     ValueOfInformation,
     global_regret_bound,
     regret_scale,
-    score_bound,
     value_of_information,
 )
 from fedopl.theory.entropy import (
@@ -29,6 +28,7 @@ from fedopl.theory.entropy import (
     linear_entropy_integral,
     tree_entropy_integral,
 )
+from fedopl.theory.policy_classes import score_bound
 from fedopl.theory.skew import skewness
 
 # A bound may fail once in twenty runs.

@@ -10,10 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, float_array
+from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.checks import check_weights, not_negative, positive, probability, share
+from fedopl.theory.checks import (
+    check_weights,
+    not_negative,
+    policy_decisions,
+    positive,
+    score_matrix,
+    share,
+    weights_of_rows,
+)
 from fedopl.theory.divergences import pinsker
+from fedopl.theory.policy_classes import BestValue
+from fedopl.theory.skew import contrast_weights
 
 # Talagrand's inequality with the constants of Klein & Rio (2005), for rows that are independent but
 # not identically distributed. Its leading term is √(2·log(1/δ)·D), so C = 2 is enough in
@@ -115,7 +125,8 @@ def global_regret_bound(
     """Theorem 1: R_λ(π̂_λ) ≤ (c₁·κ(Π) + √(c₂·log(c₂/δ)))·√(V·𝔰(λ‖n̄)/n), with probability 1 − δ.
 
     V = max_c sup_π E[Γ(π(X))²]. The proof prints it without the square. For classes much smaller
-    than all policies, the proof needs the envelope E[max_a Γ(a)²] in place of V.
+    than all policies, the proof needs the envelope E[max_a Γ(a)²] in place of V: see
+    `envelope_second_moment`.
     """
     if not skewness >= 1 - 1e-12:  # rounding may leave the skewness of n̄ a little below 1
         raise OptionError(f"skewness: expected 1 or more, came {skewness:g}")
@@ -239,6 +250,38 @@ def _log_term(constant: float, delta: float) -> float:
     return constant * math.log(constant / delta)
 
 
+def discrepancy(
+    scores: ArrayLike,
+    decisions: ArrayLike,
+    weights: ArrayLike,
+    client_of_row: ArrayLike,
+    target: int,
+) -> Discrepancy:
+    """The discrepancy of one client, on scores, over an explicit class."""
+    matrix = score_matrix(scores)
+    codes = policy_decisions(decisions, *matrix.shape)
+    contrast = _contrast(weights, client_of_row, target, len(matrix))
+    gaps = matrix[np.arange(len(matrix)), codes] @ contrast
+    return Discrepancy(above=float(gaps.max()), below=float((-gaps).max()))
+
+
+def oracle_discrepancy(
+    scores: ArrayLike,
+    best_value: BestValue,
+    weights: ArrayLike,
+    client_of_row: ArrayLike,
+    target: int,
+) -> Discrepancy:
+    """The discrepancy of one client, on scores, over any class that can be searched."""
+    matrix = score_matrix(scores)
+    signed = matrix * _contrast(weights, client_of_row, target, len(matrix))[:, None]
+    return Discrepancy(above=best_value(signed), below=best_value(-signed))
+
+
+def _contrast(weights: ArrayLike, client_of_row: ArrayLike, target: int, n_rows: int) -> FloatArray:
+    return weights_of_rows(contrast_weights(weights, client_of_row, target), n_rows)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ValueOfInformation:
     """𝒱_c(λ) in parts: the regret bound of learning alone, and two terms of learning together."""
@@ -327,15 +370,3 @@ def participation(alone: float, together: float, skewness: float, shift: float) 
     return Participation(
         shift_share=value.shift / value.alone, skew_share=value.together / value.alone
     )
-
-
-def score_bound(outcome_bound: float, overlap: float) -> float:
-    """U = 3B/η ≥ B + 2B/η ≥ |Γ(a)|, for outcomes within ±B and propensities of η or more."""
-    return 3 * positive(outcome_bound, "outcome_bound") / probability(overlap, "overlap")
-
-
-def global_score_bound(outcome_bounds: ArrayLike, overlaps: ArrayLike) -> float:
-    """U = 3B/η with B = max_c B_c and η = min_c η_c (Theorem 2)."""
-    largest = float(np.max(float_array(outcome_bounds, "outcome_bounds", 1), initial=0.0))
-    smallest = float(np.min(float_array(overlaps, "overlaps", 1), initial=math.inf))
-    return score_bound(largest, smallest)

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import FloatArray, check_positive
-from fedopl.base.errors import OptionError
+from fedopl.base.arrays import FloatArray, IntArray, check_finite, check_positive, float_array
+from fedopl.base.errors import DataError, OptionError
 
 SUM_TOLERANCE = 1e-9
 
@@ -64,3 +65,34 @@ def check_weights(weights: FloatArray, name: str) -> None:
     total = math.fsum(weights)
     if abs(total - 1) > SUM_TOLERANCE:
         raise OptionError(f"{name}: expected shares that add up to 1, they add up to {total:g}")
+
+
+def score_matrix(scores: ArrayLike) -> FloatArray:
+    """Scores as a finite (n_rows, n_actions) array."""
+    matrix = float_array(scores, "scores", 2)
+    check_finite(matrix, "scores")
+    return matrix
+
+
+def policy_decisions(decisions: ArrayLike, n_rows: int, n_actions: int) -> IntArray:
+    """Decisions of several policies as action codes, (n_policies, n_rows)."""
+    codes = np.asarray(decisions)
+    if codes.dtype.kind not in "iu" or codes.ndim != 2 or codes.shape[1] != n_rows:
+        raise DataError(
+            f"decisions: expected action codes of shape (n_policies, {n_rows}), "
+            f"came {codes.dtype} of shape {codes.shape}"
+        )
+    if not len(codes):
+        raise DataError("decisions: expected at least one policy, came none")
+    if codes.size and (codes.min() < 0 or codes.max() >= n_actions):
+        raise DataError(f"decisions: expected codes from 0 to {n_actions - 1}, came others")
+    return codes.astype(np.int64, copy=False)
+
+
+def weights_of_rows(row_weights: ArrayLike, n_rows: int) -> FloatArray:
+    """Row weights as a finite (n_rows,) array."""
+    weights = float_array(row_weights, "row_weights", 1)
+    if len(weights) != n_rows:
+        raise DataError(f"row_weights: expected {n_rows} as there are scores, came {len(weights)}")
+    check_finite(weights, "row_weights")
+    return weights

@@ -1,14 +1,24 @@
 """The entropy integral κ(Π) = ∫₀¹ √log N_H(ε², Π) dε (Definition "Entropy integral").
 
 N_H is the largest covering number over all sets of contexts. So κ depends on the class and not on
-the data. It is known from bounds on log N_H(ε) of known classes.
+the data. `entropy_integral_on_rows` computes the same integral with covers of given rows.
+
+The covering numbers N are of explicit classes on given rows, or log N_H(ε) of known classes. The
+covers of an explicit class consist of its own policies. The paper allows any policies. The
+difference is at most a factor of two in the radius.
 """
 
 import math
 from collections.abc import Callable
+from itertools import combinations, pairwise
 
-from fedopl.base.errors import OptionError
-from fedopl.theory.checks import positive, whole
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedopl.base.arrays import BoolArray, FloatArray
+from fedopl.base.errors import DataError, OptionError
+from fedopl.theory.checks import not_negative, positive, whole
+from fedopl.theory.policy_classes import hamming_distances
 
 
 def entropy_integral(log_covering_number: Callable[[float], float]) -> float:
@@ -63,6 +73,67 @@ def linear_entropy_integral(n_parameters: int, n_actions: int) -> float:
     )
 
 
+def entropy_integral_on_rows(decisions: ArrayLike) -> float:
+    """∫₀¹ √log N_H(ε², Π; x) dε on these rows x, exact, for an explicit class of up to 20 policies.
+
+    The covering number changes only where ε² is a distance between two policies. Covers consist of
+    policies in Π.
+    """
+    distances = hamming_distances(decisions)
+    steps = np.unique(np.concatenate([[0.0], np.sqrt(distances).ravel(), [1.0]]))
+    return math.fsum(
+        (right - left) * math.sqrt(math.log(covering_number(distances, left**2)))
+        for left, right in pairwise(steps.tolist())
+    )
+
+
+MOST_POLICIES_TO_ENUMERATE = 20
+# Tolerance for rounding, so that a policy exactly on the rim of a ball belongs to the ball.
+RIM = 1e-12
+
+
+def covering_number(distances: ArrayLike, radius: float) -> int:
+    """N(ε, Π; x), the fewest policies such that every policy is within ε of one of them.
+
+    It is exact, as it tries every subset, for up to 20 policies. For larger classes, use
+    `greedy_covering_number`.
+    """
+    near = _near(distances, radius)
+    if len(near) > MOST_POLICIES_TO_ENUMERATE:
+        raise OptionError(
+            f"covering_number: {len(near)} policies have too many subsets to try; "
+            "use greedy_covering_number"
+        )
+    sizes = range(1, len(near) + 1)
+    return next(size for size in sizes if _some_cover_has(near, size))
+
+
+def greedy_covering_number(distances: ArrayLike, radius: float) -> int:
+    """The size of a greedy cover: at least N(ε, Π; x), and at most 1 + log|Π| times it."""
+    near = _near(distances, radius)
+    uncovered = np.ones(len(near), dtype=np.bool_)
+    size = 0
+    while uncovered.any():
+        best = int(np.argmax((near & uncovered).sum(axis=1)))
+        uncovered &= ~near[best]
+        size += 1
+    return size
+
+
+def greedy_packing_number(distances: ArrayLike, radius: float) -> int:
+    """The size of a greedy set of policies that are further apart than ε; the set is also a cover.
+
+    At radius 2ε the size is at most N(ε, Π; x); at radius ε it is at least N(ε, Π; x).
+    """
+    near = _near(distances, radius)
+    left = np.ones(len(near), dtype=np.bool_)
+    size = 0
+    while left.any():
+        left &= ~near[int(np.argmax(left))]
+        size += 1
+    return size
+
+
 def tree_log_covering_number(radius: float, depth: int, n_features: int, n_actions: int) -> float:
     """At most (2^L − 1)·log(p·(L/ε + 1)) + 2^L·log d, for trees of depth L.
 
@@ -111,6 +182,18 @@ def linear_natarajan_dimension(n_parameters: int) -> int:
     φ(x,a) = x_a, and d·(p + 1) for all of x and an intercept per action.
     """
     return whole(n_parameters, "n_parameters")
+
+
+def _near(distances: ArrayLike, radius: float) -> BoolArray:
+    matrix: FloatArray = np.asarray(distances, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise DataError(f"distances: expected shape (n_policies, n_policies), came {matrix.shape}")
+    return matrix <= not_negative(radius, "radius") + RIM
+
+
+def _some_cover_has(near: BoolArray, size: int) -> bool:
+    subsets = combinations(range(len(near)), size)
+    return any(near[list(chosen)].any(axis=0).all() for chosen in subsets)
 
 
 def _at_most_one(radius: float) -> float:

@@ -30,8 +30,8 @@ from fedopl.theory.bounds import (
     oracle_regret_bound,
 )
 from fedopl.theory.entropy import finite_entropy_integral
-from fedopl.theory.skew import skewness
-from policy_classes import envelope_second_moment, envelope_variance, row_weights
+from fedopl.theory.policy_classes import envelope_second_moment, envelope_variance
+from fedopl.theory.skew import row_weights, skewness
 
 CUTS = {f"x{n}": (-0.6, 0.0, 0.7) for n in (1, 2, 3)}
 TREES = {"policy": Tree(cuts=CUTS)}

@@ -1,10 +1,9 @@
-"""What classes of policies are like on given rows: distances, covers, variances, complexity.
+"""What a class of policies is like on given rows: distances, variances, Rademacher complexity.
 
 An explicit class Π is a matrix of decisions, one row per policy: (n_policies, n_rows). Distances
 between policies are Hamming's, and ℓ_{λ,2} on their scores (Appendix B.1). Variances are those of
-the bounds: V_c and V (Theorem 1), and V_{λ,n} (Appendix C.2). Covers consist of policies of the
-class; the paper allows any policies. The difference is at most a factor of two in the radius. The
-empirical weighted Rademacher complexity (Appendix B.1.3) is exact, by sampling or by an oracle:
+the bounds: V_c and V (Theorem 1), and V_{λ,n} (Appendix C.2). The empirical weighted Rademacher
+complexity (Appendix B.1.3) is exact, by sampling or by an oracle:
 
 ℜ_{λ,n}(F_Π; W) = E_ε[sup_{π∈Π} |Σ (λ_c/n_c)·ε_i·γ_i(π(x_i))|], with independent signs ε = ±1.
 
@@ -16,96 +15,20 @@ centred at one of its policies, `centred_scores`. Theorem 1 needs no more.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray, check_finite, float_array
+from fedopl.base.arrays import FloatArray, float_array
 from fedopl.base.errors import DataError, OptionError
-from fedopl.theory.bounds import Discrepancy
-from fedopl.theory.checks import check_weights, not_negative, whole
-
-
-def row_weights(weights: ArrayLike, client_of_row: ArrayLike) -> FloatArray:
-    """λ_c/n_c for every row, so that Q̂_λ(π) = Σ rows (λ_c/n_c)·Γ̂(π(x)) (Appendix C.1.2).
-
-    `weights` are λ by client code (n_clients,), `client_of_row` the code of each row (n_rows,).
-    """
-    shares, codes, counts = _clients(weights, client_of_row)
-    return shares[codes] / counts[codes]
-
-
-def contrast_weights(weights: ArrayLike, client_of_row: ArrayLike, target: int) -> FloatArray:
-    """(1{c = t} − λ_c)/n_c for every row: scores with these weights add up to Q̂_t(π) − Q̂_λ(π)."""
-    shares, codes, counts = _clients(weights, client_of_row)
-    if not 0 <= target < len(shares):
-        raise OptionError(f"target: expected a client from 0 to {len(shares) - 1}, came {target}")
-    if not counts[target]:
-        raise DataError("client_of_row: the target has no row")
-    contrast: FloatArray = np.eye(len(shares))[target] - shares
-    return contrast[codes] / counts[codes]
-
-
-def entropy_integral_on_rows(decisions: ArrayLike) -> float:
-    """∫₀¹ √log N_H(ε², Π; x) dε on these rows x, exact, for an explicit class of up to 20 policies.
-
-    The covering number changes only where ε² is a distance between two policies. Covers consist of
-    policies in Π.
-    """
-    distances = hamming_distances(decisions)
-    steps = np.unique(np.concatenate([[0.0], np.sqrt(distances).ravel(), [1.0]]))
-    return math.fsum(
-        (right - left) * math.sqrt(math.log(covering_number(distances, left**2)))
-        for left, right in pairwise(steps.tolist())
-    )
-
-
-MOST_POLICIES_TO_ENUMERATE = 20
-# Tolerance for rounding, so that a policy exactly on the rim of a ball belongs to the ball.
-RIM = 1e-12
-
-
-def covering_number(distances: ArrayLike, radius: float) -> int:
-    """N(ε, Π; x), the fewest policies such that every policy is within ε of one of them.
-
-    It is exact, as it tries every subset, for up to 20 policies. For larger classes, use
-    `greedy_covering_number`.
-    """
-    near = _near(distances, radius)
-    if len(near) > MOST_POLICIES_TO_ENUMERATE:
-        raise OptionError(
-            f"covering_number: {len(near)} policies have too many subsets to try; "
-            "use greedy_covering_number"
-        )
-    sizes = range(1, len(near) + 1)
-    return next(size for size in sizes if _some_cover_has(near, size))
-
-
-def greedy_covering_number(distances: ArrayLike, radius: float) -> int:
-    """The size of a greedy cover: at least N(ε, Π; x), and at most 1 + log|Π| times it."""
-    near = _near(distances, radius)
-    uncovered = np.ones(len(near), dtype=np.bool_)
-    size = 0
-    while uncovered.any():
-        best = int(np.argmax((near & uncovered).sum(axis=1)))
-        uncovered &= ~near[best]
-        size += 1
-    return size
-
-
-def greedy_packing_number(distances: ArrayLike, radius: float) -> int:
-    """The size of a greedy set of policies that are further apart than ε; the set is also a cover.
-
-    At radius 2ε the size is at most N(ε, Π; x); at radius ε it is at least N(ε, Π; x).
-    """
-    near = _near(distances, radius)
-    left = np.ones(len(near), dtype=np.bool_)
-    size = 0
-    while left.any():
-        left &= ~near[int(np.argmax(left))]
-        size += 1
-    return size
+from fedopl.theory.checks import (
+    policy_decisions,
+    positive,
+    probability,
+    score_matrix,
+    weights_of_rows,
+    whole,
+)
 
 
 def hamming_distances(decisions: ArrayLike) -> FloatArray:
@@ -302,95 +225,13 @@ def envelope_variance(scores: ArrayLike, row_weights: ArrayLike) -> float:
     return weighted_variance(matrix, everything, row_weights)
 
 
-def discrepancy(
-    scores: ArrayLike,
-    decisions: ArrayLike,
-    weights: ArrayLike,
-    client_of_row: ArrayLike,
-    target: int,
-) -> Discrepancy:
-    """The discrepancy of one client, on scores, over an explicit class."""
-    matrix = score_matrix(scores)
-    codes = policy_decisions(decisions, *matrix.shape)
-    contrast = _contrast(weights, client_of_row, target, len(matrix))
-    gaps = matrix[np.arange(len(matrix)), codes] @ contrast
-    return Discrepancy(above=float(gaps.max()), below=float((-gaps).max()))
+def score_bound(outcome_bound: float, overlap: float) -> float:
+    """U = 3B/η ≥ B + 2B/η ≥ |Γ(a)|, for outcomes within ±B and propensities of η or more."""
+    return 3 * positive(outcome_bound, "outcome_bound") / probability(overlap, "overlap")
 
 
-def oracle_discrepancy(
-    scores: ArrayLike,
-    best_value: BestValue,
-    weights: ArrayLike,
-    client_of_row: ArrayLike,
-    target: int,
-) -> Discrepancy:
-    """The discrepancy of one client, on scores, over any class that can be searched."""
-    matrix = score_matrix(scores)
-    signed = matrix * _contrast(weights, client_of_row, target, len(matrix))[:, None]
-    return Discrepancy(above=best_value(signed), below=best_value(-signed))
-
-
-def _contrast(weights: ArrayLike, client_of_row: ArrayLike, target: int, n_rows: int) -> FloatArray:
-    return weights_of_rows(contrast_weights(weights, client_of_row, target), n_rows)
-
-
-def _clients(
-    weights: ArrayLike, client_of_row: ArrayLike
-) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Weights by client, the client of each row, and rows by client."""
-    shares = np.asarray(weights, dtype=np.float64)
-    if shares.ndim != 1:
-        raise DataError(f"weights: expected shape (n_clients,), came {shares.shape}")
-    check_weights(shares, "weights")
-    codes = np.asarray(client_of_row)
-    if codes.dtype.kind not in "iu" or codes.ndim != 1:
-        raise DataError("client_of_row: expected one client code per row")
-    if codes.size and (codes.min() < 0 or codes.max() >= len(shares)):
-        raise DataError(f"client_of_row: expected codes from 0 to {len(shares) - 1}, came others")
-    counts = np.bincount(codes, minlength=len(shares)).astype(np.float64)
-    if np.any((counts == 0) & (shares > 0)):
-        raise DataError("client_of_row: a client with weight has no row")
-    return shares, codes.astype(np.int64, copy=False), counts
-
-
-def _near(distances: ArrayLike, radius: float) -> BoolArray:
-    matrix: FloatArray = np.asarray(distances, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise DataError(f"distances: expected shape (n_policies, n_policies), came {matrix.shape}")
-    return matrix <= not_negative(radius, "radius") + RIM
-
-
-def _some_cover_has(near: BoolArray, size: int) -> bool:
-    subsets = combinations(range(len(near)), size)
-    return any(near[list(chosen)].any(axis=0).all() for chosen in subsets)
-
-
-def score_matrix(scores: ArrayLike) -> FloatArray:
-    """Scores as a finite (n_rows, n_actions) array."""
-    matrix = float_array(scores, "scores", 2)
-    check_finite(matrix, "scores")
-    return matrix
-
-
-def policy_decisions(decisions: ArrayLike, n_rows: int, n_actions: int) -> IntArray:
-    """Decisions of several policies as action codes, (n_policies, n_rows)."""
-    codes = np.asarray(decisions)
-    if codes.dtype.kind not in "iu" or codes.ndim != 2 or codes.shape[1] != n_rows:
-        raise DataError(
-            f"decisions: expected action codes of shape (n_policies, {n_rows}), "
-            f"came {codes.dtype} of shape {codes.shape}"
-        )
-    if not len(codes):
-        raise DataError("decisions: expected at least one policy, came none")
-    if codes.size and (codes.min() < 0 or codes.max() >= n_actions):
-        raise DataError(f"decisions: expected codes from 0 to {n_actions - 1}, came others")
-    return codes.astype(np.int64, copy=False)
-
-
-def weights_of_rows(row_weights: ArrayLike, n_rows: int) -> FloatArray:
-    """Row weights as a finite (n_rows,) array."""
-    weights = float_array(row_weights, "row_weights", 1)
-    if len(weights) != n_rows:
-        raise DataError(f"row_weights: expected {n_rows} as there are scores, came {len(weights)}")
-    check_finite(weights, "row_weights")
-    return weights
+def global_score_bound(outcome_bounds: ArrayLike, overlaps: ArrayLike) -> float:
+    """U = 3B/η with B = max_c B_c and η = min_c η_c (Theorem 2)."""
+    largest = float(np.max(float_array(outcome_bounds, "outcome_bounds", 1), initial=0.0))
+    smallest = float(np.min(float_array(overlaps, "overlaps", 1), initial=math.inf))
+    return score_bound(largest, smallest)
