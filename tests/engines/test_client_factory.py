@@ -22,6 +22,7 @@ from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import RefusalCode
 from fedopl.results.sums import noise_weights, term_choice
+from fedopl.server import policy_comparison
 from fedopl.server.aggregate import evaluation
 from fedopl.server.aggregate.federated_outcomes import without_models
 from fedopl.server.exchange import answers as kept_answers
@@ -204,6 +205,8 @@ def test_memory_grows_by_little_for_each_client(closing, monkeypatch):
     # As if there were thousands of clients.
     monkeypatch.setattr(noise_weights, "CLIENTS_AT_ONCE", 5)
     monkeypatch.setattr(term_choice, "NUMBERS_STACKED", 100)
+    for told in (evaluation, policy_comparison):
+        monkeypatch.setattr(told, "MOST_VALUED_ALONE", 5)
 
     def peak(n):
         gc.collect()
