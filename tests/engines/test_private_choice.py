@@ -11,8 +11,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private.private_answers import sum_candidates
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.engines.privacy_price import noise_table, prices
 from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
 from fedopl.messages.private.noised_sums import NoisedSums

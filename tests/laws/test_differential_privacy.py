@@ -10,12 +10,10 @@ from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.messages import codec
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_scores import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.vocabulary import QUERIES, is_private, queries_of

@@ -15,35 +15,37 @@ from fedopl.client.door import Door
 from fedopl.client.private import private_rows
 from fedopl.client.private.party import SharedMasks
 from fedopl.client.private.private_rows import drawn_by_content
-from fedopl.client.private.release import NoiseOfOne
+from fedopl.client.private.private_workspace import NoiseOfOne
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_sums import ResidualSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure import sum_numbers
-from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
-from fedopl.messages.secure.masked_sums import flattened
-from fedopl.messages.secure.session_keys import (
+from fedopl.messages.secure import masked_sums
+from fedopl.messages.secure.keys_and_shares import (
+    ShareSecrets,
     TakeRoster,
     TellKeys,
+    Unmask,
     seed_label,
     signed_part,
 )
+from fedopl.messages.secure.masked_sums import flattened
 from fedopl.results.value_tables import LEARNED
-from fedopl.secure.double_masks import (
+from fedopl.secure.keys import Identity, SessionKey
+from fedopl.secure.masks import (
     OWN_MASK,
     SEED_KEY,
+    as_bytes,
+    as_words,
     secret_of,
+    stream,
     sum_seed,
     unsealed,
     without_pair_masks,
 )
-from fedopl.secure.keys import Identity, SessionKey
-from fedopl.secure.masks import as_bytes, as_words, stream
 from fedopl.secure.neighbours import Holding
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
@@ -200,7 +202,7 @@ def test_several_are_lacking_at_all_points_of_a_sum_and_order_and_restarts_chang
 
 def test_with_a_few_neighbours_on_a_ring_it_is_the_same(monkeypatch, totals):
     # Two neighbours each, and two of three shares: as with more than a hundred clients.
-    monkeypatch.setattr(sum_numbers, "holding_of", lambda *_: Holding(2, 2))
+    monkeypatch.setattr(masked_sums, "holding_of", lambda *_: Holding(2, 2))
     study = study_with(epsilon=3.5)
     losing = Losing(study, {2: {"west"}, 5: {"mid"}})
     record = ran(study, losing)
@@ -504,7 +506,7 @@ def test_two_sets_in_one_bundle_or_of_two_processes_at_once_get_one_answer(tmp_p
 
 @pytest.mark.parametrize("threshold", [2, 3])
 def test_on_a_ring_too_many_lacking_side_by_side_are_refused(monkeypatch, threshold):
-    monkeypatch.setattr(sum_numbers, "holding_of", lambda *_: Holding(2, threshold))
+    monkeypatch.setattr(masked_sums, "holding_of", lambda *_: Holding(2, threshold))
     server = Server(study_with(epsilon=3 + threshold)).begun()
     server.asked(SumPrivately())
     stayed = np.array([name != "west" for name in NAMES], np.uint64)

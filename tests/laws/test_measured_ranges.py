@@ -13,8 +13,7 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.private.private_answers import measure_numbers
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
@@ -27,7 +26,7 @@ from fedopl.messages.private.noised_moments import (
 )
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
+from fedopl.messages.secure.keys_and_shares import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.vocabulary import queries_of
 from fedopl.privacy.accountant import mu_of_several

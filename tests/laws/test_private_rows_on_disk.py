@@ -14,9 +14,8 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private import private_rows
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.private.noised_values import ValuePrivately
-from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.private.noised_scores import ValuePrivately
+from fedopl.messages.private.noised_sums import SumPrivately, SumResiduals
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy

@@ -18,8 +18,8 @@ from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import largest_query
 from fedopl.messages.evaluation.policy_values import EstimateValues
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSumsByFold
+from fedopl.messages.learning.term_screening import TakeFound
 from fedopl.messages.message import stamped
 from fedopl.policies.basis import Basis
 from fedopl.policies.terms import Terms

@@ -13,15 +13,15 @@ import fedopl
 from fedopl.base.labels import GLOBAL
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.private.noised_values import ValueApart, ValuePrivately, ValuesApart
+from fedopl.messages.private.noised_scores import ValueApart, ValuePrivately, ValuesApart
 from fedopl.messages.refusal import Refusal, RefusalCode
+from fedopl.messages.secure.keys_and_shares import TakeRoster, TellKeys
 from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_of_several

@@ -11,7 +11,7 @@ from fedopl.messages.answer_words import answer_in_words, arrays_in_words
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.secure.session_keys import TellKeys
+from fedopl.messages.secure.keys_and_shares import TellKeys
 from fedopl.study.study_file import read_study
 
 COUNTS = "how many took each action"

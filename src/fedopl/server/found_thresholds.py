@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.learning.jump_screening import NOT_THERE, n_candidates
+from fedopl.messages.learning.term_screening import NOT_THERE, n_candidates
 from fedopl.policies.basis import Basis, Threshold
 from fedopl.policies.threshold_grid import N_PARTS_OF_GRID, candidate_cuts, part_of_grid
 from fedopl.study.study import Study

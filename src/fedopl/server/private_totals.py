@@ -19,12 +19,9 @@ from fedopl.messages.combining import combined, weighted_sum
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.message import AnswerType, Query
 from fedopl.messages.private.noised_moments import MeasureNumbers, NoisedMoments, TakeRanges
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.residual_step import SumResiduals
-from fedopl.messages.secure.mask_shares import ShareSecrets
-from fedopl.messages.secure.masked_sums import unflattened
-from fedopl.messages.secure.session_keys import SessionKeys, TakeRoster, TellKeys
-from fedopl.messages.secure.sum_numbers import counting_of
+from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately, SumResiduals
+from fedopl.messages.secure.keys_and_shares import SessionKeys, ShareSecrets, TakeRoster, TellKeys
+from fedopl.messages.secure.masked_sums import counting_of, unflattened
 from fedopl.messages.sensitivity import beyond_rows
 from fedopl.privacy.sum_grid import FINE
 from fedopl.secure.masks import added_up

@@ -7,9 +7,10 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.jump_screening import JumpStatistics, ScreenJumps
-from fedopl.messages.learning.product_screening import (
+from fedopl.messages.learning.term_screening import (
+    JumpStatistics,
     ProductStatistics,
+    ScreenJumps,
     ScreenProducts,
     feature_pairs,
 )

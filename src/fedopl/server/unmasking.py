@@ -16,20 +16,27 @@ import numpy as np
 from fedopl.base.arrays import IntArray, Words
 from fedopl.base.errors import FederationError
 from fedopl.messages.message import Query
-from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import TakeRoster, about_roster, seed_label
-from fedopl.messages.secure.sum_numbers import circle_in, number_of
-from fedopl.secure.double_masks import (
+from fedopl.messages.secure.keys_and_shares import (
+    SealedShares,
+    TakeRoster,
+    Unmask,
+    UnmaskingShares,
+    about_roster,
+    seed_label,
+)
+from fedopl.messages.secure.masked_sums import circle_in, number_of
+from fedopl.secure.masks import (
     N_SECRETS,
     OWN_MASK,
     SEED_KEY,
     Circle,
+    added_up,
+    as_bytes,
     secret_of,
     unsealed,
     without_own_masks,
     without_pair_masks,
 )
-from fedopl.secure.masks import added_up, as_bytes
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.private.added_up import most_lacking, parties_of

@@ -22,45 +22,51 @@ from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.private.private_rows import PrivateRows
 from fedopl.messages.message import Message, Query, RowSplit
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.masked_sums import MaskedSums, flattened, unflattened
-from fedopl.messages.secure.session_keys import (
+from fedopl.messages.secure.keys_and_shares import (
     RosterTaken,
+    SealedShares,
     SessionKeys,
     TakeRoster,
+    Unmask,
+    UnmaskingShares,
     about_roster,
     about_two,
     seed_label,
     share_label,
     signed_part,
 )
-from fedopl.messages.secure.sum_numbers import (
+from fedopl.messages.secure.masked_sums import (
+    MaskedSums,
     circle_in,
     counting_of,
+    flattened,
     holding_in,
     n_shared_sums,
     number_of,
+    unflattened,
 )
 from fedopl.messages.sensitivity import beyond_rows
 from fedopl.privacy.sum_grid import FINE
-from fedopl.secure.double_masks import (
+from fedopl.secure.keys import Identity, SessionKey, is_signed
+from fedopl.secure.masks import (
     N_SECRETS,
     OWN_MASK,
     SEAL_BYTES,
     SEED_KEY,
+    SHARE_BYTES,
     Circle,
     SumSecrets,
+    as_bytes,
+    as_words,
     doubly_masked,
+    masked,
     sealed,
     secret_shares,
     sum_secrets,
     sum_seed,
     unsealed,
 )
-from fedopl.secure.keys import Identity, SessionKey, is_signed
-from fedopl.secure.masks import as_bytes, as_words, masked
 from fedopl.secure.neighbours import n_neighbours, neighbours_of
-from fedopl.secure.secret_shares import SHARE_BYTES
 from fedopl.study.private.added_up import AddedUp, Counting, most_lacking, parties_of
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study

@@ -15,26 +15,36 @@ from fedopl.client.private.private_workspace import PrivateWorkspace, asked_abou
 from fedopl.client.rows.chunks import ScoredRows
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.message import RowSplit
-from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately
-from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
 from fedopl.messages.private.noised_moments import (
     MeasureNumbers,
     NoisedMoments,
     RangesTaken,
     TakeRanges,
 )
-from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import (
+from fedopl.messages.private.noised_scores import (
+    LookPrivately,
+    NoisedCells,
+    NoisedGains,
+    NoisedScores,
     NoisedValues,
+    SumCandidates,
+    SumCellsPrivately,
     ValueApart,
     ValuePrivately,
     ValuesApart,
 )
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.secure.mask_shares import SealedShares, ShareSecrets, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import RosterTaken, SessionKeys, TakeRoster, TellKeys
+from fedopl.messages.secure.keys_and_shares import (
+    RosterTaken,
+    SealedShares,
+    SessionKeys,
+    ShareSecrets,
+    TakeRoster,
+    TellKeys,
+    Unmask,
+    UnmaskingShares,
+)
 from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_yes
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
 from fedopl.privacy.sum_grid import FINE

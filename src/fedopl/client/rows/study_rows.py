@@ -21,7 +21,7 @@ from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.row_keys import content_order, fingerprint_of_content
 from fedopl.client.rows.split_rule import Split, by_fold_action, split_by_rule
 from fedopl.client.table.logged_data import LoggedData, fingerprint
-from fedopl.messages.diagnosis.compared_models import N_PARTS
+from fedopl.messages.about_differences import N_PARTS
 from fedopl.messages.message import RowSplit, kept_back
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms

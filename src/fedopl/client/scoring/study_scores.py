@@ -21,12 +21,12 @@ from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.corrections.corrected_scores import (
+from fedopl.client.scoring.corrected_scores import (
     added_by_changes,
     changes_by,
+    find_products,
     may_be_corrected,
 )
-from fedopl.client.scoring.corrections.step_products import find_products
 from fedopl.client.scoring.fit_numbers import (
     NOTHING_FITTED,
     FittedRows,

@@ -18,7 +18,7 @@ from fedopl.client.screening.jump_statistics import (
     combined,
     strongest_by_part,
 )
-from fedopl.messages.learning.jump_screening import NOT_THERE
+from fedopl.messages.learning.term_screening import NOT_THERE
 from fedopl.policies.terms import Terms
 from fedopl.policies.threshold_grid import (
     FIRST_ONE_IN,

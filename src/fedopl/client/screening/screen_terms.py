@@ -11,14 +11,16 @@ from fedopl.client.screening.jump_places import JumpPlaces, Line
 from fedopl.client.screening.jump_statistics import SmoothResiduals
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
-from fedopl.messages.learning.jump_screening import (
+from fedopl.messages.learning.term_screening import (
     JUMP_NUMBERS,
     MOST_JUMPS_TOLD,
+    FoundTaken,
     JumpStatistics,
+    ProductStatistics,
     ScreenJumps,
+    ScreenProducts,
+    TakeFound,
 )
-from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
 from fedopl.study.screened_study import FoundTerms

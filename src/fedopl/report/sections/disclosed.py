@@ -1,7 +1,7 @@
 """What each client disclosed: every kind of message, how often, and how large."""
 
 from fedopl.messages.answer_words import arrays_in_words
-from fedopl.messages.private.noised_values import ValueApart
+from fedopl.messages.private.noised_scores import ValueApart
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.report.parts import Part, Section, Table, Text, folded_if_long
 from fedopl.report.words.numbers import count, plural, size

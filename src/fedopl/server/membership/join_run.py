@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSumsByFold
 from fedopl.messages.refusal import in_words
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, EstimateValues
-from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.learning.policy_steps import SlopeOfValue
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy

@@ -2,7 +2,7 @@
 
 from fedopl.base.seeds import generator_for
 from fedopl.messages.combining import combined
-from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.policy_steps import ImprovePolicy
 from fedopl.policies.linear import LinearPolicy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation

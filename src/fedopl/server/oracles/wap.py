@@ -1,6 +1,6 @@
 """`wap`: weighted all pairs. For every pair of actions, it learns which one is better."""
 
-from fedopl.messages.learning.pair_sums import SumPairs
+from fedopl.messages.learning.score_sums import SumPairs
 from fedopl.policies.pairwise import PairwisePolicy
 from fedopl.server.aggregate.setting import Setting
 from fedopl.server.exchange.conversation import Conversation
