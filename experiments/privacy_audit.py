@@ -35,7 +35,7 @@ from fedopl.messages.private.noised_scores import NoisedValues, ValuePrivately
 from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.policies.kinds import packed
 from fedopl.privacy.accountant import epsilon_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.study.private.private_setting import FIRST_SHARE, PrivateSetting
 from fedopl.study.study import Study
 

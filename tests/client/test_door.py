@@ -30,6 +30,7 @@ from fedopl.messages.about_differences import (
     TellModels,
     TellMoments,
 )
+from fedopl.messages.about_masks import MaskedSums
 from fedopl.messages.about_target import N_REGIONS, BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.description import Describe
@@ -43,7 +44,6 @@ from fedopl.messages.learning.score_sums import SumByFold, SumContrasts, SumPair
 from fedopl.messages.learning.term_screening import ScreenJumps, ScreenProducts, TakeFound
 from fedopl.messages.message import LARGEST_ASKED, Axis, Query, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.leaf_values import ValueLeaves

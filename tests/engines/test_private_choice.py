@@ -21,7 +21,7 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.report.page import render
 from fedopl.study.private.private_setting import PrivateSetting
 

@@ -20,7 +20,7 @@ from fedopl.messages.vocabulary import QUERIES, is_private, queries_of
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study

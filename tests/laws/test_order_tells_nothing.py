@@ -22,7 +22,7 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.policies.linear import constant_policy
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 
 ORDERS = 60
 ACTIONS, FEATURES = ("a", "b"), ("x0", "x1", "x2")

@@ -20,7 +20,7 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.privacy.sum_grid import row_by_row
+from fedopl.privacy.exact_noise import row_by_row
 
 ACTIONS, FEATURES = ("a", "b"), tuple(f"x{place}" for place in range(9))
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))

@@ -18,8 +18,8 @@ from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
+from fedopl.privacy.exact_noise import FINE
 from fedopl.privacy.subsampled import SLIP, PrivacyLosses, SampledSteps
-from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 

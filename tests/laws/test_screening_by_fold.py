@@ -13,7 +13,7 @@ from fedopl.client.answers.valuing import value_personal
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.local.local_policy import local_policies_by_fold
-from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
+from fedopl.client.scoring.joined_models import StackedOutcomes
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import largest_query

@@ -14,14 +14,20 @@ from fedopl.client.private.party import Party
 from fedopl.client.private.private_workspace import NoiseOfOne
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
+from fedopl.messages.about_masks import (
+    MaskedSums,
+    TakeRoster,
+    TellKeys,
+    flattened,
+    signed_part,
+    unflattened,
+)
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.keys_and_shares import TakeRoster, TellKeys, signed_part
-from fedopl.messages.secure.masked_sums import MaskedSums, flattened, unflattened
 from fedopl.privacy.accountant import epsilon_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.secure.keys import Identity, SessionKey
 from fedopl.secure.masks import added_up, as_words
 from fedopl.server.exchange.conversation import Conversation

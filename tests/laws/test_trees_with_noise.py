@@ -30,7 +30,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.privacy.accountant import mu_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.solvers.agreeing_tables import agreeing_cells
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study

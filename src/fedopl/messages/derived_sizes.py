@@ -4,6 +4,7 @@ from functools import lru_cache
 from math import comb
 
 from fedopl.messages.about_differences import MOST_CLIENTS, MOST_TARGETS, N_PARTS
+from fedopl.messages.about_masks import MaskedSums, holding_in, n_shared_sums
 from fedopl.messages.about_target import N_REGIONS
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
@@ -19,7 +20,6 @@ from fedopl.messages.evaluation.policy_values import (
 from fedopl.messages.learning.term_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.secure.masked_sums import MaskedSums, holding_in, n_shared_sums
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
 from fedopl.messages.trees.leaf_values import N_BY_FOLD

@@ -9,6 +9,7 @@ from fedopl.messages.about_differences import (
     TellModels,
     TellMoments,
 )
+from fedopl.messages.about_masks import MaskedSums, ShareSecrets, TakeRoster, TellKeys, Unmask
 from fedopl.messages.about_target import BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
@@ -20,7 +21,6 @@ from fedopl.messages.learning.policy_steps import ImprovePolicy, SlopeOfValue, T
 from fedopl.messages.learning.score_sums import SumByFold, SumContrasts, SumPairs, SumScores
 from fedopl.messages.learning.term_screening import ScreenJumps, ScreenProducts, TakeFound
 from fedopl.messages.message import Message, Query
-from fedopl.messages.private.noised_moments import MeasureNumbers, TakeRanges
 from fedopl.messages.private.noised_scores import (
     LookPrivately,
     SumCandidates,
@@ -28,10 +28,13 @@ from fedopl.messages.private.noised_scores import (
     ValueApart,
     ValuePrivately,
 )
-from fedopl.messages.private.noised_sums import SumPrivately, SumResiduals
+from fedopl.messages.private.noised_sums import (
+    MeasureNumbers,
+    SumPrivately,
+    SumResiduals,
+    TakeRanges,
+)
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.secure.keys_and_shares import ShareSecrets, TakeRoster, TellKeys, Unmask
-from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells

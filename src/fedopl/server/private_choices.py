@@ -35,18 +35,17 @@ from fedopl.study.study import Study
 def learn_tree_privately(conversation: Conversation) -> LearnedPrivately:
     """Enrol all clients, model outcomes, and search for a tree in noisy sums."""
     started = start_privately(conversation)
-    study, private = started.study, PrivateSetting(started.study)
-    models = private.scales.parameters(started.fit.parameters)
-    setting = started.setting(private, started.fit.parameters)
-    query = SumCellsPrivately(models=models)
-    means = private.scales.outcome_unit * started.totals.required(query, "cells")
+    study, private, totals, fit = started
+    models, setting = started.models, started.setting(fit.parameters)
+    means = totals.required(SumCellsPrivately(models=models), "cells")
+    means = private.scales.outcome_unit * means
     numbers = np.ones((private.tables.grid.n_cells, FIRST_ACTION + study.n_actions))
     numbers[:, FIRST_ACTION:] = agreeing_cells(means, private.tables.grid, private.tables.released)
     policy = grown_tree(study, private.tables.grid, numbers)
-    policy = _moved(started.totals, policy, models)
+    policy = _moved(totals, policy, models)
     arm = arm_as_tree(policy, setting.best_arm)
     valued = {LEARNED: policy, arm_name(setting.best_arm): arm}
-    return LearnedPrivately(started.totals, setting, policy, models, valued, setting.best_arm)
+    return LearnedPrivately(totals, setting, policy, models, valued, setting.best_arm)
 
 
 def _moved(totals: Totals, policy: TreePolicy, models: FloatArray) -> TreePolicy:
@@ -80,10 +79,8 @@ def choose_privately(
     """
     _check_candidates(conversation.study, policies)
     started = start_privately(conversation)
-    study, private = started.study, PrivateSetting(started.study)
+    study, models = started.study, started.models
     candidates = Candidates(study, policies)
-    models = private.scales.parameters(started.fit.parameters)
-    setting = started.setting(private, started.fit.parameters)
     names = candidates.names()
     asked: dict[str, Any] = packed([candidates.policies[name] for name in names], study)
     query = SumCandidates(models=models, **asked)
@@ -93,14 +90,8 @@ def choose_privately(
     best_arm = next(name for name in order if name in arms)
     beside = best_arm if best_arm != order[0] else order[1]
     valued = _of_one_kind({name: candidates.policies[name] for name in (order[0], beside)}, arms)
-    return LearnedPrivately(
-        started.totals,
-        setting,
-        candidates.policies[order[0]],
-        models,
-        valued=valued,
-        best_arm=arms[best_arm],
-    )
+    setting, chosen = started.setting(started.fit.parameters), candidates.policies[order[0]]
+    return LearnedPrivately(started.totals, setting, chosen, models, valued, arms[best_arm])
 
 
 def _check_candidates(study: Study, policies: Mapping[str, Policy]) -> None:

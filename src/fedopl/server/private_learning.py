@@ -11,7 +11,6 @@ large: steps are then short, and their mean has little noise.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -44,18 +43,23 @@ class LearnedPrivately(NamedTuple):
     best_arm: str
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StartedPrivately:
+class StartedPrivately(NamedTuple):
     """The first sums over all clients, and the first outcome models."""
 
     study: Study
+    private: PrivateSetting
     totals: Totals
     fit: FirstFit
 
-    def setting(self, private: PrivateSetting, parameters: FloatArray) -> Setting:
+    @property
+    def models(self) -> FloatArray:  # (n_actions, n_columns)
+        """The first models, of outcomes in their own unit."""
+        return self.private.scales.parameters(self.fit.parameters)
+
+    def setting(self, parameters: FloatArray) -> Setting:
         """The setting with these models, given in units of the study."""
         rows, weights = self.totals.rows, self.totals.weights
-        own = _score_sums(private, self.totals, parameters)
+        own = _score_sums(self.private, self.totals, parameters)
         statistics = ScoreStatistics(study=self.study, sums=own, rows=rows)
         return Setting(study=self.study, rows=rows, weights=weights, statistics=statistics)
 
@@ -66,23 +70,23 @@ def start_privately(conversation: Conversation) -> StartedPrivately:
     private = PrivateSetting(conversation.study)
     noise, total = private.first_noise.times(totals.noise), totals.total
     fit = first_fit(total.squares, total.products, noise, private.families)
-    return StartedPrivately(study=conversation.study, totals=totals, fit=fit)
+    return StartedPrivately(conversation.study, private, totals, fit)
 
 
 def learn_privately(conversation: Conversation) -> LearnedPrivately:
     """Enrol all clients, and learn a linear policy in a few steps from noisy sums."""
     started = start_privately(conversation)
-    study, private = started.study, PrivateSetting(started.study)
+    study, private, totals, fit = started
     if private.by_gradients:
-        parameters = gradient_steps(conversation, private, started.fit, started.totals)
+        parameters = gradient_steps(conversation, private, fit, totals)
     else:
-        parameters = _steps(private, started.fit, started.totals)
+        parameters = _steps(private, fit, totals)
     raw = private.scales.parameters(parameters)
     policy = LinearPolicy(raw, study.actions, study.features, terms=study.terms)
-    setting = started.setting(private, parameters)
+    setting = started.setting(parameters)
     arm = constant_policy(setting.best_arm, study.actions, study.features)
     valued = {LEARNED: policy, arm_name(setting.best_arm): arm}
-    return LearnedPrivately(started.totals, setting, policy, raw, valued, setting.best_arm)
+    return LearnedPrivately(totals, setting, policy, raw, valued, setting.best_arm)
 
 
 def _steps(private: PrivateSetting, fit: FirstFit, totals: Totals) -> FloatArray:

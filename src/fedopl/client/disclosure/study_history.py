@@ -20,7 +20,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.messages.codec import Decoder, study_asked_about
 from fedopl.messages.learning.term_screening import TakeFound
-from fedopl.messages.private.noised_moments import TakeRanges
+from fedopl.messages.private.noised_sums import TakeRanges
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Study
 

@@ -24,9 +24,9 @@ from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import RowSplit
 from fedopl.messages.private.noised_scores import (
+    AsksForNoisedScores,
     AsksForNoisedValues,
     NoisedValues,
-    SumCandidates,
     ValueApart,
     ValuePrivately,
     ValuesApart,
@@ -35,10 +35,16 @@ from fedopl.messages.private.noised_sums import NoisedSums, SumResiduals
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
-from fedopl.privacy.exact_noise import discrete_gaussian, variance_on_grid
-from fedopl.privacy.keyed_bits import KeyedBits
+from fedopl.privacy.exact_noise import (
+    FINE,
+    FINE_STEP,
+    GRID,
+    KeyedBits,
+    discrete_gaussian,
+    row_by_row,
+    variance_on_grid,
+)
 from fedopl.privacy.score_axes import MOST_MODELLED
-from fedopl.privacy.sum_grid import FINE, FINE_STEP, GRID, row_by_row
 from fedopl.solvers.private_regression import FirstFit, FirstNoise, first_fit
 from fedopl.study.private.added_up import AddedUp, Counting, WholeWeights
 from fedopl.study.private.private_setting import Bounds, PrivateSetting
@@ -314,25 +320,13 @@ class PrivateWorkspace:
 
     def noised_values(self, query: ValuePrivately, asked: bytes) -> NoisedValues:
         """Sums of the scores of candidates' decisions on held-out rows, and squares, with noise."""
-        sums, squares = self._sums_of_scores(query)
-        noise = self.noise(asked, Counting.HELD_OUT)
         of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
-        deviation = self.setting.deviation("value squares")
-        return NoisedValues(
-            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(sums, self.setting.deviation("values"), "sums"),
-            squares=noised_squares(squares, deviation, of_squares),
-        )
+        return NoisedValues(**self._valued(query, self.noise(asked, Counting.HELD_OUT), of_squares))
 
     def values_apart(self, query: ValueApart, asked: bytes) -> ValuesApart:
         """The same sums, to be read where masks hide others: with all noise, drawn separately."""
-        sums, squares = self._sums_of_scores(query)
-        noise, deviation = self._noise_of_one(asked), self.setting.deviation("value squares apart")
-        return ValuesApart(
-            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(sums, self.setting.deviation("values apart"), "sums apart"),
-            squares=noised_squares(squares, deviation, noise),
-        )
+        noise = self._noise_of_one(asked)
+        return ValuesApart(**self._valued(query, noise, noise, " apart"))
 
     def _turned_scores(
         self, query: AsksForNoisedValues[Any], chunk: PrivateChunk
@@ -345,6 +339,18 @@ class PrivateWorkspace:
         columns = [scores[np.arange(len(scores)), codes] for codes in decided]
         columns.insert(query.n_policies, chunk.outcomes / self.scales.half_range)
         return row_by_row(np.column_stack(columns), self.setting.score_axes.T)
+
+    def _valued(
+        self, query: AsksForNoisedValues[Any], noise: Noise, of_squares: Noise, apart: str = ""
+    ) -> dict[str, Any]:
+        """The fields of the answer, with noise."""
+        sums, squares = self._sums_of_scores(query)
+        deviation = self.setting.deviation(f"value squares{apart}")
+        return {
+            "n_rows": self.rows.n_rows(RowSplit.EVALUATION),
+            "sums": noise.added(sums, self.setting.deviation(f"values{apart}"), f"sums{apart}"),
+            "squares": noised_squares(squares, deviation, of_squares),
+        }
 
     def _sums_of_scores(self, query: AsksForNoisedValues[Any]) -> tuple[FloatArray, FloatArray]:
         """Sums of turned scores and of their squares, in whole steps, without noise."""
@@ -359,7 +365,7 @@ class PrivateWorkspace:
         return sums, squares
 
 
-def asked_about(query: AsksForNoisedValues[Any] | SumCandidates) -> bytes:
+def asked_about(query: AsksForNoisedScores[Any]) -> bytes:
     """The bytes that determine the noise on values: models and policies."""
     asked = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
     policies = b"".join(b"%d %s" % (len(one), one) for one in asked)

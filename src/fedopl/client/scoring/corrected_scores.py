@@ -20,7 +20,6 @@ what this moves them.
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +91,7 @@ class _CellTables:
     """Products of as many steps as `places`, (n_combinations, n_steps), has columns."""
 
     def __init__(
-        self,
-        contexts: FloatArray,
-        places: IntArray,
-        n_cuts: int,
-        actions: IntArray,
-        n_actions: int,
+        self, contexts: FloatArray, places: IntArray, n_cuts: int, actions: IntArray, n_actions: int
     ) -> None:
         n_combinations, n_steps = places.shape
         self._places, self._n_actions = places, n_actions
@@ -152,7 +146,7 @@ def _cuts(column: FloatArray, most: int) -> list[float]:
     beyond = [(cut, int(np.count_nonzero(column > cut))) for cut in cuts]
     enough = range(LEAST_ROWS_BESIDE, len(column) - LEAST_ROWS_BESIDE + 1)
     kept = [cut for cut, n_rows in beyond if n_rows in enough]
-    return list(chain(kept, [np.inf] * (most - len(kept))))
+    return [*kept, *[np.inf] * (most - len(kept))]
 
 
 _MOST_ROWS = 4_000  # evenly spread
@@ -184,10 +178,6 @@ class FoundProducts(NamedTuple):
     products: StepProducts
     by_fold: dict[int, StepProducts]
     out_of_fold: FloatArray  # (n_rows, n_actions)  of some rows
-
-    def without(self, fold: int) -> StepProducts:
-        """What was found without this fold."""
-        return self.by_fold.get(fold, self.products)
 
 
 def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
@@ -226,12 +216,8 @@ class _Search:
         self._rows, self._left = rows, np.where(counted, left, 0.0)
         # About 1 each, so that the ridge is in rows; 0 for those that do not count.
         self._weights = np.where(counted, rows.weights / rows.weights.mean(), 0.0)
+        self.counted = self._weights > 0  # (n_rows,)  the rows that took an allowed action
         self._sums = ProductSums(rows.contexts, rows.actions, len(allowed))
-
-    @property
-    def counted(self) -> BoolArray:  # (n_rows,)
-        """The rows that took an allowed action."""
-        return self._weights > 0
 
     def stands_out(self) -> bool:
         """Whether the strongest product is stronger than any would be by chance."""
@@ -347,7 +333,10 @@ def changes_by(
 ) -> FloatArray:  # (n_rows, n_actions)
     """What scores of the rows change by: of training rows fold by fold, then of held-out ones."""
     contexts = chunk.data.contexts
-    own = [found.without(fold).of(contexts[at]) for fold, at in enumerate(chunk.fold_slices)]
+    own = [
+        found.by_fold.get(fold, found.products).of(contexts[at])
+        for fold, at in enumerate(chunk.fold_slices)
+    ]
     held_out = found.products.of(contexts[chunk.rows(RowSplit.EVALUATION)])
     changes = np.concatenate([*own, held_out])
     places = np.arange(len(changes)), chunk.data.actions

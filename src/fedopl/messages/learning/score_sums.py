@@ -15,6 +15,8 @@ from fedopl.messages.message import Array, Asked, Axis, Message, Query, message
 from fedopl.messages.plausibility import CORNER_TOLERANCE, bordered, fault_in_moments
 from fedopl.study.study import Study
 
+_SUMS = ("grams", "products", "squares", "shares")
+
 
 @message
 class ScoreSums(Message, code=68):
@@ -30,8 +32,7 @@ class ScoreSums(Message, code=68):
 
     def without_sums(self) -> Self:
         """The answer of a client that adds no sums of terms: zeros, and no share of rows."""
-        names = ("grams", "products", "squares", "shares")
-        return replace(self, **{name: np.zeros_like(getattr(self, name)) for name in names})
+        return replace(self, **{name: np.zeros_like(getattr(self, name)) for name in _SUMS})
 
     @property
     def has_sums(self) -> bool:
@@ -81,17 +82,11 @@ class ScoreSumsByFold(Message, code=83):
 
     def without_sums(self) -> Self:
         """The answer of a client that adds no sums of terms: zeros, and no share of rows."""
-        names = ("grams", "products", "squares", "shares")
-        return replace(self, **{name: np.zeros_like(getattr(self, name)) for name in names})
+        return replace(self, **{name: np.zeros_like(getattr(self, name)) for name in _SUMS})
 
     def of_fold(self, fold: int) -> ScoreSums:
         """The sums of one fold's rows."""
-        return ScoreSums(
-            grams=self.grams[fold],
-            products=self.products[fold],
-            squares=self.squares[fold],
-            shares=self.shares[fold],
-        )
+        return ScoreSums(**{name: getattr(self, name)[fold] for name in _SUMS})
 
     def without(self, fold: int) -> ScoreSums:
         """The sums of all rows except this fold's."""

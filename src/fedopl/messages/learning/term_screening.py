@@ -111,14 +111,9 @@ def n_candidates(study: Study) -> dict[int, int]:
 
 
 def _is_on_grid(line: FloatArray, study: Study) -> bool:
-    numbers: list[float] = line.tolist()
-    first, cut, second, second_cut = numbers[:4]
-    known = n_candidates(study)
-    if not 0 <= cut < known.get(int(first), 0):
-        return False
-    if second == NOT_THERE:
-        return second_cut == NOT_THERE
-    return first < second and 0 <= second_cut < known.get(int(second), 0)
+    numbers: list[float] = line.tolist()[:4]
+    first, _, second, _ = numbers
+    return _threshold(study, numbers) is not None and (second == NOT_THERE or first < second)
 
 
 @message

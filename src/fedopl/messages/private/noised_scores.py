@@ -30,21 +30,27 @@ class NoisedScores(Message, code=99):
 
 
 @message
-class SumCandidates(AsksAboutPolicies[NoisedScores], code=35, asked=Asked.EACH):
+class AsksForNoisedScores(AsksAboutPolicies[AnswerType]):
+    """Ask for scores of what policies decide, with these outcome models, with noise."""
+
+    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
+
+    def arrays(self) -> list[Array]:
+        """Policies as well: whether numbers overflow must not depend on rows."""
+        return [held for _, held in self.named_arrays()]
+
+
+@message
+class SumCandidates(AsksForNoisedScores[NoisedScores], code=35, asked=Asked.EACH):
     """Ask for the sums of all candidates' scores on training rows, with these outcome models."""
 
     title = "What candidates score, with noise"
     content = "sums of scores of what each candidate decides, held against their mean"
-    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
 
     @classmethod
     def needed(cls, study: Study) -> bool:
         """Whether one of several candidates is chosen with differential privacy."""
         return study.privacy is not None and study.policy.compares_candidates
-
-    def arrays(self) -> list[Array]:
-        """Policies as well: whether numbers overflow must not depend on rows."""
-        return [held for _, held in self.named_arrays()]
 
     def is_plausible(self, study: Study) -> bool:
         """Check the number of candidates, for which the noise is set."""
@@ -184,15 +190,10 @@ class NoisedValues(Message, code=92):
 
 
 @message
-class AsksForNoisedValues(AsksAboutPolicies[AnswerType]):
+class AsksForNoisedValues(AsksForNoisedScores[AnswerType]):
     """Ask for the values of policies on held-out rows, with these outcome models, with noise."""
 
     content = "sums of scores of what policies decide, and of their squares"
-    models: Annotated[Array, (Axis.ACTIONS, Axis.TERMS)]
-
-    def arrays(self) -> list[Array]:
-        """Policies as well: whether numbers overflow must not depend on rows."""
-        return [held for _, held in self.named_arrays()]
 
     def is_plausible(self, study: Study) -> bool:
         """Check the number of policies, for which the noise is set."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedopl.messages.about_masks import MaskedSums, n_masked
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.policy_values import NO_FOLD, EstimateValues, Values
 from fedopl.messages.learning.enrolment import Enrolment
@@ -24,7 +25,6 @@ from fedopl.messages.learning.score_sums import (
 )
 from fedopl.messages.message import Message, Query, RowSplit, stack_of
 from fedopl.messages.plausibility import CELL_TOLERANCE
-from fedopl.messages.secure.masked_sums import MaskedSums, n_masked
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains
 from fedopl.policies.pairwise import action_pairs

@@ -16,7 +16,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.decompositions import cholesky, inv
 from fedopl.base.seeds import generator_for
-from fedopl.privacy.sum_grid import row_by_row
+from fedopl.privacy.exact_noise import row_by_row
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
 
 if TYPE_CHECKING:
