@@ -14,7 +14,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.learning.improved_policy import ImprovePolicy
+from fedopl.messages.learning.policy_steps import ImprovePolicy
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal

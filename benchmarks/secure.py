@@ -19,8 +19,11 @@ import time
 import numpy as np
 from harness import Column, Options, Row, Table, options, spread, write
 
-from fedopl.secure.double_masks import (
+from fedopl.secure.keys import Identity, SessionKey, is_signed
+from fedopl.secure.masks import (
+    added_up,
     doubly_masked,
+    masked,
     sealed,
     secret_of,
     secret_shares,
@@ -30,8 +33,6 @@ from fedopl.secure.double_masks import (
     without_own_masks,
     without_pair_masks,
 )
-from fedopl.secure.keys import Identity, SessionKey, is_signed
-from fedopl.secure.masks import added_up, masked
 from fedopl.secure.neighbours import holders_by_place, holding_of, n_neighbours, neighbours_of
 
 N_BYTES = {"2.5 KB": 2_500, "23 KB": 23_000, "4 MB": 4_000_000}

@@ -30,7 +30,7 @@ STAGES: dict[str, list[tuple[str, str]]] = {
         ("rows.chunks", "LoggedData.taken"),
     ],
     "sums of squares for each fold and action": [("rows.study_rows", "fold_sums")],
-    "models from them": [("scoring.stacking.study_outcomes", "linear_outcomes")],
+    "models from them": [("scoring.outcome", "linear_outcomes")],
     "predictions": [("scoring.outcome", "predict")],
     "scores": [("scoring.scoring_pass", "aipw_scores")],
     "sums of scores": [("workspace", "means_of"), ("local.local_policy", "means_of")],

@@ -22,11 +22,9 @@ from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.enrolment import Enrolment
-from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.learning.outcome_sums import OutcomeSums
-from fedopl.messages.learning.pair_sums import PairSums
-from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.learning.value_slope import Slope
+from fedopl.messages.learning.policy_steps import ImprovedPolicy, ImprovePolicy, Slope
+from fedopl.messages.learning.score_sums import PairSums, ScoreSums
 from fedopl.messages.message import Message
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import ThresholdGains

@@ -22,8 +22,7 @@ from threadpoolctl import threadpool_limits
 import fedopl
 from fedopl.base.arrays import FloatArray
 from fedopl.client.rows.chunks import Chunk
-from fedopl.client.scoring.outcome import Outcomes
-from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
+from fedopl.client.scoring.outcome import Outcomes, StudyOutcomes
 from fedopl.results.value_tables import arm_name
 from fedopl.simulation.named_worlds import shaped_world
 from fedopl.simulation.shaped_worlds import ShapedWorld

@@ -27,17 +27,15 @@ from scipy.special import betaincinv, ndtri
 import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.door import Door
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Message, Query
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_scores import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.policies.kinds import packed
 from fedopl.privacy.accountant import epsilon_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.study.private.private_setting import FIRST_SHARE, PrivateSetting
 from fedopl.study.study import Study
 

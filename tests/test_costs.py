@@ -31,10 +31,11 @@ from fedopl.messages.about_target import ValueAtTarget
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import Axis
-from fedopl.messages.private.noised_cells import NoisedCells
-from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
-from fedopl.messages.private.noised_scores import NoisedScores
-from fedopl.messages.private.noised_values import (
+from fedopl.messages.private.noised_scores import (
+    LookPrivately,
+    NoisedCells,
+    NoisedGains,
+    NoisedScores,
     NoisedValues,
     ValueApart,
     ValuePrivately,

@@ -36,10 +36,10 @@ from fedopl.client.client_file import read_clients
 from fedopl.demo.writing import write_demo
 from fedopl.engines.run import run as run_study
 from fedopl.messages import codec
+from fedopl.messages.about_masks import MaskedSums
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.vocabulary import QUERIES
 from fedopl.study.study import Study
 

@@ -8,8 +8,8 @@ from threadpoolctl import threadpool_info
 import fedopl
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import assign_folds
-from fedopl.client.scoring import boosted_propensities, propensity
-from fedopl.client.scoring.boosted_propensities import Booster
+from fedopl.client.scoring import propensity, propensity_models
+from fedopl.client.scoring.propensity_models import Booster
 from fedopl.client.scoring.sklearn_models import SHORT_STEP, TREE_OPTIONS
 
 
@@ -119,7 +119,7 @@ def test_of_many_rows_the_same_is_chosen_from_fewer_fits(kind, chosen, monkeypat
     data, chances = logged(kind, 0, 3_000)
     before = fedopl.cross_fit(data)
     monkeypatch.setattr(propensity, "MOST_TRIED", 1_000)
-    monkeypatch.setattr(boosted_propensities, "MOST_CHOSEN_ON", 1_000)
+    monkeypatch.setattr(propensity_models, "MOST_CHOSEN_ON", 1_000)
     found = fedopl.cross_fit(data)
     assert before.propensity == found.propensity == chosen
     assert off(found, chances) < 1.1 * off(before, chances)
@@ -146,11 +146,11 @@ def test_rounds_that_are_chosen_on_fewer_rows_grow_with_the_rows_that_are_fitted
     data, _ = logged("bent", 1, 1_200)
     chunk = chunk_of(data)
     booster, others = Booster(chunk, 0), chunk.folds.learns_from(0)
-    monkeypatch.setattr(boosted_propensities, "MOST_CHOSEN_ON", 300)
-    some = boosted_propensities._thinned(others)
+    monkeypatch.setattr(propensity_models, "MOST_CHOSEN_ON", 300)
+    some = propensity_models._thinned(others)
     assert some.sum() <= 300
     assert (others | ~some).all()
-    rounds = boosted_propensities._best_rounds(data, some, booster._kept)
+    rounds = propensity_models._best_rounds(data, some, booster._kept)
     model = booster.fitted(others, 0)
     assert model.n_iter_ == round(rounds * (others.sum() / some.sum()) ** (1 / 3)) > rounds
 
@@ -235,7 +235,7 @@ def test_fits_take_one_thread(monkeypatch):
         threads.extend(one["num_threads"] for one in pools)
         return 0
 
-    monkeypatch.setattr(boosted_propensities, "_best_rounds", fitted)
+    monkeypatch.setattr(propensity_models, "_best_rounds", fitted)
     Booster(chunk_of(logged("bent", 0)[0]), 0).fitted(np.ones(300, bool), 0)
     assert set(threads) == {1}
 

@@ -8,10 +8,8 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.policy_values import Value
-from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.score_sums_by_fold import SumByFold
-from fedopl.messages.learning.total_weight import TellWeight
+from fedopl.messages.learning.outcome_sums import SumOutcomes, TellWeight
+from fedopl.messages.learning.score_sums import SumByFold, SumScores
 from fedopl.messages.trees.cell_sums import SumCells
 
 KINDS = (SumOutcomes, SumScores, Value, Describe, SumByFold, SumCells)

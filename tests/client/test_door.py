@@ -23,31 +23,27 @@ from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.scoring import scoring_pass
 from fedopl.messages import codec
+from fedopl.messages.about_differences import (
+    N_PARTS,
+    ClassifyContexts,
+    CompareModels,
+    TellModels,
+    TellMoments,
+)
+from fedopl.messages.about_masks import MaskedSums
 from fedopl.messages.about_target import N_REGIONS, BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
-from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, TellModels
-from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import Value
-from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.learning.improved_policy import ImprovePolicy
-from fedopl.messages.learning.jump_screening import ScreenJumps
-from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.product_screening import ScreenProducts
-from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.score_sums_by_fold import SumByFold
-from fedopl.messages.learning.total_weight import TellWeight
-from fedopl.messages.learning.trained_network import TrainNetwork
-from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.learning.outcome_sums import SumOutcomes, TellWeight
+from fedopl.messages.learning.policy_steps import ImprovePolicy, SlopeOfValue, TrainNetwork
+from fedopl.messages.learning.score_sums import SumByFold, SumContrasts, SumPairs, SumScores
+from fedopl.messages.learning.term_screening import ScreenJumps, ScreenProducts, TakeFound
 from fedopl.messages.message import LARGEST_ASKED, Axis, Query, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.cell_sums import SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds

@@ -9,7 +9,7 @@ from test_door import ask, door_to, scored, study_of
 import fedopl
 from fedopl.client.answers.handlers import HANDLERS
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.learning.jump_screening import ScreenJumps
+from fedopl.messages.learning.term_screening import ScreenJumps
 from fedopl.messages.refusal import Refusal
 from fedopl.messages.trees.bin_counts import N_FINE_BINS, CountBins
 from fedopl.messages.trees.threshold_gains import SumNearThresholds

@@ -5,9 +5,11 @@ from test_door import ask, door_to, others_models, reason, study_of, thinned
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS, ClassifierSums, ClassifyContexts
-from fedopl.messages.diagnosis.compared_models import (
+from fedopl.messages.about_differences import (
+    MOST_TARGETS,
     N_PARTS,
+    ClassifierSums,
+    ClassifyContexts,
     CompareModels,
     ModelShifts,
     TellModels,

@@ -7,8 +7,8 @@ import fedopl
 from fedopl.client.rows.chunks import Chunk, sorted_order
 from fedopl.client.rows.folds import assign_folds_and_hold_out
 from fedopl.client.scoring import propensity
-from fedopl.client.scoring.one_step_logistic import one_step_models
 from fedopl.client.scoring.propensity import logistic_classifier
+from fedopl.client.scoring.propensity_models import one_step_models
 
 N_ROWS, N_FOLDS = 12_000, 5
 

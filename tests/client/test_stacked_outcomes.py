@@ -9,8 +9,7 @@ from fedopl.base.errors import DataError, ModelError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.fold_sums import fold_sums, measured_from_zero
 from fedopl.client.rows.folds import assign_folds_and_hold_out
-from fedopl.client.scoring.stacking.joined_regressors import BoostedTrees, JoinedRegressors
-from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
+from fedopl.client.scoring.joined_models import BoostedTrees, JoinedRegressors, StackedOutcomes
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.demo.writing import write_demo
 from fedopl.solvers.nested_ridge import models_by_size

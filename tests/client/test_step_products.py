@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from fedopl.client.scoring.corrections import step_products
-from fedopl.client.scoring.corrections.product_sums import ProductSums
-from fedopl.client.scoring.corrections.step_products import find_products
+from fedopl.client.scoring import corrected_scores
+from fedopl.client.scoring.corrected_scores import ProductSums, find_products
 from fedopl.client.scoring.fit_numbers import FittedRows
 
 BOTH = np.ones(2, np.bool_)
@@ -73,7 +72,7 @@ def test_rows_of_a_group_are_no_more_evidence_than_one():
 
 
 def test_an_outcome_has_no_say_in_its_own_fold(monkeypatch):
-    monkeypatch.setattr(step_products, "_how_many", lambda *_: 2)
+    monkeypatch.setattr(corrected_scores, "_how_many", lambda *_: 2)
     rows = fitted(effect=corner)
     before = find_products(rows, BOTH).out_of_fold
     own = rows.folds == 3

@@ -6,7 +6,7 @@ from test_door import ask, door_to, reason, scored, study_of, without_action
 
 import fedopl
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
+from fedopl.messages.about_differences import ScoreMoments, TellMoments
 from fedopl.study.plans import Declared, NuisancePlan
 
 FIELDS = ("rows", "degrees_of_freedom", "means", "variances")

@@ -11,8 +11,7 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private.private_answers import sum_candidates
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.engines.privacy_price import noise_table, prices
 from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
 from fedopl.messages.private.noised_sums import NoisedSums
@@ -22,7 +21,7 @@ from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy, constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.report.page import render
 from fedopl.study.private.private_setting import PrivateSetting
 

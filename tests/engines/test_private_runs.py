@@ -13,9 +13,8 @@ import fedopl
 from fedopl.cli.app import app
 from fedopl.client.door import Door
 from fedopl.engines.privacy_price import prices
-from fedopl.messages.private.noised_sums import NoisedSums
-from fedopl.messages.private.noised_values import NoisedValues
-from fedopl.messages.private.residual_step import ResidualSums
+from fedopl.messages.private.noised_scores import NoisedValues
+from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED
 from fedopl.study.private.private_setting import PrivateSetting

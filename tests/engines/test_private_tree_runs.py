@@ -12,8 +12,7 @@ import fedopl
 from fedopl.cli.app import app
 from fedopl.client.door import Door
 from fedopl.engines.privacy_price import noise_table, prices
-from fedopl.messages.private.noised_cells import NoisedCells
-from fedopl.messages.private.noised_gains import NoisedGains
+from fedopl.messages.private.noised_scores import NoisedCells, NoisedGains
 from fedopl.policies.trees.nodes import branches_of
 from fedopl.report.explain.explain_tree import tree_as_json, tree_as_text
 from fedopl.report.page import render

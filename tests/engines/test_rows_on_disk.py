@@ -127,7 +127,7 @@ def test_rows_on_disk_give_the_same_policy_and_the_same_values(both, options, mo
     # Of rows on disk, values are not corrected for what features do together, and errors are those
     # that the rows show.
     monkeypatch.setattr("fedopl.client.scoring.study_scores.find_products", lambda *_: None)
-    monkeypatch.setattr("fedopl.client.scoring.noise_excess.UNLIKELY", 0.0)
+    monkeypatch.setattr("fedopl.client.scoring.scoring_pass.UNLIKELY", 0.0)
     # Batches take rows by their places, which are by content in memory and by the table on disk.
     as_given = "fedopl.client.rows.study_rows.content_order"
     monkeypatch.setattr(as_given, lambda data: np.arange(data.n_rows))

@@ -18,11 +18,10 @@ from fedopl.messages import codec
 from fedopl.messages.about_target import BalanceContexts, TellContexts, ValueAtTarget
 from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
-from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.policy_steps import ImprovePolicy, TrainNetwork
 from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.trained_network import TrainNetwork
+from fedopl.messages.learning.term_screening import FoundTaken, TakeFound
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.trees.threshold_gains import SumNearThresholds

@@ -12,8 +12,8 @@ from lying_server import ACTIONS, N_FEATURES, LyingServer, study_with
 import fedopl
 from fedopl.client.answers.asked_policies import deciders, policies_in
 from fedopl.client.answers.valuing.estimate_values import estimate
-from fedopl.client.scoring.corrections import corrected_scores
-from fedopl.client.scoring.corrections.step_products import find_products
+from fedopl.client.scoring import corrected_scores
+from fedopl.client.scoring.corrected_scores import find_products
 from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.message import RowSplit
 from parquet_rows import write_rows

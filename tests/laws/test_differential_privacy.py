@@ -10,19 +10,17 @@ from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.messages import codec
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_scores import NoisedValues, ValuePrivately
+from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.vocabulary import QUERIES, is_private, queries_of
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.study.private.privacy_plan import PrivacyPlan
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study

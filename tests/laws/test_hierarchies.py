@@ -35,8 +35,8 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.improved_policy import ImprovedPolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.policy_steps import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
 from fedopl.messages.refusal import Refusal
 from fedopl.server.exchange.conversation import Conversation

@@ -13,37 +13,38 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.private import private_rows
-from fedopl.client.private.party import SharedMasks
+from fedopl.client.private.party import Party
 from fedopl.client.private.private_rows import drawn_by_content
-from fedopl.client.private.release import NoiseOfOne
+from fedopl.client.private.private_workspace import NoiseOfOne
 from fedopl.engines.in_process import InProcess
-from fedopl.messages import codec
-from fedopl.messages.bundle import bundled, unbundled
-from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
-from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure import sum_numbers
-from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
-from fedopl.messages.secure.masked_sums import flattened
-from fedopl.messages.secure.session_keys import (
+from fedopl.messages import about_masks, codec
+from fedopl.messages.about_masks import (
+    ShareSecrets,
     TakeRoster,
     TellKeys,
+    Unmask,
+    flattened,
     seed_label,
     signed_part,
 )
+from fedopl.messages.bundle import bundled, unbundled
+from fedopl.messages.derived_sizes import axis_sizes
+from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.private.noised_sums import ResidualSums, SumPrivately, SumResiduals
+from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.results.value_tables import LEARNED
-from fedopl.secure.double_masks import (
+from fedopl.secure.keys import Identity, SessionKey
+from fedopl.secure.masks import (
     OWN_MASK,
     SEED_KEY,
+    as_bytes,
+    as_words,
     secret_of,
+    stream,
     sum_seed,
     unsealed,
     without_pair_masks,
 )
-from fedopl.secure.keys import Identity, SessionKey
-from fedopl.secure.masks import as_bytes, as_words, stream
 from fedopl.secure.neighbours import Holding
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange.journal import Journal
@@ -200,7 +201,7 @@ def test_several_are_lacking_at_all_points_of_a_sum_and_order_and_restarts_chang
 
 def test_with_a_few_neighbours_on_a_ring_it_is_the_same(monkeypatch, totals):
     # Two neighbours each, and two of three shares: as with more than a hundred clients.
-    monkeypatch.setattr(sum_numbers, "holding_of", lambda *_: Holding(2, 2))
+    monkeypatch.setattr(about_masks, "holding_of", lambda *_: Holding(2, 2))
     study = study_with(epsilon=3.5)
     losing = Losing(study, {2: {"west"}, 5: {"mid"}})
     record = ran(study, losing)
@@ -362,7 +363,7 @@ def test_a_server_that_says_of_who_answered_that_it_did_not_cannot_read_it(tmp_p
     pairs = {place: opened(0, place) for place in range(west)}
     own = server.doors["west"]._space.party._pair_keys
     assert pairs == {place: sum_seed(own[place], 0) for place in range(west)}
-    asked = bytes(server.doors["west"]._space.party._shared._kept()["asked"][0])
+    asked = bytes(server.doors["west"]._space.party._kept()["asked"][0])
     left = masked["west"].numbers - without_pair_masks(
         0 * masked["west"].numbers, west, pairs, asked
     )
@@ -393,7 +394,7 @@ def test_two_sets_told_to_two_halves_open_nobody_with_a_colluder():
     stayed = {name: server.ask(name, server.unmasking(name, NAMES)) for name in halves[0]}
     lacking = {name: server.ask(name, server.unmasking(name, others)) for name in halves[1]}
     # The one that tells all has shares of both secrets.
-    door = server.doors[colluder]._space.party._shared
+    door = server.doors[colluder]._space.party
     west, at = NAMES.index("west"), NAMES.index(colluder)
     both = [
         door._share_of(west, 0, kind, server.sealed["west"].shares[at, kind])
@@ -449,15 +450,15 @@ def test_a_colluder_that_tells_the_keys_of_another_for_its_own_takes_no_mask_off
     assert refused(server.ask("mid", roster)) is None
     masked = server.ask("mid", SumPrivately()).numbers
     party = server.doors["mid"]._space.party
-    shared, about = party._shared, bytes(party._shared._kept()["asked"][0])
+    about = bytes(party._kept()["asked"][0])
     plain = flattened(SumPrivately(), server.doors["mid"]._space.first_sums, server.study)
     masks = {
-        other: stream(shared._seeds(0)[other], about, len(plain))
-        for other in shared._holders
+        other: stream(party._seeds(0)[other], about, len(plain))
+        for other in party._holders
         if other != NAMES.index("mid")
     }
     assert len({mask.tobytes() for mask in masks.values()}) == len(NAMES) - 1
-    left = masked - stream(shared.secrets[0].own_mask, about, len(plain))
+    left = masked - stream(party._secrets[0].own_mask, about, len(plain))
     for mask in masks.values():  # no one of them is all there is
         assert not (left - mask == plain.view(np.uint64)).any()
 
@@ -504,7 +505,7 @@ def test_two_sets_in_one_bundle_or_of_two_processes_at_once_get_one_answer(tmp_p
 
 @pytest.mark.parametrize("threshold", [2, 3])
 def test_on_a_ring_too_many_lacking_side_by_side_are_refused(monkeypatch, threshold):
-    monkeypatch.setattr(sum_numbers, "holding_of", lambda *_: Holding(2, threshold))
+    monkeypatch.setattr(about_masks, "holding_of", lambda *_: Holding(2, threshold))
     server = Server(study_with(epsilon=3 + threshold)).begun()
     server.asked(SumPrivately())
     stayed = np.array([name != "west" for name in NAMES], np.uint64)
@@ -597,25 +598,25 @@ def test_noise_is_larger_by_those_who_may_be_lacking_and_a_study_without_is_what
 
 
 def test_a_client_that_tells_wrong_seeds_and_is_lacking_stops_the_run(monkeypatch):
-    study, honest = study_with(), SharedMasks._seeds
+    study, honest = study_with(), Party._seeds
     losing = Losing(study, {FIRST_SUM: {"west"}})
     west = NAMES.index("west")
 
     def lying(own, number):
         found = honest(own, number)
-        return {k: bytes(32) for k in found} if own.among.place == west else found
+        return {k: bytes(32) for k in found} if own._place == west else found
 
-    monkeypatch.setattr(SharedMasks, "_seeds", lying)
+    monkeypatch.setattr(Party, "_seeds", lying)
     with pytest.raises(fedopl.FederationError, match="masks hide which one"):
         ran(study, losing)
-    monkeypatch.setattr(SharedMasks, "_seeds", honest)
+    monkeypatch.setattr(Party, "_seeds", honest)
     # Seeds that what was shared does not open are noticed, and whose they are.
-    told = SharedMasks.sealed
+    told = Party.sealed
 
     def spoiled(own):
         found = told(own)
-        return replace(found, seeds=found.seeds + np.uint64(own.among.place == west))
+        return replace(found, seeds=found.seeds + np.uint64(own._place == west))
 
-    monkeypatch.setattr(SharedMasks, "sealed", spoiled)
+    monkeypatch.setattr(Party, "sealed", spoiled)
     with pytest.raises(fedopl.FederationError, match="of the seeds of west do not fit together"):
         ran(study, Losing(study, {FIRST_SUM: {"west"}}))

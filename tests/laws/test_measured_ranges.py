@@ -13,25 +13,25 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore
 from fedopl.client.door import Door
 from fedopl.client.private.private_answers import measure_numbers
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
+from fedopl.messages.about_masks import TakeRoster, TellKeys
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.private.noised_moments import (
+from fedopl.messages.private.noised_sums import (
     MeasureNumbers,
     NoisedMoments,
+    NoisedSums,
     RangesTaken,
+    SumPrivately,
     TakeRanges,
 )
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.vocabulary import queries_of
 from fedopl.privacy.accountant import mu_of_several
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.secure.keys import Identity
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips

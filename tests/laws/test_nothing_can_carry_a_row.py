@@ -21,11 +21,9 @@ from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import Value
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.improved_policy import ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.learning.policy_steps import ImprovePolicy, SlopeOfValue
+from fedopl.messages.learning.score_sums import SumPairs, SumScores
 from fedopl.messages.message import Asked, Axis, RowSplit
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.vocabulary import MESSAGES, QUERIES, queries_of

@@ -17,13 +17,12 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private import private_rows
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.messages import codec
 from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.policies.linear import constant_policy
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 
 ORDERS = 60
 ACTIONS, FEATURES = ("a", "b"), ("x0", "x1", "x2")

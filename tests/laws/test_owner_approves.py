@@ -17,8 +17,8 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, unbundled
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
-from fedopl.messages.learning.found_terms import TakeFound
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.term_screening import TakeFound
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.policies.basis import Basis
 from fedopl.study.plans import NuisancePlan

@@ -3,7 +3,7 @@
 import pytest
 from privacy_audit import a_study, audited
 
-from fedopl.client.private import release
+from fedopl.client.private import private_workspace
 from fedopl.privacy.exact_noise import variance_on_grid
 
 N_PAIRS = 80
@@ -22,5 +22,7 @@ def test_an_attacker_who_knows_all_else_stays_within_the_promise_and_comes_near(
 
 @pytest.mark.parametrize("what", WHAT)
 def test_the_attack_shows_that_noise_of_half_the_size_breaks_the_promise(monkeypatch, what):
-    monkeypatch.setattr(release, "variance_on_grid", lambda *asked: variance_on_grid(*asked) // 4)
+    monkeypatch.setattr(
+        private_workspace, "variance_on_grid", lambda *asked: variance_on_grid(*asked) // 4
+    )
     assert not audited(STUDY, N_PAIRS, what).is_kept

@@ -11,7 +11,7 @@ import fedopl
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.messages.private.noised_scores import ValuePrivately
 from fedopl.policies.kinds import packed
 from fedopl.server.aggregate.evaluation import honest_variance, mixture_estimate
 from fedopl.server.private_values import values_of

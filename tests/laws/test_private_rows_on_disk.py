@@ -14,14 +14,13 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
 from fedopl.client.private import private_rows
 from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.private.noised_values import ValuePrivately
-from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.private.noised_scores import ValuePrivately
+from fedopl.messages.private.noised_sums import SumPrivately, SumResiduals
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf
-from fedopl.privacy.sum_grid import row_by_row
+from fedopl.privacy.exact_noise import row_by_row
 
 ACTIONS, FEATURES = ("a", "b"), tuple(f"x{place}" for place in range(9))
 RANGES = dict.fromkeys(FEATURES, (-2.0, 2.0))

@@ -11,17 +11,15 @@ from fedopl.client.disclosure.ledger import MemoryLedger, left_for, promised_in_
 from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.private_workspace import PrivateWorkspace
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise, PrivateWorkspace
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import RowSplit
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_sums import NoisedSums, ResidualSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
+from fedopl.privacy.exact_noise import FINE
 from fedopl.privacy.subsampled import SLIP, PrivacyLosses, SampledSteps
-from fedopl.privacy.sum_grid import FINE
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study
 

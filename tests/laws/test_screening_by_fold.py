@@ -13,13 +13,13 @@ from fedopl.client.answers.valuing import value_personal
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.client.local.local_policy import local_policies_by_fold
-from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
+from fedopl.client.scoring.joined_models import StackedOutcomes
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import largest_query
 from fedopl.messages.evaluation.policy_values import Value
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSumsByFold
+from fedopl.messages.learning.term_screening import TakeFound
 from fedopl.messages.message import stamped
 from fedopl.policies.basis import Basis
 from fedopl.policies.terms import Terms

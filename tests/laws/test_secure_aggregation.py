@@ -11,18 +11,23 @@ from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.disk.store import FolderStore, MemoryStore
 from fedopl.client.door import Door
 from fedopl.client.private.party import Party
-from fedopl.client.private.release import NoiseOfOne
+from fedopl.client.private.private_workspace import NoiseOfOne
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
+from fedopl.messages.about_masks import (
+    MaskedSums,
+    TakeRoster,
+    TellKeys,
+    flattened,
+    signed_part,
+    unflattened,
+)
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately, SumResiduals
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums, flattened, unflattened
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys, signed_part
 from fedopl.privacy.accountant import epsilon_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.secure.keys import Identity, SessionKey
 from fedopl.secure.masks import added_up, as_words
 from fedopl.server.exchange.conversation import Conversation

@@ -15,9 +15,9 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.messages import codec
 from fedopl.messages.evaluation.policy_values import ValuesByPart
-from fedopl.messages.learning.improved_policy import ImprovedPolicy
+from fedopl.messages.learning.outcome_sums import TotalWeight
+from fedopl.messages.learning.policy_steps import ImprovedPolicy
 from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.learning.total_weight import TotalWeight
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.policy import policy_json
 from fedopl.report.cautions import cautions

@@ -10,13 +10,18 @@ import fedopl
 from fedopl.client.disclosure.ledger import MemoryLedger
 from fedopl.client.door import Door
 from fedopl.client.private.private_answers import look_privately, sum_cells_privately
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise
 from fedopl.messages import codec
 from fedopl.messages.derived_sizes import decoder_of
-from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately
-from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
+from fedopl.messages.private.noised_scores import (
+    LookPrivately,
+    NoisedCells,
+    NoisedGains,
+    NoisedValues,
+    SumCellsPrivately,
+    ValuePrivately,
+)
 from fedopl.messages.private.noised_sums import NoisedSums
-from fedopl.messages.private.noised_values import NoisedValues, ValuePrivately
 from fedopl.messages.refusal import Refusal, RefusalCode
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.vocabulary import is_private, queries_of
@@ -25,7 +30,7 @@ from fedopl.policies.linear import constant_policy
 from fedopl.policies.tree import TreePolicy
 from fedopl.policies.trees.nodes import Branch, Leaf, as_array
 from fedopl.privacy.accountant import mu_for
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.solvers.private_regression import agreeing_cells
 from fedopl.study.private.private_setting import PrivateSetting
 from fedopl.study.study import Study

@@ -13,19 +13,18 @@ import fedopl
 from fedopl.base.labels import GLOBAL
 from fedopl.client.disclosure.private_draws import PrivateDraws
 from fedopl.client.door import Door
-from fedopl.client.private.release import Noise
+from fedopl.client.private.private_workspace import Noise
 from fedopl.engines.in_process import InProcess
 from fedopl.messages import codec
+from fedopl.messages.about_masks import MaskedSums, TakeRoster, TellKeys
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.private.noised_values import ValueApart, ValuePrivately, ValuesApart
+from fedopl.messages.private.noised_scores import ValueApart, ValuePrivately, ValuesApart
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import constant_policy
 from fedopl.privacy.accountant import mu_of_several
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.report.page import render
 from fedopl.results.value_tables import LEARNED, LOGGING
 from fedopl.secure.keys import Identity

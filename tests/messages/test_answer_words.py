@@ -7,11 +7,11 @@ from fedopl.client.disclosure.approvals import Approvals
 from fedopl.demo.writing import write_demo
 from fedopl.engines.folder_doors import door_of
 from fedopl.messages import codec
+from fedopl.messages.about_masks import TellKeys
 from fedopl.messages.answer_words import answer_in_words, arrays_in_words
 from fedopl.messages.learning.enrolment import Enrol
 from fedopl.messages.learning.outcome_sums import SumOutcomes
 from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.secure.session_keys import TellKeys
 from fedopl.study.study_file import read_study
 
 COUNTS = "how many took each action"

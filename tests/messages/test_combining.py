@@ -8,7 +8,7 @@ import pytest
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import ValuesByPart
 from fedopl.messages.learning.outcome_sums import OutcomeSums
-from fedopl.messages.learning.pair_sums import PairSums
+from fedopl.messages.learning.score_sums import PairSums
 
 NAMES = ("north", "south", "west")
 

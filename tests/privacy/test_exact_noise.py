@@ -8,8 +8,13 @@ from scipy.stats import binomtest, chisquare, kstest
 
 import fedopl
 from fedopl.privacy.accountant import delta_at
-from fedopl.privacy.exact_noise import MOST_STEPS, SMOOTHING, discrete_gaussian, variance_on_grid
-from fedopl.privacy.keyed_bits import KeyedBits
+from fedopl.privacy.exact_noise import (
+    MOST_STEPS,
+    SMOOTHING,
+    KeyedBits,
+    discrete_gaussian,
+    variance_on_grid,
+)
 
 KEY = bytes(range(32))
 DRAWS = 30_000

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chisquare
 
 import fedopl
-from fedopl.privacy.keyed_bits import KeyedBits
+from fedopl.privacy.exact_noise import KeyedBits
 
 KEY = bytes(range(32))
 PURPOSE = b"fedopl.privacy.keyed_bits 1\x1f"

@@ -5,20 +5,24 @@ import itertools
 import numpy as np
 import pytest
 
-from fedopl.secure.double_masks import (
+from fedopl.secure.keys import SessionKey
+from fedopl.secure.masks import (
+    PRIME,
     Circle,
+    added_up,
+    coefficients,
     doubly_masked,
+    rebuilt,
     sealed,
     secret_of,
     secret_shares,
+    shares_at,
     sum_secrets,
     sum_seed,
     unsealed,
     without_own_masks,
     without_pair_masks,
 )
-from fedopl.secure.keys import SessionKey
-from fedopl.secure.masks import added_up
 from fedopl.secure.neighbours import (
     holders_by_place,
     holding_of,
@@ -26,7 +30,6 @@ from fedopl.secure.neighbours import (
     log2_lost,
     log2_open,
 )
-from fedopl.secure.secret_shares import PRIME, coefficients, rebuilt, shares_at
 
 
 def test_shares_are_those_of_a_published_example_and_any_three_rebuild_the_secret():

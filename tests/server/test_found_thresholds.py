@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedopl
-from fedopl.messages.learning.jump_screening import MOST_JUMPS_TOLD
+from fedopl.messages.learning.term_screening import MOST_JUMPS_TOLD
 from fedopl.policies.basis import Basis, candidate_cuts
 from fedopl.report.page import render
 from fedopl.server.exchange_counts import expected_exchanges, expected_trips

@@ -11,7 +11,7 @@ from fedopl.client.door import Door
 from fedopl.client.drafted_basis import drafted_basis
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.engines.in_process import InProcess
-from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
+from fedopl.messages.learning.term_screening import ProductStatistics, ScreenProducts
 from fedopl.policies.basis import Basis
 from fedopl.policies.terms import Terms
 from fedopl.server.exchange.conversation import Conversation

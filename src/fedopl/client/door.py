@@ -22,12 +22,12 @@ from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Rule, TargetWorkspace, Workspace
 from fedopl.messages import codec
+from fedopl.messages.about_masks import is_masked, is_read_alone
 from fedopl.messages.answer_words import answer_in_words
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.message import Message, Query, stamped
 from fedopl.messages.refusal import Refusal, RefusalCode
-from fedopl.messages.secure.masked_sums import is_masked, is_read_alone
 from fedopl.messages.vocabulary import queries_of
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy

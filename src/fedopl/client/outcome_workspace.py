@@ -12,7 +12,7 @@ import numpy as np
 from fedopl.base.computed_once import computed_once
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
+from fedopl.client.scoring.outcome import StudyOutcomes
 from fedopl.client.scoring.study_scores import StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace

@@ -24,8 +24,7 @@ from fedopl.client.private.private_workspace import PrivateWorkspace
 from fedopl.client.rows.folds import FoldArray, as_agreed
 from fedopl.client.rows.split_rule import Split, split_by_rule
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.outcome import GivenModels, Outcomes, federated_outcomes
-from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
+from fedopl.client.scoring.outcome import GivenModels, Outcomes, StudyOutcomes, federated_outcomes
 from fedopl.client.scoring.values import JointEstimate
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace

@@ -33,14 +33,13 @@ from fedopl.client.rows.folds import Folds
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.cross_fit import NuisanceModels
 from fedopl.client.scoring.net_scores import check_cost_columns
-from fedopl.client.scoring.outcome import GivenModels, Outcomes, action_blocks
+from fedopl.client.scoring.outcome import GivenModels, Outcomes, StudyOutcomes, action_blocks
 from fedopl.client.scoring.propensity import (
     ImpossiblePropensitiesError,
     Propensities,
     fit_propensities,
 )
 from fedopl.client.scoring.scoring_pass import Scorer
-from fedopl.client.scoring.stacking.study_outcomes import StudyOutcomes
 from fedopl.client.scoring.study_scores import ScoreArchive, StudyScores, score_chunks
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.message import RowSplit

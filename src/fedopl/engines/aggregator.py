@@ -18,9 +18,8 @@ from fedopl.messages import codec
 from fedopl.messages.bundle import bundled, received
 from fedopl.messages.derived_sizes import decoder_of, largest_query
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.outcome_sums import SumOutcomes, TellWeight
 from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.total_weight import TellWeight
 from fedopl.messages.message import Message, Query
 from fedopl.messages.pooling import pooled_answer, why_not_pooled
 from fedopl.messages.refusal import Refusal, RefusalCode

@@ -15,7 +15,7 @@ from fedopl.base.labels import check_client_name, quoted
 from fedopl.client.disclosure.limits import Limits, as_limits
 from fedopl.client.drafted_basis import MOST_SAMPLED, drafted_basis
 from fedopl.client.rows.row_keys import content_order
-from fedopl.client.scoring.stacking.joined_regressors import try_out
+from fedopl.client.scoring.joined_models import try_out
 from fedopl.client.table.logged_data import LoggedData, check_outcomes
 from fedopl.client.table.read import Contexts
 from fedopl.engines.aggregator import check_aggregators

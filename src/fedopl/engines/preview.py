@@ -24,12 +24,10 @@ from fedopl.messages.bundle import unbundled
 from fedopl.messages.derived_sizes import axis_sizes
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
 from fedopl.messages.evaluation.policy_fields import fields_about, n_versions_in
-from fedopl.messages.learning.jump_screening import JUMP_NUMBERS
-from fedopl.messages.learning.product_screening import feature_pairs
+from fedopl.messages.learning.term_screening import JUMP_NUMBERS, feature_pairs
 from fedopl.messages.message import Axis, Message, Query, array_axes
-from fedopl.messages.private.noised_cells import SumCellsPrivately
-from fedopl.messages.private.noised_gains import LookPrivately
-from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.private.noised_scores import LookPrivately, SumCellsPrivately
+from fedopl.messages.private.noised_sums import SumResiduals
 from fedopl.messages.refusal import Refusal, in_words
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.cell_sums import SumCells

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedopl.messages import codec
+from fedopl.messages.about_masks import is_masked
 from fedopl.messages.message import Axis, Query
-from fedopl.messages.secure.masked_sums import is_masked
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.study.private.added_up import most_lacking
 from fedopl.study.study import Study

@@ -3,10 +3,10 @@
 from functools import lru_cache
 from math import comb
 
+from fedopl.messages.about_differences import MOST_CLIENTS, MOST_TARGETS, N_PARTS
+from fedopl.messages.about_masks import MaskedSums, holding_in, n_shared_sums
 from fedopl.messages.about_target import N_REGIONS
 from fedopl.messages.codec import Decoder, Sizes, most_bytes
-from fedopl.messages.diagnosis.classifier_sums import MOST_TARGETS
-from fedopl.messages.diagnosis.compared_models import MOST_CLIENTS, N_PARTS
 from fedopl.messages.evaluation.description import CHANCE_CUTS, N_CUTS
 from fedopl.messages.evaluation.interactions_left import INTERACTION_NUMBERS, MOST_PRODUCTS_TOLD
 from fedopl.messages.evaluation.model_fit import FIT_NUMBERS
@@ -17,11 +17,9 @@ from fedopl.messages.evaluation.policy_values import (
     N_TREES,
     n_points,
 )
-from fedopl.messages.learning.jump_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
+from fedopl.messages.learning.term_screening import JUMP_NUMBERS, MOST_JUMPS_TOLD
 from fedopl.messages.message import Axis
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.secure.sum_numbers import holding_in, n_shared_sums
 from fedopl.messages.trees.bin_counts import N_FINE_BINS
 from fedopl.messages.trees.cell_sums import fewest_numbers
 from fedopl.messages.vocabulary import queries_of
@@ -32,10 +30,8 @@ from fedopl.policies.trees.growing import n_levels
 from fedopl.policies.trees.nodes import MOST_NODES, NODE_NUMBERS
 from fedopl.policies.trees.second_look import NEAR_BINS
 from fedopl.policies.trees.tree_plan import MOST_BINS
-from fedopl.secure.double_masks import N_SECRETS, SEAL_BYTES
 from fedopl.secure.keys import KEY_BYTES, SIGNATURE_BYTES
-from fedopl.secure.masks import WORD
-from fedopl.secure.secret_shares import SHARE_BYTES
+from fedopl.secure.masks import N_SECRETS, SEAL_BYTES, SHARE_BYTES, WORD
 from fedopl.solvers.personal_ridge import RIDGE_STRENGTHS
 from fedopl.study.private.added_up import adds_under_masks, most_lacking, parties_of
 from fedopl.study.screened_study import with_most_found

@@ -13,24 +13,18 @@ from typing import Any, cast
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.about_differences import ClassifierSums, Models, ModelShifts, ScoreMoments
 from fedopl.messages.about_target import BalanceSums, ContextMoments, TransportedValues
 from fedopl.messages.combining import PerClient, combinations_of, combined
-from fedopl.messages.diagnosis.classifier_sums import ClassifierSums
-from fedopl.messages.diagnosis.compared_models import Models, ModelShifts
-from fedopl.messages.diagnosis.score_moments import ScoreMoments
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.evaluation.policy_values import ValuesByPart
-from fedopl.messages.learning.contrast_squares import ContrastSquares
 from fedopl.messages.learning.enrolment import Enrolment
-from fedopl.messages.learning.found_terms import FoundTaken
-from fedopl.messages.learning.jump_screening import JumpStatistics
-from fedopl.messages.learning.product_screening import ProductStatistics
-from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
-from fedopl.messages.learning.total_weight import TotalWeight
-from fedopl.messages.learning.trained_network import TrainedNetwork
+from fedopl.messages.learning.outcome_sums import TotalWeight
+from fedopl.messages.learning.policy_steps import TrainedNetwork
+from fedopl.messages.learning.score_sums import ContrastSquares, ScoreSums, ScoreSumsByFold
+from fedopl.messages.learning.term_screening import FoundTaken, JumpStatistics, ProductStatistics
 from fedopl.messages.message import AnswerType, Message, own_fields
 from fedopl.messages.trees.cell_sums import CellSums, fewest_numbers
 from fedopl.messages.trees.threshold_gains import ThresholdGains

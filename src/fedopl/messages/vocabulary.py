@@ -3,39 +3,38 @@
 from functools import lru_cache
 from typing import Any
 
+from fedopl.messages.about_differences import (
+    ClassifyContexts,
+    CompareModels,
+    TellModels,
+    TellMoments,
+)
+from fedopl.messages.about_masks import MaskedSums, ShareSecrets, TakeRoster, TellKeys, Unmask
 from fedopl.messages.about_target import BalanceContexts, TellContexts, ValueAtTarget
-from fedopl.messages.diagnosis.classifier_sums import ClassifyContexts
-from fedopl.messages.diagnosis.compared_models import CompareModels, TellModels
-from fedopl.messages.diagnosis.score_moments import TellMoments
 from fedopl.messages.evaluation.description import Describe
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_values import Value
-from fedopl.messages.learning.contrast_squares import SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.learning.improved_policy import ImprovePolicy
-from fedopl.messages.learning.jump_screening import ScreenJumps
-from fedopl.messages.learning.outcome_sums import SumOutcomes
-from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.product_screening import ScreenProducts
-from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.score_sums_by_fold import SumByFold
-from fedopl.messages.learning.total_weight import TellWeight
-from fedopl.messages.learning.trained_network import TrainNetwork
-from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.learning.outcome_sums import SumOutcomes, TellWeight
+from fedopl.messages.learning.policy_steps import ImprovePolicy, SlopeOfValue, TrainNetwork
+from fedopl.messages.learning.score_sums import SumByFold, SumContrasts, SumPairs, SumScores
+from fedopl.messages.learning.term_screening import ScreenJumps, ScreenProducts, TakeFound
 from fedopl.messages.message import Message, Query
-from fedopl.messages.private.noised_cells import SumCellsPrivately
-from fedopl.messages.private.noised_gains import LookPrivately
-from fedopl.messages.private.noised_moments import MeasureNumbers, TakeRanges
-from fedopl.messages.private.noised_scores import SumCandidates
-from fedopl.messages.private.noised_sums import SumPrivately
-from fedopl.messages.private.noised_values import ValueApart, ValuePrivately
-from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.private.noised_scores import (
+    LookPrivately,
+    SumCandidates,
+    SumCellsPrivately,
+    ValueApart,
+    ValuePrivately,
+)
+from fedopl.messages.private.noised_sums import (
+    MeasureNumbers,
+    SumPrivately,
+    SumResiduals,
+    TakeRanges,
+)
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.secure.mask_shares import ShareSecrets, Unmask
-from fedopl.messages.secure.masked_sums import MaskedSums
-from fedopl.messages.secure.session_keys import TakeRoster, TellKeys
 from fedopl.messages.sensitivity import declared_moves
 from fedopl.messages.trees.bin_counts import CountBins
 from fedopl.messages.trees.cell_sums import SumCells

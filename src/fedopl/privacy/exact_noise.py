@@ -4,8 +4,15 @@ The last bits of floating-point noise disclose what it was added to (Mironov 201
 whole multiples of a grid step, noise is a whole number of steps, and each decision on the way is a
 comparison of whole numbers with uniform bits: probabilities are the formula's, without rounding.
 Algorithms 1 to 3 of Canonne, Kamath & Steinke (2020).
+
+Uniform bits are derived from a key and a label: repeatable, but only with the key. A repeated
+question has to get the same noise, or noise would average out. So noise is derived from the
+client's secret (the key) and the question (the label), never from a study's seed, which others
+know. HMAC-SHA256 makes a key for each label, SHAKE-256 in counter mode the bits.
 """
 
+import hashlib
+import hmac
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,11 +21,19 @@ from numbers import Rational
 
 import numpy as np
 
-from fedopl.base.arrays import BoolArray, IntArray, check_positive
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray, check_positive, check_whole
 from fedopl.base.errors import OptionError
 from fedopl.base.whole_numbers import shown
-from fedopl.privacy.keyed_bits import KeyedBits
 
+GRID = 1024  # steps of a unit
+# The step of a product of two numbers on the grid; all sums are whole multiples of it.
+FINE = float(GRID**2)
+FINE_STEP = Fraction(1, GRID**2)
+LEAST_KEY = 32  # bytes
+LARGEST_BELOW = 2**62
+# Separates these bits from all other uses of the same secret.
+_PURPOSE = b"fedopl.privacy.keyed_bits 1\x1f"
+_BLOCK = 4096  # bytes
 # Limit of σ, in grid steps: all values that noise can then reach fit into 64 bits.
 MOST_STEPS = 2**53
 # With this much more variance, in squared steps, a discrete Gaussian hides a row as well as a
@@ -27,6 +42,72 @@ MOST_STEPS = 2**53
 SMOOTHING = 4
 # Nearly half of the proposals are kept; fewer if σ is a few steps, and then more are made.
 _PROPOSALS = 2.2
+
+
+def row_by_row(rows: FloatArray, matrix: FloatArray) -> FloatArray:  # (n_rows, n_columns)
+    """Rows times a matrix, with each row rounded as it would be alone.
+
+    A product by BLAS may round a row differently beside other rows. Then one row more or less could
+    move others on the grid, and change a sum by more than its own part.
+    """
+    found: FloatArray = np.einsum(
+        "ij,jk->ik", np.ascontiguousarray(rows), np.ascontiguousarray(matrix)
+    )
+    return found
+
+
+class KeyedBits:
+    """A stream of uniform bits, read from start to end; threads must not share one.
+
+    The label must name all that an answer depends on, including the version of the rows. Otherwise
+    the difference of two answers with the same noise could disclose a single row.
+    """
+
+    def __init__(self, key: bytes, label: bytes) -> None:
+        if len(key) < LEAST_KEY:
+            raise OptionError(f"key: expected at least {LEAST_KEY} bytes, came {len(key)}")
+        self._key = hmac.digest(key, _PURPOSE + label, "sha256")
+        self._blocks = 0
+        self._buffer = b""
+        self._at = 0
+
+    def take(self, n_bytes: int) -> bytes:
+        """The next bytes of the stream."""
+        lacking = self._at + n_bytes - len(self._buffer)
+        if lacking > 0:
+            first, self._blocks = self._blocks, self._blocks - (-lacking // _BLOCK)
+            counters = (self._key + n.to_bytes(16, "little") for n in range(first, self._blocks))
+            blocks = (hashlib.shake_256(own).digest(_BLOCK) for own in counters)
+            self._buffer, self._at = self._buffer[self._at :] + b"".join(blocks), 0
+        taken = self._buffer[self._at : self._at + n_bytes]
+        self._at += n_bytes
+        return taken
+
+    def event(self, part: int, whole: int) -> bool:
+        """An event of probability exactly part/whole, for numbers of any size.
+
+        A uniform number is drawn in digits of 32 bits, until one differs from the fraction's.
+        """
+        drawn = digit = 0
+        while drawn == digit:
+            digit, part = divmod(part << 32, whole)
+            drawn = int.from_bytes(self.take(4), "little")
+        return drawn < digit
+
+    def many_below(self, n: int, size: int) -> IntArray:  # (size,)
+        """Independent uniform whole numbers from 0 to n − 1, for n up to 2⁶²."""
+        check_whole(n, "below", 1, LARGEST_BELOW)
+        # In the fewest bytes that hold n − 1, of 1, 2, 4 and 8, since drawing bits takes the time.
+        kind = np.dtype(np.min_scalar_type(n - 1)).newbyteorder("<")
+        spare = 8 * kind.itemsize - (n - 1).bit_length()
+        found = np.empty(size, dtype=np.int64)
+        filled = 0
+        while filled < size:
+            words = np.frombuffer(self.take(kind.itemsize * (size - filled)), kind) >> spare
+            fitting = words[words < n]
+            found[filled : filled + len(fitting)] = fitting
+            filled += len(fitting)
+        return found
 
 
 def variance_on_grid(sigma: float, step: Fraction) -> int:

@@ -11,7 +11,7 @@ from fedopl.analysis.recommended import (
     choice_of,
 )
 from fedopl.base.labels import GLOBAL
-from fedopl.messages.private.noised_values import ValuePrivately
+from fedopl.messages.private.noised_scores import ValuePrivately
 from fedopl.report.explain.support_levels import untried_by
 from fedopl.report.words.numbers import Span, count, listed, percent, plural
 from fedopl.report.words.policy_labels import (

@@ -7,10 +7,10 @@ from typing import Any
 
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL
+from fedopl.messages.about_masks import SUMMED
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.secure.sum_numbers import SUMMED
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.linear import constant_policy
 from fedopl.policies.policy import Policy

@@ -6,13 +6,17 @@ from typing import Any, NamedTuple
 
 from fedopl.base.errors import FederationError
 from fedopl.messages.combining import combined
-from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
-from fedopl.messages.learning.score_sums import ScoreSums, SumScores
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
-from fedopl.messages.learning.total_weight import TellWeight
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes, TellWeight
+from fedopl.messages.learning.score_sums import (
+    ContrastSquares,
+    ScoreSums,
+    ScoreSumsByFold,
+    SumByFold,
+    SumContrasts,
+    SumScores,
+)
+from fedopl.messages.learning.term_screening import TakeFound
 from fedopl.messages.message import Query
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.policies.trees.grid import agreed_grid

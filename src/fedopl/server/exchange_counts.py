@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from math import ceil
 
+from fedopl.messages.about_masks import n_sums
 from fedopl.messages.evaluation.interactions_left import TellInteractions
 from fedopl.messages.evaluation.model_fit import TellFit
 from fedopl.messages.evaluation.policy_fields import most_in_query
 from fedopl.messages.evaluation.policy_values import queries_on_path
-from fedopl.messages.learning.contrast_squares import SumContrasts
-from fedopl.messages.learning.score_sums_by_fold import SumByFold
-from fedopl.messages.private.noised_values import ValueApart
-from fedopl.messages.secure.sum_numbers import n_sums
+from fedopl.messages.learning.score_sums import SumByFold, SumContrasts
+from fedopl.messages.private.noised_scores import ValueApart
 from fedopl.messages.trees.bin_counts import MOST_COUNTS
 from fedopl.messages.trees.threshold_gains import SumNearThresholds
 from fedopl.policies.trees.growing import n_levels

@@ -9,7 +9,7 @@ import numpy as np
 from fedopl.base.errors import OptionError
 from fedopl.base.labels import GLOBAL, quoted
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSumsByFold
 from fedopl.policies.kinds import misfit
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.policy import Policy
@@ -32,9 +32,8 @@ from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.learn_policy import Learned, Task, learn_policy
 from fedopl.server.personal_queries import learned_by_others
 from fedopl.server.policy_comparison import Candidates
-from fedopl.server.private_candidates import choose_privately
+from fedopl.server.private_choices import choose_privately, learn_tree_privately
 from fedopl.server.private_learning import LearnedPrivately, learn_privately
-from fedopl.server.private_trees import learn_tree_privately
 from fedopl.server.private_values import value_privately
 from fedopl.server.rest_on import asked_beside, what_rests_on_whom, without_each
 from fedopl.server.screening import go_on_for, screen_if_wanted

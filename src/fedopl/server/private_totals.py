@@ -5,7 +5,6 @@ server can read only the total. Learning needs no more than these sums.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,18 +14,27 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.base.labels import GLOBAL
+from fedopl.messages.about_masks import (
+    SessionKeys,
+    ShareSecrets,
+    TakeRoster,
+    TellKeys,
+    counting_of,
+    unflattened,
+)
 from fedopl.messages.combining import combined, weighted_sum
-from fedopl.messages.learning.enrolment import Enrol
+from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.message import AnswerType, Query
-from fedopl.messages.private.noised_moments import MeasureNumbers, NoisedMoments, TakeRanges
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.residual_step import SumResiduals
-from fedopl.messages.secure.mask_shares import ShareSecrets
-from fedopl.messages.secure.masked_sums import unflattened
-from fedopl.messages.secure.session_keys import SessionKeys, TakeRoster, TellKeys
-from fedopl.messages.secure.sum_numbers import counting_of
+from fedopl.messages.private.noised_sums import (
+    MeasureNumbers,
+    NoisedMoments,
+    NoisedSums,
+    SumPrivately,
+    SumResiduals,
+    TakeRanges,
+)
 from fedopl.messages.sensitivity import beyond_rows
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.secure.masks import added_up
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
@@ -44,7 +52,7 @@ from fedopl.study.study import Study
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Totals(ABC):
+class _Totals:
     """The clients that take part, their first sums, and methods to ask for further sums."""
 
     conversation: Conversation
@@ -60,27 +68,15 @@ class Totals(ABC):
         """The first sums over all clients."""
         return combined(self.first, weights={})
 
-    @abstractmethod
-    def step(self, query: SumResiduals, per_row: Mapping[str, float]) -> FloatArray:
-        """Σ_c r_c·(sums of c), with the weight r_c of each row of client c."""
-
-    @abstractmethod
-    def required(self, query: Query[Any], field: str) -> FloatArray:
-        """A field of the answers: means over training rows, weighted by the mixture."""
-
-    @abstractmethod
-    def wanted(self, query: Query[Any], field: str) -> FloatArray | None:
-        """The same for an optional field; None if less than a quorum answers."""
-
 
 # --- each client's answers are read ---------------------------------------------------------------
 
 
-class OfEach(Totals):
+class OfEach(_Totals):
     """Every client adds all the noise that was promised, so each client's answers may be read."""
 
     def step(self, query: SumResiduals, per_row: Mapping[str, float]) -> FloatArray:
-        """The sum over clients that answered, scaled up to stand for all."""
+        """Σ_c r_c·(sums of c), with the weight r_c of each row; who answered stands for all."""
         answers = self.conversation.require_quorum(self.conversation.each(query, self.rows))
         present = sum(self.weights[name] for name in answers)
         return np.asarray(
@@ -88,7 +84,7 @@ class OfEach(Totals):
         )
 
     def required(self, query: Query[Any], field: str) -> FloatArray:
-        """The weighted mean over the clients that answered; a quorum must answer."""
+        """A field: the mean over training rows, by weight; a quorum of clients must answer."""
         answers = self.conversation.each(query, self.weights)
         return self._mean(self.conversation.require_quorum(answers), field)
 
@@ -109,13 +105,7 @@ def of_each(conversation: Conversation) -> OfEach:
     study, clients = conversation.study, conversation.transport.clients
     first = _told_first(study)
     *_, enrolled, sums = conversation.together(clients, *first, Enrol(), SumPrivately())
-
-    def fault_in(name: str, answer: NoisedSums) -> str | None:
-        if name not in enrolled:
-            return "did not enrol"
-        return beyond_rows(answer, study, enrolled[name].n_rows)
-
-    kept = conversation.require_quorum(conversation.drop(sums, fault_in))
+    kept = _possible(conversation, sums, enrolled)
     rows = {name: own.n_rows for name, own in enrolled.items() if name in kept}
     weights, largest = study.mixture.weights(rows), study.mixture.largest_share
     return OfEach(
@@ -126,6 +116,19 @@ def of_each(conversation: Conversation) -> OfEach:
         noise_of_first=1.0,
         noise=math.sqrt(len(rows)),
     )
+
+
+def _possible(
+    conversation: Conversation, answers: Answers[AnswerType], enrolled: Answers[Enrolment]
+) -> Answers[AnswerType]:
+    """The answers that the rows with which clients enrolled allow; those of a quorum."""
+
+    def fault_in(name: str, answer: AnswerType) -> str | None:
+        if name not in enrolled:
+            return "did not enrol"
+        return beyond_rows(answer, conversation.study, enrolled[name].n_rows)
+
+    return conversation.require_quorum(conversation.drop(answers, fault_in))
 
 
 def _told_first(study: Study) -> list[Query[Any]]:
@@ -140,13 +143,7 @@ def _measure_if_wanted(conversation: Conversation) -> None:
         return
     clients = conversation.transport.clients
     enrolled, told = conversation.together(clients, Enrol(), MeasureNumbers())
-
-    def fault_in(name: str, answer: NoisedMoments) -> str | None:
-        if name not in enrolled:
-            return "did not enrol"
-        return beyond_rows(answer, study, enrolled[name].n_rows)
-
-    kept = conversation.require_quorum(conversation.drop(told, fault_in))
+    kept = _possible(conversation, told, enrolled)
     n_rows = sum(enrolled[name].n_rows for name in kept)
     _go_on_with(conversation, combined(kept, weights={}), n_rows, math.sqrt(len(kept)))
 
@@ -163,7 +160,7 @@ def _go_on_with(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class UnderMasks(Totals):
+class UnderMasks(_Totals):
     """Clients' answers are masked: only the sum over all that answered can be read."""
 
     together: AddedUp
@@ -176,23 +173,18 @@ class UnderMasks(Totals):
 
     def required(self, query: Query[Any], field: str) -> FloatArray:
         """The mean over the clients that answered, by their agreed weights."""
-        total, over = self.sums(query)
+        total, over, _ = self.sums_and_beside(query)
         found: FloatArray = getattr(total, field)
         return found / over.of_training.total(over.counted(over.rows))
 
     wanted = required
 
-    def sums(self, query: Query[AnswerType]) -> tuple[AnswerType, AddedUp]:
-        """The total and the clients it is over; the row with the largest weight counts as 1."""
-        total, over, _ = self.sums_and_beside(query)
-        return total, over
-
     def sums_and_beside(
         self, query: Query[AnswerType], *beside: Query[Any]
     ) -> tuple[AnswerType, AddedUp, tuple[Answers[Any], ...]]:
-        """The same, and each client's answers to further queries without masks.
+        """The total and the clients it is over; the row with the largest weight counts as 1.
 
-        All travel in the same round trip.
+        Also each client's answers to further queries without masks, in the same round trip.
         """
         # A client that was absent before may be back, and not know the measured ranges yet.
         first = _told_first(self.conversation.study) if self.unmasking else []
@@ -312,6 +304,9 @@ def _roster(rows: Mapping[str, int], keys: Mapping[str, SessionKeys]) -> TakeRos
         keys=np.stack([own.keys for own in told]),
         signatures=np.stack([own.signature for own in told]),
     )
+
+
+Totals = OfEach | UnderMasks
 
 
 def first_totals(conversation: Conversation) -> Totals:

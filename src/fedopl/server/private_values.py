@@ -9,7 +9,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.decompositions import inv
 from fedopl.base.labels import GLOBAL
 from fedopl.messages.evaluation.policy_values import Values
-from fedopl.messages.private.noised_values import (
+from fedopl.messages.private.noised_scores import (
     NoisedValues,
     ValueApart,
     ValuePrivately,

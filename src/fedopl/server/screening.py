@@ -15,16 +15,14 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.enrolment import Enrol
-from fedopl.messages.learning.jump_screening import (
+from fedopl.messages.learning.term_screening import (
     NOT_THERE,
     JumpStatistics,
-    ScreenJumps,
-    n_candidates,
-)
-from fedopl.messages.learning.product_screening import (
     ProductStatistics,
+    ScreenJumps,
     ScreenProducts,
     feature_pairs,
+    n_candidates,
 )
 from fedopl.policies.basis import (
     N_PARTS_OF_GRID,

@@ -15,21 +15,19 @@ import numpy as np
 
 from fedopl.base.arrays import IntArray, Words
 from fedopl.base.errors import FederationError
-from fedopl.messages.message import Query
-from fedopl.messages.secure.mask_shares import SealedShares, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import TakeRoster, about_roster, seed_label
-from fedopl.messages.secure.sum_numbers import circle_in, number_of
-from fedopl.secure.double_masks import (
-    N_SECRETS,
-    OWN_MASK,
-    SEED_KEY,
-    Circle,
-    secret_of,
-    unsealed,
-    without_own_masks,
-    without_pair_masks,
+from fedopl.messages.about_masks import (
+    SealedShares,
+    TakeRoster,
+    Unmask,
+    UnmaskingShares,
+    about_roster,
+    circle_in,
+    number_of,
+    seed_label,
 )
-from fedopl.secure.masks import added_up, as_bytes
+from fedopl.messages.message import Query
+from fedopl.secure import masks
+from fedopl.secure.masks import N_SECRETS, OWN_MASK, SEED_KEY, as_bytes
 from fedopl.server.exchange.answers import Answers
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.private.added_up import most_lacking, parties_of
@@ -54,12 +52,9 @@ class Unmasking:
         return parties_of(self.conversation.study)
 
     @cached_property
-    def _about(self) -> bytes:
-        return about_roster(self.conversation.study, self.roster.told)
-
-    @cached_property
-    def _circle(self) -> Circle:
-        return circle_in(self.conversation.study, self._about)
+    def _circle(self) -> masks.Circle:
+        study = self.conversation.study
+        return circle_in(study, about_roster(study, self.roster.told))
 
     def total(self, query: Query[Any], answers: Answers[Any]) -> tuple[IntArray, tuple[str, ...]]:
         """The sum over the clients that answered, and their names."""
@@ -68,9 +63,9 @@ class Unmasking:
         number = number_of(query, self.conversation.study)
         about = hashlib.sha256(self.conversation.encoded(query, answers.exchange)).digest()
         told = self._told(number, stayed)
-        total = added_up(answers[name].numbers for name in stayed).view(np.uint64)
+        total = masks.added_up(answers[name].numbers for name in stayed).view(np.uint64)
         own = {place: self._secret(place, OWN_MASK, told) for place in places}
-        total = without_own_masks(total, own, about)
+        total = masks.without_own_masks(total, own, about)
         for lacking in sorted(set(range(len(self._names))) - set(places)):
             seed_key = self._secret(lacking, SEED_KEY, told)
             seeds = {
@@ -78,7 +73,7 @@ class Unmasking:
                 for at, place in enumerate(self._circle.holders[lacking])
                 if place in own
             }
-            total = without_pair_masks(total, lacking, seeds, about)
+            total = masks.without_pair_masks(total, lacking, seeds, about)
         return total.view(np.int64), stayed
 
     def enough(self, answers: Answers[Any]) -> Answers[Any]:
@@ -121,7 +116,7 @@ class Unmasking:
             if name in told and len(shares) < self._circle.threshold:
                 own = told[name].shares[self._circle.holders[holder].index(place)]
                 shares[at + 1] = int.from_bytes(as_bytes(own), "little")
-        found = secret_of(shares)
+        found = masks.secret_of(shares)
         if found is None:
             raise self._wrong(place, "mask" if kind == OWN_MASK else "seeds")
         return found
@@ -130,7 +125,7 @@ class Unmasking:
         """The seed of the masks between an absent client and its share holder at this position."""
         label = seed_label(number, lacking, self._circle.holders[lacking][at])
         under_seal = as_bytes(self.shares[self._names[lacking]].seeds[at, number])
-        found = unsealed(seed_key, label, under_seal)
+        found = masks.unsealed(seed_key, label, under_seal)
         if found is None:
             raise self._wrong(lacking, "seeds")
         return found

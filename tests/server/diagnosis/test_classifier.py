@@ -8,7 +8,7 @@ from test_shifts import TRIO, edited, equally, of, spoiled, study_of, talk
 
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.limits import Limits
-from fedopl.messages.diagnosis.classifier_sums import (
+from fedopl.messages.about_differences import (
     MOST_ROUNDS,
     ClassifierSums,
     ClassifyContexts,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_shifts import TRIO, edited, of, talk
 
-from fedopl.messages.diagnosis.score_moments import ScoreMoments
+from fedopl.messages.about_differences import ScoreMoments
 from fedopl.messages.learning.score_sums import SumScores
 from fedopl.server.diagnosis.diagnose import ask_for_moments
 

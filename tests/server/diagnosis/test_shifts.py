@@ -18,8 +18,8 @@ from fedopl.client.disclosure.limits import Limits
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
 from fedopl.engines.in_process import InProcess
+from fedopl.messages.about_differences import Models, ModelShifts
 from fedopl.messages.derived_sizes import axis_sizes
-from fedopl.messages.diagnosis.compared_models import Models, ModelShifts
 from fedopl.results.diagnosis import Shift
 from fedopl.server.diagnosis import diagnose
 from fedopl.server.diagnosis.context_classifier import fit_classifiers

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
 from fedopl.messages.learning.outcome_sums import SumOutcomes
+from fedopl.messages.learning.policy_steps import ImprovedPolicy, ImprovePolicy
 from fedopl.server.exchange.cross_checks import outlying_steps
 
 NAMES = "abcdefgh"

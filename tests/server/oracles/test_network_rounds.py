@@ -9,7 +9,7 @@ import fedopl
 from fedopl.base.errors import OptionError
 from fedopl.client.disclosure.private_draws import SEED_ALONE
 from fedopl.client.door import Door
-from fedopl.messages.learning.trained_network import TrainedNetwork
+from fedopl.messages.learning.policy_steps import TrainedNetwork
 from fedopl.policies.policy import policy_json
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.server.federation import run_study

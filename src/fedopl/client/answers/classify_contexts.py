@@ -14,7 +14,7 @@ from fedopl.client.answers.learning import check_terms
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.values import ColumnSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.diagnosis.classifier_sums import (
+from fedopl.messages.about_differences import (
     ClassifierSums,
     ClassifyContexts,
     fitted_split,

@@ -17,7 +17,7 @@ from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.folds import Folds
 from fedopl.client.workspace import Workspace
-from fedopl.messages.diagnosis.compared_models import N_PARTS, CompareModels, ModelShifts
+from fedopl.messages.about_differences import N_PARTS, CompareModels, ModelShifts
 from fedopl.messages.refusal import RefusalCode
 from fedopl.theory import divergences
 from fedopl.theory.divergences import gaussian_outcome_kl

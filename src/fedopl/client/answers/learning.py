@@ -14,14 +14,23 @@ from fedopl.client.rows.chunk_reader import n_clipped
 from fedopl.client.scoring.outcome import GivenModels
 from fedopl.client.workspace import Workspace
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
-from fedopl.messages.learning.improved_policy import ImprovedPolicy, ImprovePolicy
-from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes
-from fedopl.messages.learning.pair_sums import PairSums, SumPairs
-from fedopl.messages.learning.score_sums import ScoreSums, SumScores
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
-from fedopl.messages.learning.total_weight import TellWeight, TotalWeight
-from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
-from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
+from fedopl.messages.learning.outcome_sums import OutcomeSums, SumOutcomes, TellWeight, TotalWeight
+from fedopl.messages.learning.policy_steps import (
+    ImprovedPolicy,
+    ImprovePolicy,
+    Slope,
+    SlopeOfValue,
+    TrainedNetwork,
+    TrainNetwork,
+)
+from fedopl.messages.learning.score_sums import (
+    PairSums,
+    ScoreSums,
+    ScoreSumsByFold,
+    SumByFold,
+    SumPairs,
+    SumScores,
+)
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.neural import network_numbers, network_of, widths_in
 

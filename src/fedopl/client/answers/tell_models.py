@@ -21,7 +21,7 @@ from fedopl.client.scoring import sklearn_models
 from fedopl.client.scoring.propensity import MOST_FITTED, logistic_classifier
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.client.workspace import Workspace
-from fedopl.messages.diagnosis.compared_models import N_PARTS, Models, TellModels
+from fedopl.messages.about_differences import N_PARTS, Models, TellModels
 from fedopl.messages.refusal import RefusalCode
 from fedopl.solvers import least_squares
 

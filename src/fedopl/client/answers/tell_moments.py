@@ -8,7 +8,7 @@ from fedopl.base.arrays import FloatArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.scoring.values import TOLD, ColumnSums
 from fedopl.client.workspace import Workspace
-from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
+from fedopl.messages.about_differences import ScoreMoments, TellMoments
 from fedopl.messages.refusal import RefusalCode
 
 

@@ -19,8 +19,8 @@ from fedopl.base.errors import StorageError, WireError
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.messages.codec import Decoder, study_asked_about
-from fedopl.messages.learning.found_terms import TakeFound
-from fedopl.messages.private.noised_moments import TakeRanges
+from fedopl.messages.learning.term_screening import TakeFound
+from fedopl.messages.private.noised_sums import TakeRanges
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.study import Study
 

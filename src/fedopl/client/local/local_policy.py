@@ -19,8 +19,7 @@ from fedopl.client.local.score_means import ScoreTotals, means_of, pair_means, v
 from fedopl.client.rows.chunks import ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.values import JointSums
-from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSums, ScoreSumsByFold
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.linear import LinearPolicy

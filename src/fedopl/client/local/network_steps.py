@@ -12,7 +12,7 @@ from numpy.random import Generator
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.local.obeyed_scores import ObeyedScores
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.messages.learning.trained_network import TrainNetwork
+from fedopl.messages.learning.policy_steps import TrainNetwork
 from fedopl.messages.message import RowSplit
 from fedopl.policies.linear import LinearPolicy
 from fedopl.policies.neural import Layer, Network, network_numbers, network_of, passed

@@ -13,31 +13,44 @@ from fedopl.client.private.party import Party
 from fedopl.client.private.private_rows import PrivateChunk
 from fedopl.client.private.private_workspace import PrivateWorkspace, asked_about
 from fedopl.client.rows.chunks import ScoredRows
+from fedopl.messages.about_masks import (
+    RosterTaken,
+    SealedShares,
+    SessionKeys,
+    ShareSecrets,
+    TakeRoster,
+    TellKeys,
+    Unmask,
+    UnmaskingShares,
+)
 from fedopl.messages.learning.enrolment import Enrol, Enrolment
 from fedopl.messages.message import RowSplit
-from fedopl.messages.private.noised_cells import NoisedCells, SumCellsPrivately
-from fedopl.messages.private.noised_gains import LookPrivately, NoisedGains
-from fedopl.messages.private.noised_moments import (
-    MeasureNumbers,
-    NoisedMoments,
-    RangesTaken,
-    TakeRanges,
-)
-from fedopl.messages.private.noised_scores import NoisedScores, SumCandidates
-from fedopl.messages.private.noised_sums import NoisedSums, SumPrivately
-from fedopl.messages.private.noised_values import (
+from fedopl.messages.private.noised_scores import (
+    LookPrivately,
+    NoisedCells,
+    NoisedGains,
+    NoisedScores,
     NoisedValues,
+    SumCandidates,
+    SumCellsPrivately,
     ValueApart,
     ValuePrivately,
     ValuesApart,
 )
-from fedopl.messages.private.residual_step import ResidualSums, SumResiduals
+from fedopl.messages.private.noised_sums import (
+    MeasureNumbers,
+    NoisedMoments,
+    NoisedSums,
+    RangesTaken,
+    ResidualSums,
+    SumPrivately,
+    SumResiduals,
+    TakeRanges,
+)
 from fedopl.messages.refusal import RefusalCode
-from fedopl.messages.secure.mask_shares import SealedShares, ShareSecrets, Unmask, UnmaskingShares
-from fedopl.messages.secure.session_keys import RosterTaken, SessionKeys, TakeRoster, TellKeys
 from fedopl.policies.trees.nodes import Node, leaf_positions, leaves_of, says_yes
 from fedopl.policies.trees.second_look import NEAR_BINS, SecondLook
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.study.private.added_up import Counting
 from fedopl.study.private.private_setting import FARTHEST_MEASURED, MIDDLE_SQUARE
 from fedopl.study.private.private_units import middles_and_units

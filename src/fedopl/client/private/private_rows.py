@@ -39,10 +39,10 @@ from fedopl.client.disk.external_sort import (
 )
 from fedopl.client.disk.prefetch import prefetched
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK
+from fedopl.client.rows.fold_turns import numbered, records_of
 from fedopl.client.table.logged_data import ROW_ARRAYS, LoggedData, folder_of
 from fedopl.messages.message import RowSplit
-from fedopl.privacy.keyed_bits import KeyedBits
-from fedopl.privacy.sum_grid import FINE, GRID
+from fedopl.privacy.exact_noise import FINE, GRID, KeyedBits
 from fedopl.study.private.private_setting import Bounds, PrivateSetting
 from fedopl.study.private.private_units import Scales, middles_and_units
 from fedopl.study.study import Study
@@ -168,22 +168,19 @@ class PrivateRows:
     @cached_property
     def is_held_out(self) -> BoolArray:  # (n_rows,)
         """The rows that nothing is learned from."""
-        held_out = self._drawn.is_held_out
+        held_out, parts = self._drawn.is_held_out, self.given.slices(ROWS_PER_CHUNK)
         if self.plan.unit == "row":
             return held_out
-        return np.concatenate([held_out[self._whose(rows)] for rows in self._slices()])
+        return np.concatenate([held_out[self._whose(rows)] for rows in parts])
 
     @cached_property
     def _is_used(self) -> BoolArray:  # (n_rows,)
         """The rows that are used: all, or a few of each person."""
         return self._drawn.is_used
 
-    def _slices(self) -> Iterable[slice]:
-        return self.given.slices(ROWS_PER_CHUNK)
-
     def n_rows(self, split: RowSplit) -> int:
         """How many rows are used in a split: each has a draw of its own, whatever it holds."""
-        return sum(int(self._in(split, rows).sum()) for rows in self._slices())
+        return sum(int(self._in(split, rows).sum()) for rows in self.given.slices(ROWS_PER_CHUNK))
 
     def _in(self, split: RowSplit, rows: slice) -> BoolArray:  # (n_rows,)
         """Which of these rows are used in a split."""
@@ -213,7 +210,7 @@ class PrivateRows:
     def chunks(self, split: RowSplit) -> Iterator[PrivateChunk]:
         """The used rows of a split, in their order."""
         self._in(split, slice(0, 0))  # computed once, before several threads need it
-        return prefetched(partial(self._chunk, split), self._slices())
+        return prefetched(partial(self._chunk, split), self.given.slices(ROWS_PER_CHUNK))
 
     def _chunk(self, split: RowSplit, rows: slice) -> PrivateChunk:
         own = self._in(split, rows)
@@ -274,7 +271,7 @@ def drawn_by_content(
         units = _persons(data, units, n_units, most, at_once, is_used)
     rank = np.zeros(n_units, np.min_scalar_type(n_units))
     fingerprint, n_so_far = hashlib.sha256(), 0
-    for records, copies in _numbered(_ascending(data, units, UNIT, WORDS), WORDS):
+    for records, copies in numbered(_ascending(data, units, UNIT, WORDS), WORDS):
         hashes, own = _words(records), records["unit"]
         fingerprint.update(hashes.tobytes())
         draws = _hashed(np.column_stack([hashes, copies.astype(np.uint64)]), key, b"held out")
@@ -288,16 +285,12 @@ def drawn_by_content(
 def _rows(data: LoggedData, key: bytes, at_once: int) -> Iterator[Records]:
     """The hash of each row, with its place."""
     for rows in slices(data.n_rows, at_once):
-        yield _records(
-            UNIT, _row_hashes(data.part(rows), key), unit=np.arange(*rows.indices(rows.stop))
-        )
-
-
-def _row_hashes(part: LoggedData, key: bytes) -> SortKeys:  # (n_rows, 2)
-    # Not groups: their codes depend on which rows there are.
-    columns = [getattr(part, name) for name in ROW_ARRAYS if name != "groups"]
-    numbers = np.column_stack([own for own in columns if own is not None]).astype(np.float64)
-    return _hashed(numbers, key, b"row")
+        part = data.part(rows)
+        # Not groups: their codes depend on which rows there are.
+        columns = [getattr(part, name) for name in ROW_ARRAYS if name != "groups"]
+        numbers = np.column_stack([own for own in columns if own is not None]).astype(np.float64)
+        places = np.arange(*rows.indices(rows.stop))
+        yield _records(UNIT, _hashed(numbers, key, b"row"), unit=places)
 
 
 def _persons(
@@ -317,7 +310,7 @@ def _persons(
 
     sums = np.zeros((n_persons, 2), np.uint64)
     by_person = _ascending(data, rows(), ROW_OF_PERSON, ("person", *WORDS), n_persons - 1)
-    for records, places in _numbered(by_person, ("person",)):
+    for records, places in numbered(by_person, ("person",)):
         is_used[records["row"]] = places < most
         np.add.at(sums, records["person"], _words(records))  # each half modulo 2⁶⁴
     for some in slices(n_persons, at_once):
@@ -326,10 +319,7 @@ def _persons(
 
 
 def _records(dtype: np.dtype[Any], hashes: SortKeys, **fields: NDArray[Any]) -> Records:
-    found = np.empty(len(hashes), dtype)
-    for name, values in {**dict(zip(WORDS, hashes.T, strict=True)), **fields}.items():
-        found[name] = values
-    return found
+    return records_of(dtype, **dict(zip(WORDS, hashes.T, strict=True)), **fields)
 
 
 def _words(records: Records) -> SortKeys:  # (n_records, 2)
@@ -371,17 +361,3 @@ def _ascending(
         for records in parts:
             sorter.add(records)
         yield from sorter.ascending()
-
-
-def _numbered(pieces: Iterable[Records], by: tuple[str, ...]) -> Iterator[tuple[Records, IntArray]]:
-    """Sorted records, each with the number of equal ones before it, in whatever piece."""
-    last, n_last = None, 0
-    for records in pieces:
-        keys = np.column_stack([records[name] for name in by])
-        starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)])
-        lengths = np.diff(starts, append=len(keys))
-        before = np.arange(len(keys)) - np.repeat(starts, lengths)
-        if last is not None and (keys[0] == last).all():
-            before[: lengths[0]] += n_last
-        last, n_last = keys[-1], int(before[-1]) + 1
-        yield records, before

@@ -1,6 +1,12 @@
-"""What answers are computed from in a study with differential privacy: bounded rows, and noise."""
+"""What answers are computed from in a study with differential privacy: bounded rows, and noise.
 
+Sums with noise are the only numbers of rows that leave.
+"""
+
+import hashlib
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,29 +20,106 @@ from fedopl.client.disclosure.private_draws import SEED_ALONE, PrivateDraws
 from fedopl.client.disk.store import MemoryStore, Store
 from fedopl.client.private.party import Party
 from fedopl.client.private.private_rows import GridRows, PrivateChunk, PrivateRows, truncated
-from fedopl.client.private.release import Noise, NoiseOfOne, noised_squares
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.policy_fields import AsksAboutPolicies
 from fedopl.messages.message import RowSplit
-from fedopl.messages.private.noised_scores import SumCandidates
-from fedopl.messages.private.noised_sums import NoisedSums
-from fedopl.messages.private.noised_values import (
+from fedopl.messages.private.noised_scores import (
+    AsksForNoisedScores,
     AsksForNoisedValues,
     NoisedValues,
     ValueApart,
     ValuePrivately,
     ValuesApart,
 )
-from fedopl.messages.private.residual_step import SumResiduals
+from fedopl.messages.private.noised_sums import NoisedSums, SumResiduals
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.kinds import POLICY_FIELDS, RULES, unpacked
 from fedopl.policies.linear import LinearPolicy
+from fedopl.privacy.exact_noise import (
+    FINE,
+    FINE_STEP,
+    GRID,
+    KeyedBits,
+    discrete_gaussian,
+    row_by_row,
+    variance_on_grid,
+)
 from fedopl.privacy.score_axes import MOST_MODELLED
-from fedopl.privacy.sum_grid import FINE, GRID, row_by_row
 from fedopl.solvers.private_regression import FirstFit, FirstNoise, first_fit
-from fedopl.study.private.added_up import Counting
+from fedopl.study.private.added_up import AddedUp, Counting, WholeWeights
 from fedopl.study.private.private_setting import Bounds, PrivateSetting
 from fedopl.study.study import Study
+
+# Sums of whole numbers below this are exact in floating point.
+LARGEST_EXACT = 2.0**53
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise that follows from the client's secret, all of its rows, and the question.
+
+    The same question has the same noise: fresh noise would average out.
+    """
+
+    draws: PrivateDraws
+    study: bytes
+    # A hash of the rows. If sums of other rows had the same noise, their difference would disclose
+    # the rows that differ.
+    fingerprint: str
+    asked: bytes
+
+    def added(self, sums: FloatArray, deviation: float, what: str) -> FloatArray:
+        """Sums, in whole fine steps of the grid, with noise of this deviation, in units."""
+        _check_exact(sums)
+        drawn = self._drawn(sums.shape, variance_on_grid(deviation, FINE_STEP), what)
+        return (sums + drawn) / FINE
+
+    def _drawn(self, shape: tuple[int, ...], variance: int, what: str, scale: int = 1) -> IntArray:
+        named = f"{self.fingerprint}\x1f{what}\x1f{variance}\x1f{FINE_STEP / scale}".encode()
+        label = hashlib.sha256(self.study + named + self.asked).digest()
+        return discrete_gaussian(shape, variance, KeyedBits(self.draws.key, label))
+
+
+@dataclass(frozen=True)
+class NoiseOfOne(Noise):
+    """A client's part of the noise in a total, for sums with the client's weight in that total.
+
+    The sums stay whole numbers, in steps so fine that a client's weight is a whole number, too.
+    """
+
+    party: AddedUp
+    weights: WholeWeights
+
+    def added(self, sums: FloatArray, deviation: float, what: str) -> Any:
+        """Sums in whole steps, times the weight, with this client's part of the noise."""
+        _check_exact(sums)
+        weight, scale = self.weights.by_client[self.draws.client], self.weights.scale
+        variance = variance_on_grid(self.party.own_deviation(deviation), FINE_STEP / scale)
+        # The label includes the weight: the same sums at two weights must not have the same noise.
+        drawn = self._drawn(sums.shape, variance, f"{what} times {weight}", scale)
+        return weight * sums.astype(np.int64) + drawn
+
+
+def _check_exact(sums: FloatArray) -> None:
+    if not np.abs(sums).max(initial=0.0) < LARGEST_EXACT:
+        raise RefusedError(RefusalCode.NORM_TOO_LARGE)
+
+
+def noised_squares(squares: FloatArray, deviation: float, noise: Noise) -> FloatArray:
+    """Symmetric matrices with noise; off the diagonal, noise is smaller by √2.
+
+    So noise is the same in every direction, and a row moves a matrix by its Frobenius length.
+    """
+    n_columns = squares.shape[-1]
+    rows, columns = np.triu_indices(n_columns, 1)
+    diagonal = np.diagonal(squares, axis1=-2, axis2=-1)
+    above = noise.added(squares[..., rows, columns], deviation / math.sqrt(2), "beside squares")
+    full = np.zeros(squares.shape, above.dtype)
+    full[..., rows, columns] = above
+    full += np.swapaxes(full, -1, -2)
+    places = np.arange(n_columns)
+    full[..., places, places] = noise.added(diagonal, deviation, "squares")
+    return full
 
 
 class PrivateWorkspace:
@@ -237,25 +320,13 @@ class PrivateWorkspace:
 
     def noised_values(self, query: ValuePrivately, asked: bytes) -> NoisedValues:
         """Sums of the scores of candidates' decisions on held-out rows, and squares, with noise."""
-        sums, squares = self._sums_of_scores(query)
-        noise = self.noise(asked, Counting.HELD_OUT)
         of_squares = self.noise(asked, Counting.HELD_OUT_SQUARES)
-        deviation = self.setting.deviation("value squares")
-        return NoisedValues(
-            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(sums, self.setting.deviation("values"), "sums"),
-            squares=noised_squares(squares, deviation, of_squares),
-        )
+        return NoisedValues(**self._valued(query, self.noise(asked, Counting.HELD_OUT), of_squares))
 
     def values_apart(self, query: ValueApart, asked: bytes) -> ValuesApart:
         """The same sums, to be read where masks hide others: with all noise, drawn separately."""
-        sums, squares = self._sums_of_scores(query)
-        noise, deviation = self._noise_of_one(asked), self.setting.deviation("value squares apart")
-        return ValuesApart(
-            n_rows=self.rows.n_rows(RowSplit.EVALUATION),
-            sums=noise.added(sums, self.setting.deviation("values apart"), "sums apart"),
-            squares=noised_squares(squares, deviation, noise),
-        )
+        noise = self._noise_of_one(asked)
+        return ValuesApart(**self._valued(query, noise, noise, " apart"))
 
     def _turned_scores(
         self, query: AsksForNoisedValues[Any], chunk: PrivateChunk
@@ -268,6 +339,18 @@ class PrivateWorkspace:
         columns = [scores[np.arange(len(scores)), codes] for codes in decided]
         columns.insert(query.n_policies, chunk.outcomes / self.scales.half_range)
         return row_by_row(np.column_stack(columns), self.setting.score_axes.T)
+
+    def _valued(
+        self, query: AsksForNoisedValues[Any], noise: Noise, of_squares: Noise, apart: str = ""
+    ) -> dict[str, Any]:
+        """The fields of the answer, with noise."""
+        sums, squares = self._sums_of_scores(query)
+        deviation = self.setting.deviation(f"value squares{apart}")
+        return {
+            "n_rows": self.rows.n_rows(RowSplit.EVALUATION),
+            "sums": noise.added(sums, self.setting.deviation(f"values{apart}"), f"sums{apart}"),
+            "squares": noised_squares(squares, deviation, of_squares),
+        }
 
     def _sums_of_scores(self, query: AsksForNoisedValues[Any]) -> tuple[FloatArray, FloatArray]:
         """Sums of turned scores and of their squares, in whole steps, without noise."""
@@ -282,7 +365,7 @@ class PrivateWorkspace:
         return sums, squares
 
 
-def asked_about(query: AsksForNoisedValues[Any] | SumCandidates) -> bytes:
+def asked_about(query: AsksForNoisedScores[Any]) -> bytes:
     """The bytes that determine the noise on values: models and policies."""
     asked = [getattr(query, field).tobytes() for field in POLICY_FIELDS]
     policies = b"".join(b"%d %s" % (len(one), one) for one in asked)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedopl.base.arrays import IntArray
+from fedopl.base.arrays import BoolArray, IntArray
 from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import cached_array, slices
 from fedopl.client.disk.external_sort import (
@@ -127,12 +127,9 @@ def _records(data: LoggedData, seed: int, held: HeldValues) -> Iterator[Records]
     """The fields of each row that the external sort needs."""
 
     def read(rows: slice) -> Records:
-        records = np.empty(rows.stop - rows.start, CANDIDATE)
-        keys = row_keys(held(data.contexts[rows]), seed, ("evaluation", "folds"))
-        records["key"], records["fold_key"] = keys
-        records["row"] = np.arange(rows.start, rows.stop)
-        records["stratum"] = data.actions[rows]
-        return records
+        key, fold_key = row_keys(held(data.contexts[rows]), seed, ("evaluation", "folds"))
+        places, strata = np.arange(rows.start, rows.stop), data.actions[rows]
+        return records_of(CANDIDATE, key=key, row=places, stratum=strata, fold_key=fold_key)
 
     n_at_once = max(1, BYTES_PER_SLICE // (8 * data.n_features))
     return prefetched(read, slices(data.n_rows, n_at_once))
@@ -148,82 +145,49 @@ def turns_on_disk(
     n_rows = int(counts.sum())
     with sorting_folder(folder, n_rows * BYTES_PER_ROW, "dealing rows to folds") as own:
 
-        def sorter(name: str, dtype: np.dtype[Any]) -> Sorter:
-            order = RecordOrder(dtype, ("key", "row"), RECORDS_PER_BUCKET)
-            return Sorter(own / name, order, n_rows)
+        def sorter(name: str, dtype: np.dtype[Any], *by: str) -> Sorter:
+            return Sorter(own / name, RecordOrder(dtype, by, RECORDS_PER_BUCKET), n_rows)
 
         by_row = RecordOrder(TURN, ("row",), RECORDS_PER_BUCKET)
         done = Sorter(own / "turns", by_row, n_rows, between=(0, n_rows - 1))
-        training = sorter("training", TRAINING)
+        training = sorter("training", TRAINING, "key", "row")
         smallest = np.full(len(counts), LARGEST, np.uint64)
         for kept in _hold_out(candidates, quotas, sorter, done):
-            records = np.empty(len(kept), TRAINING)
-            records["key"], records["row"] = kept["fold_key"], kept["row"]
-            records["stratum"] = kept["stratum"]
-            np.minimum.at(smallest, records["stratum"], records["key"])
-            training.add(records)
+            keys, strata = kept["fold_key"], kept["stratum"]
+            np.minimum.at(smallest, strata, keys)
+            training.add(records_of(TRAINING, key=keys, row=kept["row"], stratum=strata))
         next_turn = first_turns(counts - quotas, smallest)
         for records in training.ascending():
-            done.add(_turns(records["row"], _places(records["stratum"], next_turn)))
-        for turns in done.ascending():
-            yield np.ascontiguousarray(turns["turn"])
+            turns = _places(records["stratum"], next_turn)
+            done.add(records_of(TURN, row=records["row"], turn=turns))
+        for records in done.ascending():
+            yield np.ascontiguousarray(records["turn"])
 
 
 def _hold_out(
-    candidates: Iterable[Records],
-    quotas: IntArray,
-    sorter: Callable[[str, np.dtype[Any]], Sorter],
-    done: Sorter,
+    candidates: Iterable[Records], quotas: IntArray, sorter: Callable[..., Sorter], done: Sorter
 ) -> Iterator[Records]:
     """The training rows; held-out rows are added to `done`."""
     if not quotas.any():
         yield from candidates
         return
-    given = sorter("candidates", CANDIDATE)
+    given = sorter("candidates", CANDIDATE, "key", "stratum", "row")
     for records in candidates:
         given.add(records)
     # Rows with equal keys get keys of their own. Otherwise they would all be held out together.
-    unique = sorter("ties broken", CANDIDATE)
-    repeats = _Repeats(len(quotas))
-    for records in given.ascending():
-        again = repeats.before(records["key"], records["stratum"])
+    unique = sorter("ties broken", CANDIDATE, "key", "row")
+    for records, again in numbered(given.ascending(), ("key", "stratum")):
         repeated = again > 0
         if repeated.any():
-            records["key"][repeated] = scramble(records["key"][repeated] + again[repeated])
+            more = again[repeated].astype(np.uint64)
+            records["key"][repeated] = scramble(records["key"][repeated] + more)
         unique.add(records)
     next_place = np.zeros(len(quotas), np.int64)
     for records in unique.ascending():
         held_out = _places(records["stratum"], next_place) < quotas[records["stratum"]]
-        done.add(_turns(records["row"].compress(held_out), np.full(held_out.sum(), HELD_OUT)))
+        rows = records["row"].compress(held_out)
+        done.add(records_of(TURN, row=rows, turn=np.full(len(rows), HELD_OUT)))
         yield records.compress(~held_out)
-
-
-class _Repeats:
-    """Counts how often a key came before in its stratum, across parts of the sorted records."""
-
-    def __init__(self, n_strata: int) -> None:
-        self._last: np.uint64 | None = None
-        self._counts = np.zeros(n_strata, np.uint64)
-
-    def before(self, keys: SortKeys, strata: NDArray[np.uint16]) -> SortKeys:
-        """The count for each record; records must come in the order of their keys."""
-        again = np.zeros(len(keys), np.uint64)
-        if (keys[1:] == keys[:-1]).any():
-            order = np.argsort(strata, kind="stable")
-            key, stratum = keys[order], strata[order]
-            new = (key[1:] != key[:-1]) | (stratum[1:] != stratum[:-1])
-            first = np.flatnonzero(np.concatenate([[True], new]))
-            again[order] = np.arange(len(keys)) - np.repeat(
-                first, np.diff(np.append(first, len(keys)))
-            )
-        if keys[0] == self._last:
-            own = slice(0, int(np.searchsorted(keys, keys[0], "right")))
-            again[own] += self._counts[strata[own]]
-        if keys[-1] != self._last:
-            self._last, self._counts[:] = keys[-1], 0
-        own = slice(int(np.searchsorted(keys, keys[-1])), None)
-        self._counts += np.bincount(strata[own], minlength=len(self._counts)).astype(np.uint64)
-        return again
 
 
 def _places(strata: NDArray[np.uint16], next_place: IntArray) -> IntArray:
@@ -237,7 +201,30 @@ def _places(strata: NDArray[np.uint16], next_place: IntArray) -> IntArray:
     return places
 
 
-def _turns(rows: NDArray[np.uint64], turns: IntArray) -> Records:
-    records = np.empty(len(rows), TURN)
-    records["row"], records["turn"] = rows, turns
-    return records
+# --- records ---------------------------------------------------------------------------------
+
+
+def records_of(dtype: np.dtype[Any], **fields: NDArray[Any]) -> Records:
+    """Records with these fields, (n_records,) each."""
+    found = np.empty(len(next(iter(fields.values()))), dtype)
+    for name, values in fields.items():
+        found[name] = values
+    return found
+
+
+def numbered(pieces: Iterable[Records], by: tuple[str, ...]) -> Iterator[tuple[Records, IntArray]]:
+    """Sorted records, each with the number of equal ones before it, in whatever piece."""
+    last, n_last = None, 0
+    for records in pieces:
+        keys = np.column_stack([records[name] for name in by])
+        before = places_in_runs(np.append(True, (keys[1:] != keys[:-1]).any(axis=1)))
+        if last is not None and (keys[0] == last).all():
+            before[(keys == last).all(axis=1)] += n_last
+        last, n_last = keys[-1], int(before[-1]) + 1
+        yield records, before
+
+
+def places_in_runs(begins: BoolArray) -> IntArray:
+    """The place of each item in its run, given where runs begin."""
+    first = np.flatnonzero(begins)
+    return np.arange(len(begins)) - np.repeat(first, np.diff(first, append=len(begins)))

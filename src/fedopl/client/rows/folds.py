@@ -6,7 +6,7 @@ gives every row the same fold, and nobody's reward can change a fold. Rows that 
 and action are distinguished by the rest of their content, and on disk by their position.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,13 @@ from fedopl.base.errors import DataError
 from fedopl.client.disclosure.held_values import NOTHING_HELD, HeldValues
 from fedopl.client.disk.disk_array import slices
 from fedopl.client.disk.external_sort import SortKeys
-from fedopl.client.rows.fold_turns import by_stratum, cached_beside, first_turns, folds_on_disk
+from fedopl.client.rows.fold_turns import (
+    by_stratum,
+    cached_beside,
+    first_turns,
+    folds_on_disk,
+    places_in_runs,
+)
 from fedopl.client.rows.row_keys import content_order, group_keys, row_keys, scramble
 from fedopl.client.table.logged_data import LoggedData
 
@@ -52,12 +58,7 @@ class Folds:
 
     def with_rows(self, of_row: FoldArray) -> "Folds":
         """The folds of some of the rows, which are given."""
-        return Folds(
-            of_row=of_row,
-            n_folds=self.n_folds,
-            reason=self.reason,
-            any_held_out=self.n_parts > self.n_folds,
-        )
+        return replace(self, of_row=of_row, any_held_out=self.n_parts > self.n_folds)
 
     @computed_once
     def ascend(self) -> bool:
@@ -224,10 +225,7 @@ def _with_ties_broken(keys: SortKeys, strata: IntArray) -> IntArray:  # (n_units
         same &= strata[order[1:]] == strata[order[:-1]]
     if not same.any():
         return order
-    first = np.flatnonzero(np.concatenate([[True], ~same]))
-    lengths = np.diff(np.append(first, len(keys)))
-    again = np.arange(len(keys)) - np.repeat(first, lengths)
-    unique = keys.copy()
+    again, unique = places_in_runs(np.append(True, ~same)), keys.copy()
     repeated = order[again > 0]
     unique[repeated] = scramble(keys[repeated] + again[again > 0].astype(np.uint64))
     return by_stratum(unique, strata)

@@ -42,12 +42,6 @@ class Split:
         folds = as_agreed(arrays["folds"], n_folds)
         return cls(folds=folds, n_used=int(used), share=share, corrected=arrays["corrected"])
 
-    def dealt_again(
-        self, data: LoggedData, n_folds: int, seed: int, held: HeldValues = NOTHING_HELD
-    ) -> Folds:
-        """The same training rows in other folds."""
-        return assign_folds_and_hold_out(data, n_folds, self.share, seed, held=held)
-
 
 def split_by_rule(
     data: LoggedData,
@@ -59,7 +53,9 @@ def split_by_rule(
 ) -> Split:
     """The split of these rows; with groups, which stay together, as many folds as are enough."""
     counts = data.rows_per_action
-    held_out = _held_out(data, counts, share)
+    # Which groups are held out is not known yet.
+    about = np.rint(share * counts).astype(np.int64)
+    held_out = quotas_of(counts, share) if data.groups is None else about
     corrected = _enough(counts - held_out, held_out, share, cell)
     if share and not corrected.any():
         return split_by_rule(data, n_folds, 0.0, seed, cell, held)
@@ -83,12 +79,6 @@ def split_by_rule(
         if share and not corrected.any():
             return split_by_rule(data, n_folds, 0.0, seed, cell, held)
     return Split(folds=folds, n_used=used, share=share, corrected=corrected)
-
-
-def _held_out(data: LoggedData, counts: IntArray, share: float) -> IntArray:  # (n_actions,)
-    if data.groups is not None:  # which of them are held out is not known yet
-        return np.asarray(np.rint(share * counts), np.int64)
-    return quotas_of(counts, share)
 
 
 def _enough(training: IntArray, held_out: IntArray, share: float, cell: int) -> BoolArray:

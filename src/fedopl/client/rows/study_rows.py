@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -17,11 +18,11 @@ from fedopl.client.disk.store import Arrays
 from fedopl.client.rows.chunk_reader import ChunkReader, Clip, IntoTerms, with_held
 from fedopl.client.rows.chunks import ROWS_PER_CHUNK, Chunk, joined, sorted_order
 from fedopl.client.rows.fold_sums import MANY_BYTES, FoldSums, fold_sums, no_sums, squares_by_fold
-from fedopl.client.rows.folds import Folds
+from fedopl.client.rows.folds import Folds, assign_folds_and_hold_out
 from fedopl.client.rows.row_keys import content_order, fingerprint_of_content
 from fedopl.client.rows.split_rule import Split, by_fold_action, split_by_rule
 from fedopl.client.table.logged_data import LoggedData, fingerprint
-from fedopl.messages.diagnosis.compared_models import N_PARTS
+from fedopl.messages.about_differences import N_PARTS
 from fedopl.messages.message import RowSplit, kept_back
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.terms import Terms
@@ -64,7 +65,7 @@ class StudyRows:
     def chunks(self) -> Pass[Chunk]:
         """The rows, some at a time where they are on disk, with what few rows have held."""
         if not self.given.is_on_disk:
-            return self._in_memory
+            return Pass.of_one(self.whole)
         chunks, engine = list(self.given.slices(ROWS_PER_CHUNK)), self.given.engine
         as_given = Pass(chunks=chunks, read=self._reader.read, engine=engine)
         return as_given.mapped(partial(with_held, self.held))
@@ -110,10 +111,6 @@ class StudyRows:
             pieces.append(chunk.taken(np.arange(-start % step, chunk.data.n_rows, step)))
             start += chunk.data.n_rows
         return joined(pieces)
-
-    @computed_once
-    def _in_memory(self) -> Pass[Chunk]:
-        return Pass.of_one(self.whole)
 
     @computed_once
     def whole(self) -> Chunk:
@@ -185,7 +182,8 @@ class StudyRows:
     @computed_once
     def _parts_as_given(self) -> Folds:
         """The training rows in `N_PARTS` parts; models are fitted without each of them."""
-        return self.split.dealt_again(self._dealt, N_PARTS, self._seed, self.held)
+        share = self.split.share
+        return assign_folds_and_hold_out(self._dealt, N_PARTS, share, self._seed, held=self.held)
 
     # --- the terms that models are linear in ---------------------------------------------------
 
@@ -208,8 +206,8 @@ class StudyRows:
         """Makes terms of chunks; those that only a few rows have another value of are held."""
         if self.terms is None:
             return IntoTerms(terms=None)
-        plain = IntoTerms(terms=self.terms)
-        parts = lambda: self.chunks().spread(plain.chunks).mapped(_contexts)  # noqa: E731
+        plain, contexts = IntoTerms(terms=self.terms), attrgetter("data.contexts")
+        parts = lambda: self.chunks().spread(plain.chunks).mapped(contexts)  # noqa: E731
         return IntoTerms(terms=self.terms, held=held_values(parts, self.minimum_cell))
 
     # --- counting them -------------------------------------------------------------------------
@@ -321,7 +319,3 @@ def _summed(nothing: FoldSums | None, chunks: Iterable[Chunk]) -> FoldSums | Non
 def _clipped_contexts(given: LoggedData, clip: Clip | None, rows: slice) -> list[FloatArray]:
     data = given.part(rows) if given.is_on_disk else given
     return [(data if clip is None else clip(data)).contexts]
-
-
-def _contexts(chunk: Chunk) -> FloatArray:  # (n_rows, n_columns)
-    return chunk.data.contexts

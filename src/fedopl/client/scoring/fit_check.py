@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ WHAT_TO_DO = (
     "products), or state known propensities"
 )
 
-_ANOTHER_KIND = 'a policy of kind = "tree" or "neural"'
 # With fewer rows, trees show nothing. More rows cost time and show the same.
 FEWEST_ROWS, MOST_ROWS = 300, 4_000
 MOST_CLASSES = 10  # in each step a flexible classifier fits one tree per action
@@ -54,11 +54,6 @@ class Losses:
     def left_over(self) -> float:
         """The share of the loss that the flexible model avoids."""
         return 1 - self.flexible / self.used if self.used else 0.0
-
-    @property
-    def is_beaten(self) -> bool:
-        """Whether the flexible model is clearly better."""
-        return self.used - self.flexible > SURELY_BETTER * self.difference_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +149,9 @@ class FitCheck:
         return tuple(found)
 
     def _beaten(self, name: str) -> bool:
-        return name in self.losses and self.losses[name].is_beaten
+        """Whether the flexible model is clearly better."""
+        loss = self.losses.get(name)
+        return bool(loss and loss.used - loss.flexible > SURELY_BETTER * loss.difference_error)
 
     def _cautions_about(self, action: int, name: str) -> list[str]:
         found, numbers = [], self.numbers
@@ -196,7 +193,7 @@ def _what_may_follow(basis: Basis | None) -> str:
     has = [name for name in usual if basis and getattr(basis, name)]
     lacks = [f"{name} = {many}" for name, many in usual.items() if name not in has]
     tried = [f"{' or '.join(lacks)} in [basis]"] if lacks else []
-    advice = " or ".join([*tried, _ANOTHER_KIND])
+    advice = " or ".join([*tried, 'a policy of kind = "tree" or "neural"'])
     if not has:
         return f"What may describe them: {advice}"
     own = " and ".join(has)
@@ -227,17 +224,13 @@ def _calibration(rows: FittedRows, action: int) -> Calibration | None:
     # Rows with the same propensity are in one bin, because they may be sorted by their actions.
     places = np.arange(1, N_BINS) * len(said) // N_BINS
     bins = np.searchsorted(np.sort(said)[places], said, side="right")
-    worst: tuple[float, Calibration] | None = None
-    for place in range(N_BINS):
-        part = np.flatnonzero(bins == place)
-        if not len(part):
-            continue
+    found = []
+    for part in (np.flatnonzero(bins == place) for place in np.unique(bins)):
         expected, was = float(said[part].mean()), float(took[part].mean())
         error = np.sqrt(max(expected * (1 - expected), 1e-4) / len(part))
-        off = abs(was - expected) / error
-        if worst is None or off > worst[0]:
-            worst = (off, Calibration(said=expected, was=was, is_off=bool(off > SURELY_OFF)))
-    return worst[1] if worst else None
+        found.append((abs(was - expected) / error, expected, was))
+    off, expected, was = max(found, key=itemgetter(0))
+    return Calibration(said=expected, was=was, is_off=bool(off > SURELY_OFF))
 
 
 # --- losses ---------------------------------------------------------------------------------------

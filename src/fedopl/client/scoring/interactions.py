@@ -12,7 +12,7 @@ is too high by the mean of (1{A=a}/ê − 1)·s̃ times the slope of residuals o
 """
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -62,11 +62,6 @@ def _signs(contexts: FloatArray) -> FloatArray:  # (n_rows, n_features)
     return np.where(beyond, 1.0, -1.0)
 
 
-class _Statistics(NamedTuple):
-    value: FloatArray  # (n_products,)  Σv / √Σv²
-    size: FloatArray  # √Σv²
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Some:
     """Some rows, and what it takes to find the part of products that features do not explain."""
@@ -99,7 +94,7 @@ class _Some:
         squares = np.square(left)
         rounding = squares @ self.weights <= _LEAST_LEFT * self.weights.sum()
         left[rounding] = squares[rounding] = 0.0
-        return _Left(left=left, squares=squares, weights=self.weights, groups=self.groups)
+        return _Left(self, left, squares)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,43 +128,37 @@ class _Tested:
         """The tests of these products, of which all rows leave this."""
         everybody = of_all if self.known is None else self.known.left_of(products)
         takers = self.takers.left_of(products)
-        weights, rests = everybody.against(self.beyond), takers.against(self.residuals)
-        slope = _ratio(rests.size, takers.total)
-        unit = weights.size / everybody.weights.sum() * slope
-        both = (weights.value != 0) & (rests.value != 0)
-        return np.where(both[:, None], np.column_stack([weights.value, rests.value, unit]), 0.0)
+        weights, of_weights = everybody.against(self.beyond)
+        rests, size = takers.against(self.residuals)
+        unit = of_weights / everybody.rows.weights.sum() * _ratio(size, takers.total)
+        both = (weights != 0) & (rests != 0)
+        return np.where(both[:, None], np.column_stack([weights, rests, unit]), 0.0)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Left:
+class _Left(NamedTuple):
     """The part of products that features do not explain, in some rows."""
 
+    rows: _Some
     left: FloatArray  # (n_products, n_rows)  s̃
     squares: FloatArray  # (n_products, n_rows)  s̃²
-    weights: FloatArray  # (n_rows,)
-    groups: IntArray | None  # (n_rows,)
 
-    @cached_property
+    @property
     def total(self) -> FloatArray:  # (n_products,)
         """Σw·s̃²."""
-        return self.squares @ self.weights
+        return self.squares @ self.rows.weights
 
-    def against(self, pulls: FloatArray) -> _Statistics:
-        """Statistics of v = w·pull·s̃, summed by group, because rows of a group vary together."""
-        pulls = self.weights * pulls
-        if self.groups is not None:
-            own = _by_group(self.left * pulls, self.groups)
+    def against(self, pulls: FloatArray) -> tuple[FloatArray, FloatArray]:  # (n_products,) each
+        """Σv / √Σv² and √Σv² of v = w·pull·s̃, by group, because rows of a group vary together."""
+        pulls, groups = self.rows.weights * pulls, self.rows.groups
+        if groups is not None:
+            order = np.argsort(groups, kind="stable")
+            _, starts = np.unique(groups[order], return_index=True)
+            own = np.add.reduceat((self.left * pulls)[:, order], starts, axis=1)
             sums, squares = own.sum(axis=1), (own**2).sum(axis=1)
         else:
             sums, squares = self.left @ pulls, self.squares @ pulls**2
         size = np.sqrt(squares)
-        return _Statistics(_ratio(sums, size), size)
-
-
-def _by_group(numbers: FloatArray, groups: IntArray) -> FloatArray:  # (n_products, n_groups)
-    order = np.argsort(groups, kind="stable")
-    _, starts = np.unique(groups[order], return_index=True)
-    return np.add.reduceat(numbers[:, order], starts, axis=1)
+        return _ratio(sums, size), size
 
 
 def _ratio(of: FloatArray, by: FloatArray) -> FloatArray:

@@ -1,4 +1,7 @@
-"""Outcome models μ̂: the reward of each action, learned without the rows it is predicted for."""
+"""Outcome models μ̂: the reward of each action, learned without the rows it is predicted for.
+
+`StudyOutcomes` are a study's at one client: those of its rows alone, and those with everybody's.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -15,9 +18,14 @@ from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.rows.fold_sums import FoldSums, fold_sums, predict
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.scoring.stacking.joined_regressors import BoostedTrees, JoinedRegressors
-from fedopl.client.scoring.stacking.stacked_outcomes import StackedOutcomes
+from fedopl.client.scoring.joined_models import (
+    BoostedTrees,
+    JoinedRegressors,
+    StackedOutcomes,
+    joined_fit,
+)
 from fedopl.client.table.logged_data import LoggedData
+from fedopl.messages.message import RowSplit
 from fedopl.solvers import least_squares
 from fedopl.solvers.least_squares import LinearModels
 from fedopl.solvers.nested_ridge import FEWEST_FOLDS, of_usable_by_fold, outcome_ridge
@@ -25,6 +33,7 @@ from fedopl.solvers.nested_ridge import FEWEST_FOLDS, of_usable_by_fold, outcome
 if TYPE_CHECKING:  # a study is slow to import, and scores of arrays do not need it
     from fedopl.client.rows.study_rows import StudyRows
     from fedopl.policies.terms import Terms
+    from fedopl.study.study import Study
 
 # A description of each named model.
 OUTCOMES = {
@@ -153,12 +162,6 @@ def federated_outcomes(models: LinearModels, rows: "StudyRows") -> Outcomes:
     return _linear(models, rows, "federated", "regressions on the rows of all clients")
 
 
-def own_stacked_outcomes(parameters: FloatArray, rows: "StudyRows") -> Outcomes:
-    """Weighted means of this client's own models, shaped as those of the federation."""
-    reason = "ridge regressions on sets of terms, weighed by how they predict other folds"
-    return _linear(_as_models(parameters), rows, "ridge", reason)
-
-
 def _as_models(parameters: FloatArray) -> LinearModels:
     coefficients = parameters[..., :-1]
     return LinearModels(
@@ -238,3 +241,56 @@ def _regressed(regressor: object, seed: int, chunk: Chunk) -> FloatArray:  # (n_
             fitted = sklearn_models.fitted(regressor, data, rows, data.rewards, fit)
             means[own, action] = sklearn_models.answers(fitted, "predict", data, own, where)
     return means
+
+
+class StudyOutcomes:
+    """Outcome models as the study defines them, for the rows of one client."""
+
+    def __init__(self, rows: "StudyRows", study: "Study", regressor: object = None) -> None:
+        self._rows, self._study, self._regressor = rows, study, regressor
+
+    def by(self, given: GivenModels) -> Outcomes:
+        """The federation's outcome models, and own models of actions that it has none for.
+
+        Sums of an action that few rows took at every client are not released anywhere. A model that
+        never leaves may rest on fewer rows.
+        """
+        stacked = None
+        if self._study.stacked_sizes:
+            sums = self._rows.fold_sums()
+            stacked = self._stack.stacked(sums, self._enough, given.parameters)
+            given = GivenModels(stacked.parameters)
+        if given.lacking.any() and (lacking := given.lacking & self._enough).any():
+            plan = self._study.nuisances
+            sums, terms = self._rows.fold_sums(), self._rows.terms
+            own = pooled_parameters(sums, plan.outcome_model, terms)
+            lacking &= np.isfinite(own).all(axis=(0, 2))  # in all folds or in none
+            given = GivenModels(np.where(lacking[:, None], own, given.parameters))
+        found = federated_outcomes(given.linear, self._rows)
+        return self._stack.with_regressors(found, stacked) if stacked else found
+
+    @computed_once
+    def own(self) -> Outcomes:
+        """Outcome models of these rows alone."""
+        sums = self._rows.fold_sums()
+        if self._study.stacked_sizes:
+            stacked = self._stack.stacked(sums, self._enough)
+            reason = "ridge regressions on sets of terms, weighed by how they predict other folds"
+            found = _linear(_as_models(stacked.parameters), self._rows, "ridge", reason)
+            return self._stack.with_regressors(found, stacked)
+        held_out = self._rows.n_rows(RowSplit.EVALUATION) > 0
+        plan = self._study.nuisances
+        return linear_outcomes(sums, plan.outcome_model, self._rows, held_out=held_out)
+
+    @property
+    def _enough(self) -> BoolArray:  # (n_actions,)
+        """The actions that enough training rows took for own models to be used."""
+        return self._rows.split.corrected
+
+    @computed_once
+    def _stack(self) -> StackedOutcomes:
+        """Own models, to be weighted alone or together with everybody's."""
+        regressors, plan = None, self._study.nuisances
+        if fit := joined_fit(plan.outcome, self._regressor, self._study.seed):
+            regressors = JoinedRegressors(self._rows.whole, fit)
+        return StackedOutcomes(self._study.stacked_sizes, self._rows, regressors)

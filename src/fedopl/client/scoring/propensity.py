@@ -11,8 +11,7 @@ from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.errors import DataError, OptionError
 from fedopl.client.rows.chunks import Chunk
 from fedopl.client.scoring import sklearn_models
-from fedopl.client.scoring.boosted_propensities import Booster
-from fedopl.client.scoring.one_step_logistic import one_step_models
+from fedopl.client.scoring.propensity_models import Booster, one_step_models
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.solvers.least_squares import sums_of_others
 
@@ -130,7 +129,8 @@ def _auto(rows: LoggedRows, seed: int) -> Propensities:
     sample = rows.sample(MOST_FITTED if rows.given.is_on_disk else MOST_STARTED)
     tried = _linear_models(sample, rows)
     best, note = min(tried, key=lambda one: one.loss), ""
-    if _may_boost(sample):
+    n_training = int((~sample.folds.held_out).sum())
+    if n_training >= FEWEST_BOOSTED and sample.data.n_actions <= MOST_CLASSES:
         if boosted := _promising_boosting(sample, rows, best, seed):
             tried.append(boosted)
             best = boosted if boosted.surely_beats(best) else best
@@ -183,11 +183,6 @@ def _linear_models(sample: Chunk, rows: LoggedRows) -> list[_Tried]:
         if tried[-1].loss >= least:
             break
     return tried
-
-
-def _may_boost(sample: Chunk) -> bool:
-    n_training = int((~sample.folds.held_out).sum())
-    return n_training >= FEWEST_BOOSTED and sample.data.n_actions <= MOST_CLASSES
 
 
 def _promising_boosting(sample: Chunk, rows: LoggedRows, best: _Tried, seed: int) -> _Tried | None:
@@ -330,11 +325,16 @@ def contradiction(data: LoggedData) -> str:
     worst = int(off.argmax())
     if off[worst] <= SURELY:
         return ""
+    advice = "Give each row the probability of the action that was taken, not that of treatment"
+    if data.schema is not None and data.schema.known_shares:
+        advice = "Correct the numbers that the schema states (action.propensity of the study file)"
+    ratio = ratios[worst]
+    often = f"{ratio:.1f} times as often" if ratio > 1 else f"only {ratio:.0%} as often"
     return (
-        f"propensities: '{data.action_names[worst]}' was taken {_often(ratios[worst])} as its "
+        f"propensities: '{data.action_names[worst]}' was taken {often} as its "
         f"propensities say; 1/propensity over its "
-        f"{found.taken[worst]:,} rows adds up to {ratios[worst] * data.n_rows:,.0f}, and there are "
-        f"{data.n_rows:,} rows in all. {_advice(data)}"
+        f"{found.taken[worst]:,} rows adds up to {ratio * data.n_rows:,.0f}, and there are "
+        f"{data.n_rows:,} rows in all. {advice}"
     )
 
 
@@ -342,16 +342,6 @@ def _off_by(ratios: FloatArray, errors: FloatArray) -> FloatArray:  # (n_actions
     """How many standard errors ratios are from one; 0 for those that are close to it."""
     away = np.abs(ratios - 1)
     return np.where(away < AT_LEAST, 0.0, away / np.maximum(errors, 1e-12))
-
-
-def _advice(data: LoggedData) -> str:
-    if data.schema is not None and data.schema.known_shares:
-        return "Correct the numbers that the schema states (action.propensity of the study file)"
-    return "Give each row the probability of the action that was taken, not that of treatment"
-
-
-def _often(ratio: float) -> str:
-    return f"{ratio:.1f} times as often" if ratio > 1 else f"only {ratio:.0%} as often"
 
 
 class _Sums:

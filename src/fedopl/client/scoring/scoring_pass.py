@@ -1,15 +1,24 @@
-"""One pass that scores rows: by chunk, into a file for rows on disk, and what scores rest on."""
+"""One pass that scores rows: by chunk, into a file for rows on disk, and what scores rest on.
+
+It also finds how much more values vary than the rows at hand show, where an action was unlikely.
+The few rows that took an action against the odds carry most of the variance of its value, because
+weights count squared. A sample may have none of them. Then its standard error is far too small, and
+its value is wrong. Propensities say how much each row may vary, whether it took the action or not:
+σ²·ê/max(ê, clip)², where σ² is the mean squared residual of the rows that took the action.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import add, attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
+from fedopl.base.decompositions import eigh
 from fedopl.base.files import writing_to
 from fedopl.client.disk.disk_array import DiskArray, slices
 from fedopl.client.disk.passes import Pass
@@ -18,7 +27,6 @@ from fedopl.client.rows.study_rows import StudyRows
 from fedopl.client.scoring.cross_fit import NuisanceModels, Nuisances
 from fedopl.client.scoring.fit_numbers import FittedRows, sampled_rows
 from fedopl.client.scoring.net_scores import costs_in
-from fedopl.client.scoring.noise_excess import NoiseExcess
 from fedopl.client.scoring.scores import aipw_scores
 from fedopl.client.table.logged_data import LoggedData
 from fedopl.messages.evaluation.description import CHANCE_CUTS
@@ -52,10 +60,7 @@ class Scorer:
 
     def scored(self, chunks: Pass[Chunk]) -> Pass[ScoredChunk]:
         """The chunks with their scores."""
-        return chunks.mapped(self._scored)
-
-    def _scored(self, chunk: Chunk) -> ScoredChunk:
-        return self.score(chunk).chunk
+        return chunks.mapped(self.score).mapped(attrgetter("chunk"))
 
     def score(self, chunk: Chunk) -> "JustScored":
         """The chunk with its scores, beside the nuisances that they were made from."""
@@ -139,34 +144,16 @@ class ScoreFile:
         return DiskArray(self.path, self.shape, np.dtype(np.float64))
 
 
-class KnownScores:
-    """How many training rows there are, and how many of them have a score for each action."""
-
-    def __init__(self, n_actions: int) -> None:
-        self.n_rows, self.counts = 0, np.zeros(n_actions, np.int64)
-
-    def add(self, scores: FloatArray) -> None:
-        """Count these rows."""
-        self.n_rows += len(scores)
-        self.counts += np.isfinite(scores).sum(axis=0)
-
-    def plus(self, other: "KnownScores") -> "KnownScores":
-        """Both together; this one is written over."""
-        self.n_rows += other.n_rows
-        self.counts += other.counts
-        return self
-
-    @property
-    def are_complete(self) -> bool:
-        """Whether all rows have all scores."""
-        return bool((self.counts == self.n_rows).all())
-
-
 class ScoredPart(NamedTuple):
     """What scores of some chunks rest on; the scores themselves, where they are in memory."""
 
-    known: KnownScores
-    support: "Support"
+    n_rows: int  # to learn from
+    n_known: IntArray  # (n_actions,)  how many of them have a score
+    # Where overlap is described: how many had propensities in each bin of `CHANCE_CUTS`, and sums
+    # of the inverse propensities of those who took each action, and of their squares.
+    chances: FloatArray  # (n_actions, n_bins)
+    inverse: FloatArray  # (n_actions,)
+    squares: FloatArray  # (n_actions,)
     sample: list[FittedRows]
     excess: FloatArray  # (n_rows, n_actions), no rows where rows are on disk
     limited: list[IntArray]  # (n_limited,)  few, as rows rarely take what they are unlikely to get
@@ -174,16 +161,18 @@ class ScoredPart(NamedTuple):
     in_memory: list[JustScored]  # all rows, none where they are on disk
 
     def plus(self, other: "ScoredPart") -> "ScoredPart":
-        """Both together; this part is written over."""
-        return ScoredPart(
-            known=self.known.plus(other.known),
-            support=self.support.plus(other.support),
-            sample=[*self.sample, *other.sample],
-            excess=self.excess,
-            limited=[*self.limited, *other.limited],
-            unlimited=[*self.unlimited, *other.unlimited],
-            in_memory=self.in_memory,
-        )
+        """Both together; rows in memory are one part."""
+        return ScoredPart(*map(add, self, other))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows have all scores."""
+        return bool((self.n_known == self.n_rows).all())
+
+    @property
+    def effective_rows(self) -> FloatArray:  # (n_actions,)
+        """(Σw)²/Σw² with w the inverse propensities of those who took each action."""
+        return np.asarray(self.inverse**2 / np.where(self.squares > 0, self.squares, 1.0))
 
 
 def scored_chunks(
@@ -214,28 +203,24 @@ class _Scoring:
     describes: bool  # whether overlap is described
 
     def scored(self, rows: slice, chunks: Iterable[Chunk]) -> Iterator[ScoredPart]:
-        start = rows.start or 0
-        for chunk in chunks:
-            yield self._part(start, self.scorer.score(chunk))
+        return (self._part(rows.start or 0, self.scorer.score(chunk)) for chunk in chunks)
 
     def _part(self, start: int, just: JustScored) -> ScoredPart:
         chunk, n_actions = just.chunk, len(self.scorer.masked)
-        known, support = KnownScores(n_actions), Support(n_actions)
-        known.add(chunk.scores[chunk.training])
+        known = np.isfinite(chunk.scores[chunk.training])
+        described = chunk.training if self.describes else slice(0, 0)
+        support = _support(chunk.data, just.nuisances.propensities, described)
         sample, excess = list[FittedRows](), np.empty((0, n_actions))
-        if self.describes:
-            support.add(chunk.data, just.nuisances.propensities, chunk.training)
         if self.sampled:
             sample = [FittedRows.of(chunk.data, just.nuisances, self.sampled[start])]
         if self.file:
             self.file.write(start, chunk.scores)
         else:  # rows that fill a disk show their variance themselves
-            noise = NoiseExcess(n_actions, self.scorer.plan.clip)
-            noise.add(chunk, just.nuisances)
-            excess = noise.found()
+            excess = noise_excess(chunk, just.nuisances, self.scorer.plan.clip)
         return ScoredPart(
-            known=known,
-            support=support,
+            len(known),
+            known.sum(axis=0),
+            *support,
             sample=sample,
             excess=excess,
             limited=[start + just.limited],
@@ -244,35 +229,61 @@ class _Scoring:
         )
 
 
-class Support:
-    """How likely each action was in the rows, and how many took it, chunk by chunk."""
+def _support(
+    data: LoggedData, propensities: FloatArray, rows: slice
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How likely each action was in these rows, and sums of who took it, as in `ScoredPart`."""
+    known, actions = propensities[rows], data.actions[rows]
+    chances = np.zeros((data.n_actions, len(CHANCE_CUTS) + 1))
+    for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
+        columns = np.ascontiguousarray(known[block].T)
+        # NaN is not above −∞ either, so an unknown propensity is in no bin.
+        above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
+        above[:-1] -= above[1:]
+        chances += above.T
+    logged = known[np.arange(len(known)), actions]
+    inverse = np.divide(data.weights_of(rows), logged, out=np.zeros_like(logged), where=logged > 0)
+    sums, squares = np.zeros((2, data.n_actions))
+    sums += np.bincount(actions, inverse, data.n_actions)
+    squares += np.bincount(actions, inverse**2, data.n_actions)
+    return chances, sums, squares
 
-    def __init__(self, n_actions: int) -> None:
-        self.chances = np.zeros((n_actions, len(CHANCE_CUTS) + 1))
-        self._inverse, self._squares = np.zeros(n_actions), np.zeros(n_actions)
 
-    def add(self, data: LoggedData, propensities: FloatArray, rows: slice) -> None:
-        """Count and weigh these rows; one whose propensity is not known does not count."""
-        known, actions = propensities[rows], data.actions[rows]
-        for block in slices(len(known), max(1, NUMBERS_PER_BLOCK // data.n_actions)):
-            columns = np.ascontiguousarray(known[block].T)
-            # NaN is not above −∞ either, so an unknown propensity is in no bin.
-            above = (columns >= _FROM).sum(axis=2)  # (n_bins, n_actions)
-            above[:-1] -= above[1:]
-            self.chances += above.T
-        logged = known[np.arange(len(known)), actions]
-        weights = data.weights_of(rows)
-        inverse = np.divide(weights, logged, out=np.zeros_like(logged), where=logged > 0)
-        self._inverse += np.bincount(actions, inverse, data.n_actions)
-        self._squares += np.bincount(actions, inverse**2, data.n_actions)
+# From this propensity on, enough rows take the action to show the variance themselves.
+UNLIKELY = 0.1
 
-    def plus(self, other: "Support") -> "Support":
-        """Both together; this one is written over."""
-        for name in ("chances", "_inverse", "_squares"):
-            total = getattr(self, name)
-            np.add(total, getattr(other, name), out=total)
-        return self
 
-    def effective_rows(self) -> FloatArray:  # (n_actions,)
-        """(Σw)²/Σw² with w the inverse propensities of those who took each action."""
-        return np.asarray(self._inverse**2 / np.where(self._squares > 0, self._squares, 1.0))
+def noise_excess(
+    chunk: Chunk, nuisances: Nuisances, clip: float | None
+) -> FloatArray:  # (n_rows, n_actions)
+    """The expected less the observed squares of what weights add to scores of rows in memory."""
+    data, actions, n_actions = chunk.data, chunk.data.actions.astype(np.int64), chunk.data.n_actions
+    row, own = np.arange(data.n_rows), chunk.training
+    residuals = np.nan_to_num(data.rewards - nuisances.outcome_means[row, actions])
+    squares = np.bincount(actions[own], residuals[own] ** 2, n_actions)
+    variances = squares / np.maximum(np.bincount(actions[own], minlength=n_actions), 1.0)
+    chances = nuisances.propensities
+    unlikely = (chances > 0) & (chances < UNLIKELY)  # False where unknown
+    safe = np.where(unlikely, np.maximum(chances, clip or 0.0), 1.0)
+    expected = np.where(unlikely, chances / safe**2, 0.0)  # times σ² of the action
+    took = actions[:, None] == np.arange(n_actions)
+    observed = np.where(unlikely & took, (residuals[:, None] / safe) ** 2, 0.0)
+    return np.asarray(expected * variances - observed)
+
+
+def added_covariances(
+    excess: FloatArray, decided: IntArray, weights: FloatArray | None
+) -> FloatArray:  # (n_policies, n_policies)
+    """What to add to the covariances of policies' values, by their decisions (n_rows, n_policies).
+
+    Only what makes a contrast more uncertain is added: the negative part becomes zero.
+    """
+    n_rows, n_policies = decided.shape
+    weight = np.ones(n_rows) if weights is None else weights
+    own = excess[np.arange(n_rows)[:, None], decided] * weight[:, None] ** 2
+    found = np.zeros((n_policies, n_policies))
+    for first in range(n_policies):
+        same = decided == decided[:, first, None]
+        found[first] = (own[:, first, None] * same).sum(axis=0)
+    sizes, axes = eigh((found + found.T) / 2)
+    return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T / weight.sum() ** 2)

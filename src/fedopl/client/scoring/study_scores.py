@@ -6,7 +6,7 @@ the rows.
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,49 +14,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedopl.base.arrays import BoolArray, FloatArray, IntArray, Scalar
+from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.disk.disk_array import DiskArray
 from fedopl.client.disk.passes import Pass
 from fedopl.client.disk.store import Arrays, Store
 from fedopl.client.rows.chunks import Chunk, ScoredChunk
 from fedopl.client.rows.study_rows import StudyRows
-from fedopl.client.scoring.corrections.corrected_scores import (
+from fedopl.client.scoring.corrected_scores import (
     added_by_changes,
     changes_by,
+    find_products,
     may_be_corrected,
 )
-from fedopl.client.scoring.corrections.step_products import find_products
-from fedopl.client.scoring.fit_numbers import (
-    NOTHING_FITTED,
-    FittedRows,
-    fit_numbers,
-    joined_rows,
-)
+from fedopl.client.scoring.fit_numbers import NOTHING_FITTED, FittedRows, fit_numbers, joined_rows
 from fedopl.client.scoring.interactions import INTERACTION_TESTS, interaction_tests
-from fedopl.client.scoring.noise_excess import added_covariances
-from fedopl.client.scoring.scoring_pass import JustScored, ScoreFile, Scorer, scored_chunks
+from fedopl.client.scoring.scoring_pass import (
+    JustScored,
+    ScoreFile,
+    Scorer,
+    added_covariances,
+    scored_chunks,
+)
 from fedopl.client.table.logged_data import LoggedData, folder_of
 from fedopl.messages.message import RowSplit
 from fedopl.messages.refusal import RefusalCode
 from fedopl.study.plans import EvaluationPlan
-
-# What is stored beside the scores themselves.
-STORED = (
-    "hidden",
-    "is_complete",
-    "models",
-    "local",
-    "chances",
-    "effective_rows",
-    "fit",
-    "imbalance",
-    "interactions",
-    "excess",
-    "changes",
-    "limited",
-    "unlimited",
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +49,8 @@ class StudyScores:
     values: FloatArray | DiskArray  # (n_rows, n_actions)
     hidden: BoolArray  # (n_actions,)  counts as unscored: no row has a score, or only a few
     is_complete: BoolArray  # ()  whether all training rows have all scores
+    models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
+    local: FloatArray  # the numbers of the client's local policy
     chances: FloatArray  # (n_actions, n_chance_bins)
     effective_rows: FloatArray  # (n_actions,)
     fit: FloatArray  # (n_actions, n_numbers)  whether models fit, in `FIT_NUMBERS`
@@ -75,8 +60,6 @@ class StudyScores:
     changes: FloatArray  # (n_rows, n_actions)  of their scores; no rows where nothing was found
     limited: IntArray  # (n_limited,)  rows whose weight is limited for learning, ascending
     unlimited: FloatArray  # (n_limited,)  the score of their logged action, for evaluation
-    models: NDArray[np.uint8]  # a hash of the outcome models that rows were scored with
-    local: FloatArray  # the numbers of the client's local policy
 
     @property
     def adds_variance(self) -> bool:
@@ -138,6 +121,10 @@ class StudyScores:
         return chunk.with_scores(values)
 
 
+# What is stored beside the scores themselves.
+STORED = tuple(field.name for field in fields(StudyScores) if field.name != "values")
+
+
 def score_chunks(
     scorer: Scorer,
     rows: StudyRows,
@@ -151,8 +138,7 @@ def score_chunks(
     """
     file = ScoreFile(path, (rows.given.n_rows, rows.given.n_actions)) if path else None
     found = scored_chunks(scorer, rows, file, plan)
-    known = found.known
-    hidden = known.counts < max(rows.minimum_cell, 1)
+    hidden = found.n_known < max(rows.minimum_cell, 1)
     if hidden.all():
         raise RefusedError(RefusalCode.NOTHING_TO_SAY)
     values: FloatArray | DiskArray
@@ -175,23 +161,19 @@ def score_chunks(
     return StudyScores(
         values=values,
         hidden=hidden,
-        is_complete=np.asarray(known.are_complete),
+        is_complete=np.asarray(found.is_complete),
         models=models,
         local=np.empty(0),
-        chances=found.support.chances,
-        effective_rows=found.support.effective_rows(),
+        chances=found.chances,
+        effective_rows=found.effective_rows,
         fit=fit.numbers,
         imbalance=fit.imbalance,
         interactions=interactions,
         excess=found.excess,
         changes=changes,
-        limited=_joined(found.limited),
-        unlimited=_joined(found.unlimited),
+        limited=np.concatenate(found.limited),
+        unlimited=np.concatenate(found.unlimited),
     )
-
-
-def _joined(parts: list[NDArray[Scalar]]) -> NDArray[Scalar]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _corrected(

@@ -17,15 +17,17 @@ from fedopl.client.rows.chunks import Chunk
 from fedopl.client.screening.jump_statistics import Jumps, SmoothResiduals
 from fedopl.client.screening.product_statistics import product_tests
 from fedopl.client.workspace import Workspace
-from fedopl.messages.learning.found_terms import FoundTaken, TakeFound
-from fedopl.messages.learning.jump_screening import (
+from fedopl.messages.learning.term_screening import (
     JUMP_NUMBERS,
     MOST_JUMPS_TOLD,
     NOT_THERE,
+    FoundTaken,
     JumpStatistics,
+    ProductStatistics,
     ScreenJumps,
+    ScreenProducts,
+    TakeFound,
 )
-from fedopl.messages.learning.product_screening import ProductStatistics, ScreenProducts
 from fedopl.messages.refusal import RefusalCode
 from fedopl.policies.basis import FIRST_ONE_IN, candidate_cuts, first_looked_at, part_of_grid
 from fedopl.policies.terms import Terms

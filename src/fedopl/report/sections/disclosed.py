@@ -3,7 +3,7 @@
 import math
 
 from fedopl.messages.answer_words import arrays_in_words
-from fedopl.messages.private.noised_values import ValueApart
+from fedopl.messages.private.noised_scores import ValueApart
 from fedopl.messages.vocabulary import QUERY_NAMED
 from fedopl.policies.linear import LinearPolicy
 from fedopl.privacy.accountant import epsilon_for

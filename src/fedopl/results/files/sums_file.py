@@ -14,8 +14,7 @@ from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.interactions_left import InteractionsLeft
 from fedopl.messages.evaluation.model_fit import ModelFit
 from fedopl.messages.learning.outcome_sums import OutcomeSums
-from fedopl.messages.learning.score_sums import ScoreSums, SumScores
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSums, ScoreSumsByFold, SumScores
 from fedopl.messages.message import Message
 from fedopl.policies.trees.grid import Grid
 from fedopl.policies.trees.nodes import as_array, from_array

@@ -6,8 +6,7 @@ from typing import Self, TypeVar
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.learning.outcome_sums import OutcomeSums
-from fedopl.messages.learning.score_sums import SumScores
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSumsByFold, SumScores
 
 Solve = Callable[[OutcomeSums], SumScores]
 Own = TypeVar("Own")

@@ -13,8 +13,7 @@ import numpy as np
 from fedopl.base.arrays import BoolArray, FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.base.seeds import generator_for
-from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSums, ScoreSumsByFold
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import choose_terms
 from fedopl.study.mixture import (

@@ -8,8 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.learning.score_sums import ScoreSums
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSums, ScoreSumsByFold
 from fedopl.results.sums.noise_weights import NoiseWeights
 from fedopl.solvers.least_squares import PENALTIES
 from fedopl.solvers.nested_ridge import held_out_losses, ridge_paths

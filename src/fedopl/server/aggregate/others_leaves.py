@@ -6,7 +6,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.learning.contrast_squares import ContrastSquares
+from fedopl.messages.learning.score_sums import ContrastSquares
 from fedopl.messages.message import LARGEST_ASKED
 from fedopl.policies.linear import NEVER
 from fedopl.policies.trees.nodes import as_arrays, leaves_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
-from fedopl.messages.learning.contrast_squares import ContrastSquares
+from fedopl.messages.learning.score_sums import ContrastSquares
 from fedopl.messages.message import LARGEST_ASKED
 from fedopl.results.sums.score_statistics import ScoreStatistics
 from fedopl.results.sums.term_choice import plain_terms

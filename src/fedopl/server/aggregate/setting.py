@@ -7,8 +7,7 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.computed_once import computed_once
-from fedopl.messages.learning.contrast_squares import ContrastSquares
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ContrastSquares, ScoreSumsByFold
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.results.sums.finite_statistics import FiniteStatistics
 from fedopl.results.sums.for_newcomers import ForNewcomers

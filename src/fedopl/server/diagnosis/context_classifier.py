@@ -14,14 +14,14 @@ import numpy as np
 
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import OptionError
-from fedopl.messages.combining import weighted_sum
-from fedopl.messages.diagnosis.classifier_sums import (
+from fedopl.messages.about_differences import (
     MOST_ROUNDS,
     ClassifierSums,
     ClassifyContexts,
     fitted_split,
     judged_split,
 )
+from fedopl.messages.combining import weighted_sum
 from fedopl.results.diagnosis import Classifier
 from fedopl.server.exchange.conversation import Conversation
 from fedopl.study.mixture import Weights, renormalised

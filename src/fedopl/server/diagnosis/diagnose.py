@@ -14,15 +14,17 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError, FedoplError, OptionError
 from fedopl.base.estimates import Estimate
 from fedopl.base.labels import quoted
-from fedopl.messages.diagnosis.classifier_sums import MOST_ROUNDS, MOST_TARGETS
-from fedopl.messages.diagnosis.compared_models import (
+from fedopl.messages.about_differences import (
     MOST_CLIENTS,
+    MOST_ROUNDS,
+    MOST_TARGETS,
     CompareModels,
     Models,
     ModelShifts,
+    ScoreMoments,
     TellModels,
+    TellMoments,
 )
-from fedopl.messages.diagnosis.score_moments import ScoreMoments, TellMoments
 from fedopl.messages.evaluation.policy_fields import most_candidates
 from fedopl.messages.evaluation.policy_values import Values
 from fedopl.results.diagnosis import (

@@ -19,12 +19,12 @@ from fedopl.base.arrays import largest_size, perhaps_beyond
 from fedopl.base.errors import WireError
 from fedopl.base.packed_arrays import PackedArrays, PackedPlace
 from fedopl.messages import codec
+from fedopl.messages.about_masks import MaskedSums, is_masked
 from fedopl.messages.bundle import slices_of, unheaded
 from fedopl.messages.codec import ARRAYS, FIELDS
 from fedopl.messages.derived_sizes import decoder_of
 from fedopl.messages.message import Message, Query, own_fields
 from fedopl.messages.refusal import Refusal
-from fedopl.messages.secure.masked_sums import MaskedSums, is_masked
 from fedopl.study.study import Study
 
 

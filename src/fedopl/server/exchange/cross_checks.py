@@ -16,18 +16,22 @@ from typing import Any
 import numpy as np
 
 from fedopl.base.arrays import FloatArray
+from fedopl.messages.about_masks import MaskedSums, n_masked
 from fedopl.messages.evaluation.description import Description
 from fedopl.messages.evaluation.policy_values import NO_FOLD, Value, ValuesByPart
 from fedopl.messages.learning.enrolment import Enrolment
-from fedopl.messages.learning.outcome_sums import OutcomeSums
-from fedopl.messages.learning.pair_sums import PairSums, SumPairs
-from fedopl.messages.learning.score_sums import ScoreSums, SumScores
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold, SumByFold
-from fedopl.messages.learning.total_weight import TotalWeight
-from fedopl.messages.learning.value_slope import Slope, SlopeOfValue
+from fedopl.messages.learning.outcome_sums import OutcomeSums, TotalWeight
+from fedopl.messages.learning.policy_steps import Slope, SlopeOfValue
+from fedopl.messages.learning.score_sums import (
+    PairSums,
+    ScoreSums,
+    ScoreSumsByFold,
+    SumByFold,
+    SumPairs,
+    SumScores,
+)
 from fedopl.messages.message import AnswerType, Message, Query, RowSplit, stack_of
 from fedopl.messages.plausibility import CELL_TOLERANCE
-from fedopl.messages.secure.masked_sums import MaskedSums, n_masked
 from fedopl.messages.trees.cell_sums import CellSums, SumCells
 from fedopl.messages.trees.threshold_gains import SumNearThresholds, ThresholdGains
 from fedopl.policies.pairwise import action_pairs

@@ -11,7 +11,7 @@ from typing import Any
 from fedopl.base.arrays import FloatArray
 from fedopl.base.errors import FederationError
 from fedopl.base.labels import GLOBAL
-from fedopl.messages.learning.score_sums_by_fold import ScoreSumsByFold
+from fedopl.messages.learning.score_sums import ScoreSumsByFold
 from fedopl.messages.refusal import in_words
 from fedopl.messages.trees.cell_sums import CellSums
 from fedopl.messages.trees.threshold_gains import SumNearThresholds

@@ -9,9 +9,8 @@ from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 from fedopl.messages.combining import combined
 from fedopl.messages.evaluation.policy_values import N_OWN_CANDIDATES, Value, ValuesByPart
-from fedopl.messages.learning.improved_policy import ImprovePolicy
-from fedopl.messages.learning.pair_sums import SumPairs
-from fedopl.messages.learning.value_slope import SlopeOfValue
+from fedopl.messages.learning.policy_steps import ImprovePolicy, SlopeOfValue
+from fedopl.messages.learning.score_sums import SumPairs
 from fedopl.messages.message import RowSplit
 from fedopl.policies.kinds import packed
 from fedopl.policies.linear import LinearPolicy

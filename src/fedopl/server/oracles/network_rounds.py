@@ -13,7 +13,7 @@ import numpy as np
 from fedopl.base.arrays import FloatArray
 from fedopl.base.seeds import generator_for
 from fedopl.messages.combining import weighted_sum
-from fedopl.messages.learning.trained_network import TrainedNetwork, TrainNetwork
+from fedopl.messages.learning.policy_steps import TrainedNetwork, TrainNetwork
 from fedopl.policies.neural import (
     NeuralPolicy,
     first_network,

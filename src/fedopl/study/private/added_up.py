@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fedopl.base.errors import OptionError
-from fedopl.privacy.sum_grid import FINE
+from fedopl.privacy.exact_noise import FINE
 from fedopl.secure.masks import LARGEST_TOTAL
 from fedopl.study.mixture import Weights, agreed_weights
 from fedopl.study.private.private_setting import PrivateSetting

@@ -22,7 +22,7 @@ from fedopl.policies.tree_columns import NumberColumn
 from fedopl.policies.trees.grid import Grid, agreed_grid
 from fedopl.policies.trees.nodes import Branch, Node
 from fedopl.policies.trees.second_look import BINS_TO_A_SIDE, SecondLook, look_close
-from fedopl.privacy.sum_grid import row_by_row
+from fedopl.privacy.exact_noise import row_by_row
 from fedopl.study.private.privacy_plan import OF_FLAGS, PrivacyPlan, Range
 
 if TYPE_CHECKING:

@@ -19,8 +19,13 @@ from fedopl.client.local.personal_policy import (
     squares_apart,
 )
 from fedopl.client.workspace import Workspace
-from fedopl.messages.evaluation.policy_values import NO_ACTION, Value, Values, ValuesByPart
-from fedopl.messages.learning.contrast_squares import ContrastSquares, SumContrasts
+from fedopl.messages.evaluation.policy_values import (
+    NO_ACTION,
+    Value,
+    Values,
+    ValuesByPart,
+)
+from fedopl.messages.learning.score_sums import ContrastSquares, SumContrasts
 from fedopl.messages.message import LARGEST_ASKED, RowSplit
 from fedopl.policies.cautious import CautiousPolicy
 from fedopl.policies.linear import NEVER

@@ -13,7 +13,7 @@ from fedopl.client.answers.valuing.estimate_values import by_part, told_of, valu
 from fedopl.client.answers.valuing.versions import of_own_folds
 from fedopl.client.disclosure.limits import RefusedError
 from fedopl.client.rows.chunks import ScoredChunk
-from fedopl.client.scoring.corrections.corrected_scores import variance_of_changes
+from fedopl.client.scoring.corrected_scores import variance_of_changes
 from fedopl.client.scoring.net_scores import costs_in, net_rewards
 from fedopl.client.scoring.values import JointSums
 from fedopl.client.workspace import Workspace

@@ -1,4 +1,4 @@
-"""What two or three features do together beyond outcome models, found in a client's own rows.
+"""Scores of valued rows, corrected by what two or three features do beyond outcome models.
 
 A product of steps is a product of signs, each +1 where a feature lies beyond one of its quantiles
 and −1 elsewhere. The product that explains most of what outcome models leave, out of fold, is taken
@@ -6,6 +6,16 @@ first, with a slope for each action; then the one that explains most of the rest
 matching pursuit; Pati et al. 1993). How many are taken is decided by the squared error in folds
 that had no say in choosing them: none, unless it is smaller by more than a standard error. A jump
 of one feature that models miss is found, too, beside a step that most rows are beyond.
+
+Where features are cut into bins, such a product is +1 or −1 throughout a cell of two or three
+features' bins. So one table of cells, summed up along its axes, gives the sums of all products of
+these features, at all their cuts. It takes one visit to a row, however many cuts there are.
+
+With h(x; a) what products of steps add to an outcome model, found in training rows alone, or in the
+other folds if each is valued, the score of a row changes by h(x; a)·(1 − 1{A = a}/ê). Where
+propensities are right, that is chance; where they are not, it is about what values are wrong by, as
+far as h is found. How much is still missed nobody knows, so values are taken to be more unsure by
+what this moves them.
 """
 
 from dataclasses import dataclass
@@ -16,9 +26,128 @@ import numpy as np
 
 from fedopl.base.arrays import BoolArray, FloatArray, IntArray
 from fedopl.base.decompositions import solve
-from fedopl.client.scoring.corrections.product_sums import LEAST_ROWS_BESIDE, Product, ProductSums
+from fedopl.client.rows.chunks import Chunk
+from fedopl.client.scoring.cross_fit import Nuisances
 from fedopl.client.scoring.fit_numbers import FittedRows
 from fedopl.client.scoring.values import joint_estimate
+from fedopl.messages.evaluation.interactions_left import feature_products
+from fedopl.messages.message import RowSplit
+
+_MOST_NUMBERS = 1 << 22  # of rows' cells, and of tables, that are held in memory
+# At how many quantiles steps are, in products of two and of three; the first that have room.
+_N_CUTS = ((7, 5), (3, 3), (1, 1), (7, 0), (3, 0), (1, 0))
+LEAST_ROWS_BESIDE = 10  # rows on either side of a step
+
+
+class SignStep(NamedTuple):
+    """+1 where a feature lies beyond a value, −1 elsewhere."""
+
+    place: int
+    cut: float
+
+    def of(self, contexts: FloatArray) -> FloatArray:  # (n_rows,)
+        """The signs of these rows."""
+        return np.where(contexts[:, self.place] > self.cut, 1.0, -1.0)
+
+
+Product = tuple[SignStep, ...]
+
+
+class ProductSums:
+    """The products that are tried on some rows, and their sums by the action that rows took."""
+
+    def __init__(self, contexts: FloatArray, actions: IntArray, n_actions: int) -> None:
+        n_rows, n_features = contexts.shape
+        places = feature_products(n_features)
+        of_two, of_three = (np.array([own for own in places if len(own) == k]) for k in (2, 3))
+        self._tables = list[_CellTables]()
+        for for_two, for_three in _N_CUTS:
+            asked = [(of_two, for_two), (of_three, for_three)]
+            own = [(them, n_cuts) for them, n_cuts in asked if len(them) and n_cuts]
+            needed = [
+                len(them) * max(n_rows, (n_cuts + 1) ** them.shape[1] * n_actions)
+                for them, n_cuts in own
+            ]
+            if sum(needed) <= _MOST_NUMBERS:
+                self._tables = [
+                    _CellTables(contexts, them, n_cuts, actions, n_actions) for them, n_cuts in own
+                ]
+                break
+        self.exist = np.concatenate([np.zeros(0, np.bool_), *(own.exist for own in self._tables)])
+
+    def of(self, values: FloatArray) -> FloatArray:  # (n_products, n_actions)
+        """Sums of the products times these values, (n_rows,)."""
+        return np.concatenate([own.sums(values) for own in self._tables])
+
+    def __getitem__(self, index: int) -> Product:
+        for own in self._tables:
+            if index < len(own.exist):
+                return own.product(index)
+            index -= len(own.exist)
+        raise IndexError(index)
+
+
+class _CellTables:
+    """Products of as many steps as `places`, (n_combinations, n_steps), has columns."""
+
+    def __init__(
+        self, contexts: FloatArray, places: IntArray, n_cuts: int, actions: IntArray, n_actions: int
+    ) -> None:
+        n_combinations, n_steps = places.shape
+        self._places, self._n_actions = places, n_actions
+        self._cuts = np.array([_cuts(column, n_cuts) for column in contexts.T])
+        bins = np.stack(
+            [np.searchsorted(own, x) for own, x in zip(self._cuts, contexts.T, strict=True)]
+        )  # how many cuts a value lies beyond
+        self._shape = (n_combinations, *([n_cuts + 1] * n_steps), n_actions)
+        # A cell's number in a table with one axis for each step, and a last one for actions.
+        cells = np.arange(n_combinations)[:, None] * int(np.prod(self._shape[1:])) + actions
+        for axis, own in enumerate(places.T, 2):
+            strided = bins * int(np.prod(self._shape[axis:]))
+            for place, into in zip(own.tolist(), cells, strict=True):
+                into += strided[place]
+        self._cells = cells.ravel()
+        finite = np.isfinite(self._cuts)[places]  # (n_combinations, n_steps, n_cuts)
+        self.exist: BoolArray = np.asarray(_outer(finite)).reshape(-1)
+
+    def sums(self, values: FloatArray) -> FloatArray:  # (n_products, n_actions)
+        """Sums of the products times these values, by action."""
+        every = np.tile(values, self._shape[0])
+        table = np.bincount(self._cells, every, int(np.prod(self._shape))).reshape(self._shape)
+        for axis in range(1, table.ndim - 1):
+            # No matrix product: its last digits, and with them ties, would follow the processor.
+            below = np.moveaxis(table.cumsum(axis=axis), axis, 0)
+            table = np.moveaxis(below[-1] - 2 * below[:-1], 0, axis)
+        return table.reshape(-1, self._n_actions)
+
+    def product(self, index: int) -> Product:
+        """The product with this number."""
+        n_cuts, n_steps = self._cuts.shape[1], self._places.shape[1]
+        which, *cuts = np.unravel_index(index, (len(self._places), *([n_cuts] * n_steps)))
+        own = self._places[which].tolist()
+        return tuple(
+            SignStep(place, float(self._cuts[place, cut]))
+            for place, cut in zip(own, cuts, strict=True)
+        )
+
+
+def _outer(finite: BoolArray) -> BoolArray:  # (n_combinations, n_cuts, …)
+    """Of which cuts, one for each step, all exist."""
+    found = finite[:, 0]
+    for own in np.moveaxis(finite, 1, 0)[1:]:
+        found = found[..., None] & own.reshape(len(own), *([1] * (found.ndim - 1)), -1)
+    return found
+
+
+def _cuts(column: FloatArray, most: int) -> list[float]:
+    """Ascending quantiles; infinite where fewer leave enough rows on both sides."""
+    shares = np.arange(1, most + 1) / (most + 1)
+    cuts = np.unique(np.quantile(column, shares, method="lower")).tolist()
+    beyond = [(cut, int(np.count_nonzero(column > cut))) for cut in cuts]
+    enough = range(LEAST_ROWS_BESIDE, len(column) - LEAST_ROWS_BESIDE + 1)
+    kept = [cut for cut, n_rows in beyond if n_rows in enough]
+    return [*kept, *[np.inf] * (most - len(kept))]
+
 
 _MOST_ROWS = 4_000  # evenly spread
 _MOST_TAKEN = 4  # products
@@ -49,10 +178,6 @@ class FoundProducts(NamedTuple):
     products: StepProducts
     by_fold: dict[int, StepProducts]
     out_of_fold: FloatArray  # (n_rows, n_actions)  of some rows
-
-    def without(self, fold: int) -> StepProducts:
-        """What was found without this fold."""
-        return self.by_fold.get(fold, self.products)
 
 
 def find_products(rows: FittedRows, allowed: BoolArray) -> FoundProducts | None:
@@ -91,12 +216,8 @@ class _Search:
         self._rows, self._left = rows, np.where(counted, left, 0.0)
         # About 1 each, so that the ridge is in rows; 0 for those that do not count.
         self._weights = np.where(counted, rows.weights / rows.weights.mean(), 0.0)
+        self.counted = self._weights > 0  # (n_rows,)  the rows that took an allowed action
         self._sums = ProductSums(rows.contexts, rows.actions, len(allowed))
-
-    @property
-    def counted(self) -> BoolArray:  # (n_rows,)
-        """The rows that took an allowed action."""
-        return self._weights > 0
 
     def stands_out(self) -> bool:
         """Whether the strongest product is stronger than any would be by chance."""
@@ -200,3 +321,49 @@ def _how_many(search: _Search, rows: FittedRows, by_fold: dict[int, list[StepPro
         return 0
     _, _, mean, variance = found.first_column
     return best + 1 if mean > np.sqrt(variance) else 0
+
+
+# Times the square of what a value moves by. One would do if clients' errors averaged out; they go
+# the same way. With three clients, this is as if what is still missed were as much again.
+_BY_SQUARES = 3.0
+
+
+def changes_by(
+    found: FoundProducts, chunk: Chunk, nuisances: Nuisances, clip: float | None
+) -> FloatArray:  # (n_rows, n_actions)
+    """What scores of the rows change by: of training rows fold by fold, then of held-out ones."""
+    contexts = chunk.data.contexts
+    own = [
+        found.by_fold.get(fold, found.products).of(contexts[at])
+        for fold, at in enumerate(chunk.fold_slices)
+    ]
+    held_out = found.products.of(contexts[chunk.rows(RowSplit.EVALUATION)])
+    changes = np.concatenate([*own, held_out])
+    places = np.arange(len(changes)), chunk.data.actions
+    chances = np.maximum(nuisances.propensities[places], clip or 0.0)
+    known = chances > 0  # a row whose propensity is not known has no score
+    changes[places] *= 1 - np.divide(1.0, chances, out=np.ones_like(chances), where=known)
+    return changes
+
+
+def variance_of_changes(changes: FloatArray, weights: FloatArray | None) -> float:
+    """What to add to the variance of a mean of scores that change by this, (n_rows,)."""
+    return _BY_SQUARES * float(np.average(changes, weights=weights)) ** 2
+
+
+def added_by_changes(
+    changes: FloatArray, decided: IntArray, weights: FloatArray | None
+) -> FloatArray:  # (n_policies, n_policies)
+    """What to add to the covariances of policies' values, by their decisions (n_rows, n_policies).
+
+    All values move together, so this is of rank one.
+    """
+    own = changes[np.arange(len(decided))[:, None], decided]
+    moved = np.average(own, axis=0, weights=weights)
+    return _BY_SQUARES * np.outer(moved, moved)
+
+
+def may_be_corrected(chunk: Chunk, without: BoolArray) -> BoolArray:  # (n_actions,)
+    """The actions that enough training rows took, of those with scores by more than a model."""
+    taken = np.bincount(chunk.data.actions[chunk.training], minlength=len(without))
+    return np.asarray((taken > 0) & ~without)

@@ -1,4 +1,4 @@
-"""A network after local steps, with its loss on rows that no step uses."""
+"""Steps on a policy: local ones on linear parameters or a network (Algorithm 2), or a gradient."""
 
 from typing import Annotated
 
@@ -7,6 +7,82 @@ from fedopl.messages.combining import PerClient, WeightedMean
 from fedopl.messages.message import LARGEST_ASKED, Array, Asked, Axis, Message, Query, message
 from fedopl.policies.linear import NEVER
 from fedopl.study.study import Study
+
+
+@message
+class ImprovedPolicy(Message, code=70):
+    """The parameters after the local steps."""
+
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS), WeightedMean]
+
+
+@message
+class ImprovePolicy(Query[ImprovedPolicy], code=6, asked=Asked.EACH):
+    """Improve these parameters on your scores (Algorithm 2)."""
+
+    title = "Steps on the policy"
+    content = "the policy's parameters after steps on own rows"
+    round: int
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+    centre: Annotated[Array, (Axis.PARAMETERS,)]
+    scale: Annotated[Array, (Axis.PARAMETERS,)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Whether the study uses an iterative oracle."""
+        return study.linear.oracle in ("csoaa-sgd", "csoaa-vw")
+
+    @classmethod
+    def most(cls, study: Study) -> int:
+        """One for each round."""
+        return study.linear.training.rounds
+
+    def step(self, answer: ImprovedPolicy) -> Array:
+        """The change of parameters in the round."""
+        return answer.parameters - self.parameters
+
+
+MOST_SLOPES = 15  # at each temperature of `solvers/averaged_rounds.py`, a few
+
+
+@message
+class Slope(Message, code=71):
+    """The gradient of the softened policy's value."""
+
+    gradient: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS), WeightedMean]
+
+
+@message
+class SlopeOfValue(Query[Slope], code=7, asked=Asked.TOTAL):
+    """Ask for the gradient of the softened policy's value."""
+
+    title = "Which way is better"
+    content = "the slope of the value, by parameter"
+    temperature: float
+    parameters: Annotated[Array, (Axis.ACTIONS, Axis.PARAMETERS)]
+
+    @classmethod
+    def needed(cls, study: Study) -> bool:
+        """Whether the study uses the oracle "direct"."""
+        return study.linear.oracle == "direct"
+
+    @classmethod
+    def most(cls, _study: Study) -> int:
+        """One for each step of the climb."""
+        return MOST_SLOPES
+
+    def step(self, answer: Slope) -> Array:
+        """The step that this client alone would take."""
+        return answer.gradient
+
+    def is_plausible(self, _study: Study) -> bool:
+        """Check that logits cannot overflow; an action without any score is never taken."""
+        taken = self.parameters[self.parameters[:, -1] != NEVER]
+        return (
+            largest_size(taken) <= LARGEST_ASKED
+            and 1 / LARGEST_ASKED <= self.temperature <= LARGEST_ASKED
+        )
+
 
 # No number of an honest network is larger, so steps cannot lead beyond a cap.
 LARGEST_WEIGHT = 1e6

@@ -1,1 +1,0 @@
-"""Scores of valued rows, corrected by what features do together beyond outcome models."""

@@ -1,1 +1,0 @@
-"""Weighted means of outcome models: everybody's, the client's own, and regressors."""

@@ -1,1 +1,0 @@
-"""Messages about how clients differ."""

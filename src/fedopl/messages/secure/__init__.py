@@ -1,1 +1,0 @@
-"""Messages of a study with masked answers, in which the server reads only their total."""
