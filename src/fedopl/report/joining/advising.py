@@ -30,7 +30,7 @@ from fedopl.theory.checks import positive
 # Every two clients' contexts are compared; beyond this many clients that takes minutes.
 MOST_APART = 100
 
-Found = TypeVar("Found")
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,7 +45,7 @@ class JoiningFacts:
     shifts: dict[str, ClientShift]
     ways: dict[str, ThreeWays]  # none where clients have no personal policies
 
-    def of_clients(self, found: Mapping[str, Found]) -> list[tuple[str, Found]]:
+    def of_clients(self, found: Mapping[str, Told]) -> list[tuple[str, Told]]:
         """What was found of the clients that it is about, by name."""
         return [(name, one) for name, one in found.items() if name in self.clients]
 
