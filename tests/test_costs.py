@@ -675,7 +675,7 @@ def test_oracles_that_want_rows_in_memory_visit_them_as_often_as_the_page_says(m
         def counted(*given, **named):
             visits[name] += 1
             if name == "improve":
-                visits["rows"] += given[3].picks.size
+                visits["rows"] += given[3].size
             return function(*given, **named)
 
         monkeypatch.setattr(module, name, counted)

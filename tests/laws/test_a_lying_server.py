@@ -208,7 +208,7 @@ def test_values_of_two_policies_that_differ_at_a_person_tell_the_persons_effect(
     asked = server.policies(
         server.half_space(direction, between, 1, 0), server.half_space(direction, 1e6, 1, 0)
     )
-    answer = server.ask(Value, split=RowSplit.EVALUATION, **asked)
+    answer = server.ask(Value, split=RowSplit.EVALUATION, **asked).together()
     scores = whole.scores[held_out][last]
     found = answer.n_rows * (answer.means[0] - answer.means[1])
     assert found == pytest.approx(scores[1] - scores[0])

@@ -554,7 +554,7 @@ def test_an_enrolment_without_rows_is_named_and_counts_as_none(doors, without, n
 
 def test_values_of_too_few_policies_are_named_and_count_as_none(doors, without):
     tamper = reencoded(
-        EXACT, lambda m: {"means": m.means[1:], "covariances": m.covariances[1:, 1:]}
+        EXACT, lambda m: {"means": m.means[..., 1:], "covariances": m.covariances[..., 1:, 1:]}
     )
     run = outcome(doors, EXACT, 3, tamper)
     assert BAD in run.rounds[3].rejected

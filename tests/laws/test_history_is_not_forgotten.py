@@ -29,12 +29,12 @@ def said(done):
 
 def test_a_client_whose_store_was_deleted_answers_no_more_in_this_study(tmp_path):
     door = door_in(tmp_path)
-    assert (score_rows(door), ask_for_values(door, 1)) == ("ScoreSums", "Values")
+    assert (score_rows(door), ask_for_values(door, 1)) == ("ScoreSums", "ValuesByPart")
     shutil.move(tmp_path / "scores", tmp_path / "elsewhere")
     again = door_in(tmp_path)
     assert (score_rows(again), ask_for_values(again, 2)) == ("FAILED", "FAILED")
     shutil.move(tmp_path / "elsewhere", tmp_path / "scores")
-    assert ask_for_values(again, 1) == "Values"
+    assert ask_for_values(again, 1) == "ValuesByPart"
 
 
 def test_a_damaged_record_of_questions_is_not_taken_for_none(tmp_path):

@@ -274,8 +274,7 @@ def _attacked(limits, n_people=25):
         decided = [one.decide(contexts) for one in policies]
         assert (decided[0] != decided[1]).sum() == 1
         fields = _fields(server.study, almost, [policies[0]])
-        told = server.ask(Value, **fields)
-        assert not isinstance(told, Refusal)
+        told = server.ask(Value, **fields).together()
         found.append(told.n_rows * (told.means[1] - told.means[0]))
         scores = chunk.scores[held_out][place]
         true.append(scores[1] - scores[0])
@@ -304,8 +303,8 @@ def test_no_answer_carries_the_personal_policy():
     others = np.zeros((len(ACTIONS), N_FEATURES + 1))
     likely = np.zeros(len(RIDGE_STRENGTHS))
     told = server.ask(Value, **_fields(server.study, others, likelihoods=likely))
-    assert told.means.shape == (3,)
-    assert told.covariances.shape == (3, 3)
+    assert told.means.shape == (1, 1, 3)
+    assert told.covariances.shape == (1, 1, 3, 3)
     assert server.door.personal_policy.numbers().any()
 
 

@@ -103,7 +103,7 @@ def test_strength_none_is_the_others_and_all_the_clients_own(strength):
     likely = only(strength)
     fields = {**asked_about(SPLIT, server.study), "others": others[None]}
     told = server.ask(Value, **fields, likelihoods=likely[None])
-    assert told.means.shape == (4,)  # its value, and nothing of the tree
+    assert told.means.shape == (1, 1, 4)  # its value, and nothing of the tree
     space = server.door._space
     found = PersonalTreeTask(
         study=space.study,
@@ -167,7 +167,7 @@ def test_the_choice_is_the_others_or_the_clients_own_and_is_worth_what_it_is(str
         "split": RowSplit.EVALUATION,
         "others": others[None, None],
     }
-    told = server.ask(Value, **fields, likelihoods=only(strength)[None])
+    told = server.ask(Value, **fields, likelihoods=only(strength)[None]).together()
     chosen = worst if strength == "none" else int(own.argmax())
     assert told.means[len(arms)] == told.means[chosen]
     kept = server.door.personal_policy

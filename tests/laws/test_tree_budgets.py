@@ -168,7 +168,8 @@ def test_the_curve_across_folds_is_of_trees_that_have_not_seen_each_fold(monkeyp
 
 
 def test_values_and_a_path_of_trees_are_answered_and_nothing_more():
-    study = study_with(budget=Budget(shares={"pill": 0.2}), evaluation=0.5, policy="tree")
+    plan = fedopl.EvaluationPlan(share=0.5, describe=False)
+    study = study_with(budget=Budget(shares={"pill": 0.2}), evaluation=plan, policy="tree")
     server, own = LyingServer(rows(600), study).score(), {"split": RowSplit.EVALUATION}
     trees = [TreePolicy.of(Leaf(0), study)] * N_TREES
     asked, fewer = own | packed(trees, study), own | packed(trees[1:], study)

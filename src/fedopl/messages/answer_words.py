@@ -34,7 +34,7 @@ _AXES = {
     Axis.PRODUCTS_TOLD: "products of features",
     Axis.INTERACTION_NUMBERS: "numbers of a product",
     Axis.CELL_NUMBERS: "numbers of a cell",
-    Axis.LEAVES: "leaves",
+    Axis.LEAVES: "everybody or leaves",
     Axis.PARTS: "parts",
     Axis.QUESTIONS: "questions",
     Axis.NEAR_BINS: "narrow bins",

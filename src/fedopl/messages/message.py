@@ -73,7 +73,7 @@ class Axis(enum.Enum):
     PRODUCTS_TOLD = "products told"  # of an action, the strongest first
     INTERACTION_NUMBERS = "interaction numbers"  # which features, and how strong
     CELL_NUMBERS = "cell numbers"  # rows, weight, by action sums, what they rest on, doubts
-    LEAVES = "leaves"  # of a finished tree; one, of everybody, without a tree
+    LEAVES = "everybody or leaves"  # of the tree that is named, if one is
     LEAVES_NODES = "nodes of the leaves"  # as `TREE_NODES`, or nothing
     QUESTIONS = "questions"  # of a tree, each before those below it; of its versions, likewise
     NEAR_CUTS = "near cuts"  # thresholds close to a question's own, and that one
