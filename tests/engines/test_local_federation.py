@@ -320,8 +320,9 @@ def test_a_run_goes_on_from_its_journal_with_another_link(story):
         "SumScores",
         "ImprovePolicy",
         "ImprovePolicy",
+        "Value",
     ]
-    assert len(list((story.out / "exchanges").glob("trip-*"))) == 4
+    assert len(list((story.out / "exchanges").glob("trip-*"))) == 5
 
 
 @pytest.mark.slow_law
@@ -335,9 +336,9 @@ def test_later_messages_find_the_scores_and_nobody_fits_again(story):
     assert (story.folder / "no fits" / "was here").exists()
     assert rounds_of(story)[3].answered == GOOD
     assert "it was fitted again" not in "".join(map(story.log, GOOD))
-    now = story.stored_scores()  # beside them lies what was asked first of each round
-    assert {path: now[path] for path in story.scores} == story.scores
-    assert len(story.scores) == len(GOOD)
+    # Beside them lies what was asked first of each round; what all rows value is added to them.
+    assert set(story.scores) <= set(story.stored_scores())
+    assert {path.parent.parent.name for path in story.scores} == set(GOOD)
 
 
 @pytest.mark.slow_law
