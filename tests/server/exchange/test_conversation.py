@@ -111,3 +111,14 @@ def test_a_total_takes_no_more_memory_with_more_clients(draw, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 5 * total.sums.nbytes
+
+
+def test_seven_of_a_hundred_are_seven_percent(draw):
+    """Though .07 · 100 is a little more than 7 in binary."""
+    names = [f"client {number}" for number in range(100)]
+    conversation = conversation_of([draw(60)], names)
+    conversation.study = conversation.study.model_copy(update={"quorum": 0.07})
+    told = answers.Answers(0, dict.fromkeys(names[:7], Enrol()))
+    assert conversation.has_quorum(told)
+    assert conversation.require_quorum(told) is told
+    assert not conversation.has_quorum(told.without({names[0]: ""}))

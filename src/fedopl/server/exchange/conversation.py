@@ -240,7 +240,7 @@ class Conversation:
 
     def has_quorum(self, answers: Answers[Answer]) -> bool:
         """Whether enough clients gave an answer, by the study's quorum."""
-        return len(answers) >= max(1, self.study.quorum * len(self.transport.clients))
+        return len(answers) >= _fewest(self.study.quorum, len(self.transport.clients))
 
     def require_quorum(
         self, answers: Answers[Answer], *, of: int | None = None, share: float | None = None
@@ -251,7 +251,7 @@ class Conversation:
         """
         n_clients = len(self.transport.clients) if of is None else of
         share = self.study.quorum if share is None else share
-        if len(answers) < max(1, share * n_clients - _ROUNDING):
+        if len(answers) < _fewest(share, n_clients):
             latest = self.rounds[answers.exchange]
             # A resumed run asks again: clients that failed now may answer then.
             self.journal.forget(latest.trip)
@@ -269,6 +269,11 @@ class Conversation:
                 f"used{needed}{listed}"
             )
         return answers
+
+
+def _fewest(share: float, n_clients: int) -> float:
+    """How many of so many clients are this share of them, at least one."""
+    return max(1, share * n_clients - _ROUNDING)
 
 
 @dataclass
