@@ -375,8 +375,9 @@ def test_intervals_cover_what_the_way_of_choosing_gains(lift, monkeypatch):
     chosen = []
 
     def spy(setting, price):
-        chosen[:] = learn_by_fold(setting, price)
-        return chosen
+        found = learn_by_fold(setting, price)
+        chosen[:] = found
+        return found
 
     monkeypatch.setattr(policy_comparison, "learn_by_fold", spy)
     x = np.random.default_rng(99).standard_normal((20_000, 3))
