@@ -72,6 +72,8 @@ def _differ(
     n_pairs = math.comb(max(map(len, candidates)), 2)
     differ = np.zeros((len(candidates), n_pairs, len(contexts)), np.float32)
     for own, versions in zip(differ, candidates, strict=True):
+        if len(versions) < 2:
+            continue  # an arm is the same in every fold
         decided = [decide(contexts) for decide in versions]
         for place, (one, other) in enumerate(combinations(decided, 2)):
             own[place] = one != other
