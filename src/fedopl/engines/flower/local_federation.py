@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -47,7 +48,7 @@ QUIET = {
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
 
-class FlowerProcesses:
+class FlowerProcesses(ABC):
     """Programs of Flower; when their `with` block ends, so do they and all that they started."""
 
     def __init__(self, study: Path) -> None:
@@ -70,8 +71,9 @@ class FlowerProcesses:
     def __exit__(self, *_error: object) -> None:
         self.stop()
 
+    @abstractmethod
     def _start_all(self) -> None:
-        raise NotImplementedError
+        """Start the programs."""
 
     def stop(self) -> None:
         """Stop every process that we started, and their descendants, and no others."""
