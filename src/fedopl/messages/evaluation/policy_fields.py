@@ -96,13 +96,6 @@ class AsksByFold(AsksAboutPolicies[AnswerType]):
         return is_valued and self.n_asked == 1 and self.versions_fit(study)
 
 
-@message
-class AsksAboutSplit(Query[AnswerType]):
-    """The rows that an answer is about; as the last base of a query, its field is sent first."""
-
-    split: RowSplit
-
-
 def fields_about(
     asked: Iterable[Version | ByFold], study: Study, known: Mapping[str, Policy] | None = None
 ) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from fedopl.base.arrays import FloatArray
 from fedopl.messages.combining import PerClient
 from fedopl.messages.evaluation.others_learned import MOST_PERSONAL, CarriesOthers
 from fedopl.messages.evaluation.policy_fields import (
-    AsksAboutSplit,
     AsksByFold,
     most_in_query,
     valued_split,
@@ -135,7 +134,6 @@ class ValuesByPart(Message, code=158):
 class Value(
     AsksByFold[ValuesByPart],
     CarriesOthers[ValuesByPart],
-    AsksAboutSplit[ValuesByPart],
     code=159,
     asked=Asked.EACH,
     permission="values",
@@ -155,6 +153,7 @@ class Value(
     title = "What policies are worth"
     content = "means of values, and how precise they are"
 
+    split: RowSplit  # of which rows
     outcome: int = 0  # what the study is about; from 1 on, the columns that guardrails are about
     without: int = NO_FOLD  # if not of valued rows, those of this fold do not count
     against: int = NO_ACTION  # the action that gains are over, if spending is asked for
