@@ -1,23 +1,15 @@
 """How often cross-fitted intervals hold what the way of learning is worth, from world to world."""
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from interval_coverage import Drawn, counts, of_benchmarks, say, seen
 
 import fedopl
-from fedopl.client import workspace
-from fedopl.client.local.local_policy import local_policies_by_fold
-from fedopl.policies.linear import constant_policy
-from fedopl.policies.policy import Policy
 from fedopl.policies.trees.nodes import leaf_positions
 from fedopl.results.value_tables import LEAF_GAIN
-from fedopl.server import policy_comparison
-from fedopl.server.learn_by_fold import arms_by_fold, learn_by_fold
-from fedopl.simulation.named_worlds import SHAPED_WORLDS, shaped_world
+from fedopl.simulation.named_worlds import SHAPED_WORLDS
 from fedopl.study.plans import EvaluationPlan, NuisancePlan
 
 N_DRAWS = 400  # in each world
@@ -40,22 +32,7 @@ EFFECTS = {
 }
 # What models cannot see with so few rows makes intervals miss by as much (docs/learning.md).
 MISSED = {"poor-overlap": 0.12, "xor": 0.15, "deep": 0.08, "steps": 0.06}
-ROWS_IN_BENCHMARKS, N_TEST = 500, 20_000  # of each client, and contexts to know the truth by
 SIZES = ((5, 60), (10, 60), (5, 240))
-
-
-class Drawn(NamedTuple):
-    """What clients logged, and what policies are worth at each of them."""
-
-    clients: Mapping[str, fedopl.LoggedData]
-    worth: Callable[[Policy], Mapping[str, float]]
-    done: Mapping[str, float]  # what was done is worth
-
-    def mean(self, policies: Iterable[Policy], client: str | None = None) -> float:
-        """What these policies are worth, on average over them, overall or at one client."""
-        each = [self.worth(policy) for policy in policies]
-        means = [own[client] if client else np.mean([*own.values()]) for own in each]
-        return float(np.mean(means))
 
 
 def means_of(x, effect):  # (n_rows, 3)
@@ -82,64 +59,6 @@ def with_effect(world, size, seed):
     return Drawn(clients, worth, dict.fromkeys(clients, true.mean()))
 
 
-def of_benchmarks(world, seed):
-    """Clients that differ, and chose arms by what they saw."""
-    drawn = shaped_world(world, seed)
-    clients = drawn.all_logged(ROWS_IN_BENCHMARKS)
-    return Drawn(clients, partial(drawn.values, n_test=N_TEST), drawn.logging_values(N_TEST))
-
-
-@contextmanager
-def seen():
-    """What was learned without each fold: together, alone, and the arms that came out best."""
-    found = {}
-
-    def spied(name, learn):
-        def spy(*given):
-            found.setdefault(name, []).append(learn(*given))
-            return found[name][-1]
-
-        return spy
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_comparison, "learn_by_fold", spied("together", learn_by_fold))
-        patch.setattr(policy_comparison, "arms_by_fold", spied("arms", arms_by_fold))
-        patch.setattr(workspace, "local_policies_by_fold", spied("alone", local_policies_by_fold))
-        yield found
-
-
-def counts(draws, seeds, policy, plan):
-    """In how many draws intervals hold what they are of, and lie above it."""
-    held = {}
-    for seed in seeds:
-        drawn = draws(seed)
-        with seen() as learned:
-            run = fedopl.learn(drawn.clients, policy=policy, seed=seed, **plan)
-        one, names, features = min(drawn.clients), run.study.actions, run.study.features
-        found, (alone, *_) = learned["together"][0], learned["alone"]
-        arms = [constant_policy(arm, names, features) for arm in learned["arms"][-1]]
-        done = np.mean([*drawn.done.values()])
-        value = drawn.mean(found)
-        values, gains = run.values, run.gains
-        for name, told, truth in (
-            ("value", values.of("learned"), value),
-            ("value of the one delivered", values.of("learned"), drawn.mean([run.policy])),
-            ("gain over what was done", gains.over("logging policy"), value - done),
-            ("gain over the best arm", gains.over(run.valued_arm), value - drawn.mean(arms)),
-            ("value at one client", values.of("learned", one), drawn.mean(found, one)),
-            (
-                "gain over its own there",
-                gains.over("local policy", one),
-                drawn.mean(found, one) - drawn.mean(alone, one),
-            ),
-        ):
-            low, high = told.interval()
-            n_held = held.setdefault(name, [0, 0])
-            n_held[0] += int(low <= truth <= high)
-            n_held[1] += int(truth < low)
-    return held
-
-
 def check(held, n_draws, missed=0.0):
     """Of as many draws that cover 95 %, so many do in all but one of a thousand such tests."""
     slack = 3.1 * np.sqrt(0.95 * 0.05 / n_draws) + missed
@@ -155,7 +74,7 @@ def check(held, n_draws, missed=0.0):
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_intervals_hold_what_they_are_of(policy, world, size):
     held = counts(partial(with_effect, world, size), range(N_DRAWS), policy, PLAN)
-    print(policy, world, size, {name: [n / N_DRAWS for n in told] for name, told in held.items()})
+    say(f"{policy}, {world}, {size}", N_DRAWS, held)
     check(held, N_DRAWS)
 
 
@@ -164,7 +83,7 @@ def test_intervals_hold_what_they_are_of(policy, world, size):
 @pytest.mark.parametrize("policy", DEFAULT_POLICIES.values(), ids=DEFAULT_POLICIES)
 def test_intervals_of_default_studies_hold_what_they_are_of(policy, world):
     held = counts(partial(of_benchmarks, world), range(N_DRAWS), policy, {})
-    print(policy, world, {name: [n / N_DRAWS for n in told] for name, told in held.items()})
+    say(f"{policy}, {world}", N_DRAWS, held)
     check(held, N_DRAWS, MISSED.get(world, 0.03))
 
 
