@@ -64,7 +64,7 @@ def test_one_held_out_group_gives_no_interval_and_no_advice(joined):
         assert high - low > 10 * estimate.standard_error
     page = render(joined)
     assert "6.74 to 6.74" not in page
-    assert ("held out a single row or group" in page) == (estimate.degrees_of_freedom < 1)
+    assert ("to value by, which shows no spread" in page) == (estimate.degrees_of_freedom < 1)
 
 
 def test_the_value_over_all_clients_has_an_interval_that_is_not_from_one_group(joined):

@@ -104,7 +104,7 @@ REFUSALS: dict[RefusalCode, Refused] = {
     ),
     RefusalCode.NOTHING_TO_SAY: Refused(
         "it has no rows that could answer the question",
-        "Wait for more rows, or hold out a larger share.",
+        "Wait for more rows; where some are held out, hold out a larger share.",
     ),
     RefusalCode.FAILED: Refused(
         "something went wrong on its side",

@@ -159,12 +159,14 @@ def _without_spread(record: Record) -> Iterator[Caution]:
     freedom = {n: record.gains.over(LOGGING, n).degrees_of_freedom for n in valued_clients(record)}
     if single := [name for name, degrees in freedom.items() if degrees < 1]:
         weight = percent(sum(record.mixture[name] for name in single))
+        evaluation = record.study.evaluation
+        more = "Wait" if evaluation.is_cross_fitted else "Hold out a larger share, or wait"
         yield Caution(
             "No interval",
-            f"{listed(single)} held out a single row or group, which shows no spread; {weight} of "
-            "the weight is theirs.",
+            f"{listed(single)} had a single {evaluation.valued('row or group')} to value by, which "
+            f"shows no spread; {weight} of the weight is theirs.",
             "There is no interval and no advice for them, and results for all together leave "
-            "them out. Hold out a larger share, or wait for more groups.",
+            f"them out. {more} for more groups.",
         )
 
 

@@ -250,7 +250,7 @@ def _gains(record: Record, known: Valuation) -> Table:
     return Table(
         caption=f"Gain of the policy as it is now in {unit} per decision, at the clients that "
         "valued it, with 95 % intervals (positive is better)",
-        headers=("Client", "Held-out rows", *against.values()),
+        headers=("Client", opened(record.study.evaluation.valued("rows")), *against.values()),
         rows=tuple(
             (
                 client,
